@@ -1,0 +1,52 @@
+# The two commands of the README are `make demo` and `make test`; each sets itself up on first use.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV := .venv
+PEERS := .venv-peers
+BIN := $(VENV)/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test format lint types unit test-slow fuzz bench peers clean
+
+demo: $(VENV)/.ready
+	$(BIN)/crowdfl demo
+
+test: format lint types unit
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+unit: $(VENV)/.ready
+	$(BIN)/pytest -n auto -m "not slow"
+
+test-slow: $(VENV)/.ready
+	$(BIN)/pytest -n auto -m slow
+
+fuzz: $(VENV)/.ready
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto tests/fuzz tests/property
+
+bench: $(VENV)/.ready $(PEERS)/.ready
+	$(BIN)/crowdfl bench crypto
+
+peers: $(PEERS)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
+$(PEERS)/.ready: constraints-peers.txt
+	"$(PYTHON)" -m venv $(PEERS)
+	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt phe tenseal gmpy2 numpy
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

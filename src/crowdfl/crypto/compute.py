@@ -1,0 +1,144 @@
+"""Where batches run.
+
+A *kernel* (`crowdfl.crypto.kernels`) says what to do with each row of some blocks; a *backend* decides where and in what
+pieces. Callers know the one method `map`, so a cluster or a GPU is one more backend and no caller changes.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import gmpy2
+
+from crowdfl.crypto.blocks import Block, empty, require_rows
+from crowdfl.errors import Cancelled
+
+__all__ = ["Backend", "Kernel", "Threads", "Watch", "default_backend"]
+
+
+class Kernel(Protocol):
+    """A row-wise function of one or more blocks: row i of the result depends on the rows i alone."""
+
+    @property
+    def out_width(self) -> int:
+        """Bytes of a row of the result."""
+
+    @property
+    def chunk(self) -> int:
+        """Rows that make a fair piece of work, about a quarter of a second of one core."""
+
+    def run(self, *blocks: Block) -> Block:
+        """The result for these rows, computed here and now on one core."""
+
+
+@dataclass
+class Watch:
+    """Follows a long batch, and stops it: pass one to a batch, call `cancel()` from anywhere."""
+
+    on_progress: Callable[[int, int], None] | None = None
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    def cancel(self) -> None:
+        """Stop the batch at its next piece: it then raises `Cancelled`."""
+        self._stop.set()
+
+    def check(self) -> None:
+        """Raise `Cancelled` once `cancel` was called."""
+        if self._stop.is_set():
+            raise Cancelled("the batch was cancelled; nothing it had computed is kept")
+
+    def report(self, done: int, total: int) -> None:
+        """Tell the listener how far the batch is; always called from the thread that started the batch."""
+        if self.on_progress is not None:
+            self.on_progress(done, total)
+
+
+class Backend(Protocol):
+    """Runs kernels over blocks."""
+
+    @property
+    def name(self) -> str:
+        """What the user chose it by."""
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+        """Apply `kernel` to every row; into `out` if given, which may be one of `blocks`."""
+
+
+class Threads:
+    """The default backend: chunks on threads of this process. gmpy2 lets go of the interpreter lock while it computes."""
+
+    name = "threads"
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or os.cpu_count() or 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+        """Apply `kernel` to every row, chunk by chunk."""
+        rows = require_rows(blocks)
+        result = empty(rows, kernel.out_width) if out is None else out
+        watch = watch or Watch()
+
+        def work(piece: slice) -> int:
+            result[piece] = kernel.run(*(block[piece] for block in blocks))
+            return int(piece.stop) - int(piece.start)
+
+        done = 0
+        watch.report(done, rows)
+        for count in self._each(work, list(self._pieces(kernel, rows)), watch):
+            done += count
+            watch.report(done, rows)
+        return result
+
+    def _pieces(self, kernel: Kernel, rows: int) -> Iterator[slice]:
+        share = -(-rows // self.workers)
+        size = max(1, min(kernel.chunk, share))
+        return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+    def _each(self, work: Callable[[slice], int], pieces: list[slice], watch: Watch) -> Iterator[int]:
+        if self.workers == 1 or len(pieces) == 1:
+            for piece in pieces:
+                watch.check()
+                yield work(piece)
+            return
+        pending: set[Future[int]] = set()
+        waiting = iter(pieces)
+        try:
+            while True:
+                watch.check()
+                # A short queue: enough to keep the workers busy, little to wait for after a cancel.
+                for piece in waiting:
+                    pending.add(self._executor().submit(work, piece))
+                    if len(pending) > self.workers:
+                        break
+                if not pending:
+                    return
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in finished)
+        finally:
+            for future in pending:
+                future.cancel()
+            wait(pending)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.workers, "crowdfl-compute", initializer=_release_lock_while_computing)
+        return self._pool
+
+
+def _release_lock_while_computing() -> None:
+    gmpy2.set_context(gmpy2.context(allow_release_gil=True))
+
+
+_default: Threads | None = None
+
+
+def default_backend() -> Backend:
+    """The threads backend with one worker per core, made once."""
+    global _default  # noqa: PLW0603 -- one thread pool per process is the point
+    if _default is None:
+        _default = Threads()
+    return _default

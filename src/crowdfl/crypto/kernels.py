@@ -1,0 +1,319 @@
+"""The row-wise functions that backends run: modular arithmetic on blocks, one class each.
+
+`run` is the reference on one core of the CPU; a backend with a faster way for a kernel must give the same bytes.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, at_least, from_ints, to_ints, width_of
+from crowdfl.errors import NotAUnit, SharesDoNotMatch
+
+__all__ = [
+    "NON_UNIT",
+    "OUT_OF_RANGE",
+    "VALID",
+    "BucketProduct",
+    "CheckUnits",
+    "Combine",
+    "Encrypt",
+    "FixedBase",
+    "FixedBasePower",
+    "InvMod",
+    "MulMod",
+    "PowEach",
+    "PowMod",
+]
+
+VALID, OUT_OF_RANGE, NON_UNIT = 0, 1, 2
+_LIGHT = 1024  # rows of a chunk when a row costs a few multiplications
+
+
+def _chunk_of_powers(exponent_bits: int) -> int:
+    """Rows worth about a quarter of a second: a 4096-bit power takes some 25 to 60 ms."""
+    return max(1, 6 * 4096 // max(1, exponent_bits))
+
+
+@dataclass(frozen=True)
+class PowMod:
+    """Each row to the one exponent. The exponent may be a key share: it never shows in a repr."""
+
+    exponent: mpz = field(repr=False)
+    modulus: mpz
+    constant_time: bool = False
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    @property
+    def chunk(self) -> int:
+        """By the exponent's length."""
+        return min(_LIGHT, _chunk_of_powers(self.exponent.bit_length()))
+
+    def run(self, *blocks: Block) -> Block:
+        """base^exponent mod modulus; negative exponents invert."""
+        bases = to_ints(blocks[0])
+        if self.constant_time:
+            powers = [gmpy2.powmod_sec(base, self.exponent, self.modulus) for base in bases]
+        else:
+            powers = gmpy2.powmod_base_list(bases, self.exponent, self.modulus)
+        return from_ints(powers, self.out_width)
+
+
+@dataclass(frozen=True)
+class PowEach:
+    """Each row of the first block to the exponent in the same row of the second."""
+
+    modulus: mpz
+    exponent_bits: int
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    @property
+    def chunk(self) -> int:
+        """By the exponents' length."""
+        return min(_LIGHT, _chunk_of_powers(self.exponent_bits))
+
+    def run(self, *blocks: Block) -> Block:
+        """base^exponent mod modulus."""
+        pairs = zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True)
+        return from_ints([gmpy2.powmod(base, exponent, self.modulus) for base, exponent in pairs], self.out_width)
+
+
+@dataclass(frozen=True)
+class MulMod:
+    """Row times row."""
+
+    modulus: mpz
+    chunk: int = _LIGHT
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    def run(self, *blocks: Block) -> Block:
+        """left * right mod modulus."""
+        m = self.modulus
+        pairs = zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True)
+        return from_ints([a * b % m for a, b in pairs], self.out_width)
+
+
+@dataclass(frozen=True)
+class InvMod:
+    """The inverse of each row, by one inversion and three multiplications a row (Montgomery's trick)."""
+
+    modulus: mpz
+    chunk: int = _LIGHT
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    def run(self, *blocks: Block) -> Block:
+        """row^-1 mod modulus."""
+        return from_ints(_inverses(to_ints(blocks[0]), self.modulus), self.out_width)
+
+
+@dataclass(frozen=True)
+class Encrypt:
+    """Enc with the randomizers at hand: plaintext residues modulo N in the first block, randomizers in the second."""
+
+    n: mpz
+    chunk: int = _LIGHT
+
+    @property
+    def out_width(self) -> int:
+        """A number below N^2."""
+        return width_of(self.n * self.n)
+
+    def run(self, *blocks: Block) -> Block:
+        """(1 + m*N) * r mod N^2, computed as r + N*(m*r mod N), which needs no division by N^2."""
+        n, n_squared = self.n, self.n * self.n
+        rows = []
+        for m, r in zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True):
+            c = r + n * (m * r % n)
+            rows.append(c if c < n_squared else c - n_squared)
+        return from_ints(rows, self.out_width)
+
+
+@dataclass(frozen=True)
+class Combine:
+    """TDec of two blocks of partial decryptions: residues modulo N."""
+
+    n: mpz
+    chunk: int = _LIGHT
+
+    @property
+    def out_width(self) -> int:
+        """A number below N."""
+        return width_of(self.n)
+
+    def run(self, *blocks: Block) -> Block:
+        """L(M_1 * M_2 mod N^2) for each row."""
+        n, n_squared = self.n, self.n * self.n
+        rows = []
+        for a, b in zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True):
+            quotient, remainder = gmpy2.f_divmod(a * b % n_squared - 1, n)
+            if remainder:
+                raise SharesDoNotMatch("these do not decrypt together: take the two shares of one key, on one vector")
+            rows.append(quotient)
+        return from_ints(rows, self.out_width)
+
+
+@dataclass(frozen=True)
+class CheckUnits:
+    """One byte a row: VALID, OUT_OF_RANGE (zero, or not below N^2) or NON_UNIT."""
+
+    n: mpz
+    chunk: int = _LIGHT
+    out_width: int = 1
+
+    def run(self, *blocks: Block) -> Block:
+        """Multiply the rows, one gcd for the chunk; only a chunk that fails is searched row by row."""
+        block = blocks[0]
+        verdict = np.zeros((len(block), 1), dtype=np.uint8)
+        outside = at_least(block, self.n * self.n) | ~block.any(axis=1)
+        verdict[outside] = OUT_OF_RANGE
+        rows = [row % self.n for row in to_ints(block)]
+        product = mpz(1)
+        for row, bad in zip(rows, outside, strict=True):
+            product = product if bad else product * row % self.n
+        if gmpy2.gcd(product, self.n) != 1:
+            non_unit = np.array([gmpy2.gcd(row, self.n) != 1 for row in rows])
+            verdict[non_unit & ~outside] = NON_UNIT
+        return verdict
+
+
+@dataclass(frozen=True)
+class BucketProduct:
+    """Signed products: a row of the first block is `size` numbers side by side, of the second their signs (1 means minus)."""
+
+    modulus: mpz
+    size: int
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    @property
+    def chunk(self) -> int:
+        """Fewer rows, the more numbers a row has."""
+        return max(1, _LIGHT // self.size)
+
+    def run(self, *blocks: Block) -> Block:
+        """The product of the plus numbers over that of the minus numbers; one inversion for the chunk."""
+        m, width = self.modulus, self.out_width
+        plus, minus = [], []
+        for row, signs in zip(blocks[0], blocks[1], strict=True):
+            sides = [mpz(1), mpz(1)]
+            for number, sign in zip(to_ints(row.reshape(self.size, width)), signs.tolist(), strict=True):
+                sides[sign] = sides[sign] * number % m
+            plus.append(sides[0])
+            minus.append(sides[1])
+        inverses = _inverses(minus, m)
+        return from_ints([p * q % m for p, q in zip(plus, inverses, strict=True)], width)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedBase:
+    """One base for many exponents: base^(d * 2^(window*i)) for every digit d, built on first use.
+
+    A power is then one multiplication per digit and no squaring.
+    """
+
+    base: mpz
+    modulus: mpz
+    exponent_bits: int
+    window: int = 8
+
+    @property
+    def digits(self) -> int:
+        """Digits of an exponent."""
+        return -(-self.exponent_bits // self.window)
+
+    @property
+    def exponent_width(self) -> int:
+        """Bytes of an exponent."""
+        return (self.exponent_bits + 7) // 8
+
+    @property
+    def table_bytes(self) -> int:
+        """Memory of the table, near enough."""
+        return self.digits * (1 << self.window) * (width_of(self.modulus) + 32)
+
+    @cached_property
+    def table(self) -> list[list[mpz]]:
+        """Row i holds base^(d * 2^(window*i)) for d = 0 .. 2^window - 1."""
+        rows = []
+        step = self.base
+        for _ in range(self.digits):
+            row = [mpz(1), step]
+            for _ in range((1 << self.window) - 2):
+                row.append(row[-1] * step % self.modulus)
+            rows.append(row)
+            step = row[-1] * step % self.modulus
+        return rows
+
+    def split(self, exponents: Block) -> list[list[int]]:
+        """The digits of each exponent, lowest first."""
+        bits = np.unpackbits(exponents[:, ::-1], axis=1, bitorder="little")[:, : self.exponent_bits]
+        padded = np.zeros((len(bits), self.digits * self.window), dtype=np.uint32)
+        padded[:, : bits.shape[1]] = bits
+        weights = (1 << np.arange(self.window, dtype=np.uint32)).astype(np.uint32)
+        digits: list[list[int]] = (padded.reshape(len(bits), self.digits, self.window) @ weights).tolist()
+        return digits
+
+
+@dataclass(frozen=True)
+class FixedBasePower:
+    """The fixed base to the exponent in each row."""
+
+    fixed: FixedBase
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.fixed.modulus)
+
+    @property
+    def chunk(self) -> int:
+        """About as many multiplications as a chunk of powers has."""
+        return max(1, 32 * 1024 // self.fixed.digits)
+
+    def run(self, *blocks: Block) -> Block:
+        """base^exponent mod modulus, one table entry per digit."""
+        m, table = self.fixed.modulus, self.fixed.table
+        powers = []
+        for digits in self.fixed.split(blocks[0]):
+            power = table[0][digits[0]]
+            for row, digit in zip(table[1:], digits[1:], strict=True):
+                power = power * row[digit] % m
+            powers.append(power)
+        return from_ints(powers, self.out_width)
+
+
+def _inverses(numbers: list[mpz], modulus: mpz) -> list[mpz]:
+    prefixes = [mpz(1)]
+    for number in numbers:
+        prefixes.append(prefixes[-1] * number % modulus)
+    try:
+        inverse = gmpy2.invert(prefixes[-1], modulus)
+    except ZeroDivisionError:
+        raise NotAUnit("a number has no inverse modulo N^2: validate what was received first") from None
+    inverses = []
+    for before, number in zip(reversed(prefixes[:-1]), reversed(numbers), strict=True):
+        inverses.append(inverse * before % modulus)
+        inverse = inverse * number % modulus
+    return inverses[::-1]

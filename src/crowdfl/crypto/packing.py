@@ -1,0 +1,193 @@
+"""Packing: K signed slots of W bits in one plaintext, by array operations.
+
+A packed plaintext is T = sum of v_j * 2^(W*j), with every |v_j| < 2^(W-1). Sums of packed plaintexts are packed sums, slot
+by slot, as long as every sum stays in its bound: `crowdfl.crypto.budget` sees to that. To read T, the offset
+sum of 2^(W-1) * 2^(W*j) is added first: every slot is then non-negative, and no borrow crosses from one slot to the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, width_of
+from crowdfl.errors import SlotOverflow, WidthError
+
+__all__ = ["Packing"]
+
+_LIMB = 32
+_MASK = np.uint64(0xFFFFFFFF)
+_Limbs = npt.NDArray[np.uint64]  # (rows, limbs), 32 bits in each, lowest first
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the values of a vector lie in plaintexts modulo N."""
+
+    n: mpz
+    slots: int
+    slot_bits: int
+
+    def __post_init__(self) -> None:
+        if self.slots < 1 or self.slot_bits < 2:
+            raise WidthError(f"{self.slots} slots of {self.slot_bits} bits pack nothing")
+        if self.slots * self.slot_bits > self.n.bit_length() - 1:
+            raise WidthError(
+                f"{self.slots} slots of {self.slot_bits} bits need {self.slots * self.slot_bits} bits, "
+                f"|N| = {self.n.bit_length()} leaves {self.n.bit_length() - 1}"
+            )
+
+    def rows_for(self, count: int) -> int:
+        """Plaintexts that hold `count` values."""
+        return -(-count // self.slots)
+
+    @property
+    def bound(self) -> int:
+        """Every slot's value lies strictly between -bound and bound."""
+        return int(2 ** (self.slot_bits - 1))
+
+    def pack(self, values: npt.NDArray[np.int64]) -> Block:
+        """Values as plaintext residues modulo N; the last plaintext is padded with zeros."""
+        values = np.asarray(values, dtype=np.int64)
+        if self.slot_bits < 64:
+            self._refuse_outside((values >= self.bound) | (values <= -self.bound))
+        fields = np.empty((len(values), self._field_limbs), dtype=np.uint64)
+        for limb in range(self._field_limbs):
+            # An arithmetic shift by 63 leaves the sign in every bit: two's complement, as wide as the slot.
+            fields[:, limb] = (values >> min(_LIMB * limb, 63)).astype(np.uint64) & _MASK
+        return self._join(fields)
+
+    def pack_wide(self, values: Sequence[int]) -> Block:
+        """As `pack`, for values that may exceed 64 bits."""
+        self._refuse_outside(np.array([not -self.bound < v < self.bound for v in values], dtype=np.bool_))
+        width = 4 * self._field_limbs
+        data = b"".join((int(v) % (1 << (8 * width))).to_bytes(width, "little") for v in values)
+        return self._join(np.frombuffer(data, dtype="<u4").reshape(-1, self._field_limbs).astype(np.uint64))
+
+    def unpack(self, residues: Block, count: int) -> npt.NDArray[np.int64]:
+        """The first `count` values; `SlotOverflow` if one of them exceeds 64 bits."""
+        fields = self._split(residues, count)
+        low = fields[:, 0] | (fields[:, 1] << np.uint64(_LIMB)) if self._field_limbs > 1 else fields[:, 0]
+        if self.slot_bits < 64:
+            sign = np.uint64(1 << (self.slot_bits - 1))
+            return ((low ^ sign) - sign).astype(np.int64)
+        values = low.astype(np.int64)
+        for limb in range(2, self._field_limbs):
+            top_bits = min(_LIMB, self.slot_bits - _LIMB * limb)
+            extension = (values >> 63).astype(np.uint64) & np.uint64((1 << top_bits) - 1)
+            self._refuse_outside(fields[:, limb] != extension)
+        return values
+
+    def unpack_wide(self, residues: Block, count: int) -> list[int]:
+        """The first `count` values, of any size."""
+        fields = np.ascontiguousarray(self._split(residues, count).astype("<u4"))
+        width = 4 * self._field_limbs
+        data = fields.tobytes()
+        numbers = (int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width))
+        return [x - 2 * self.bound if x >= self.bound else x for x in numbers]
+
+    @property
+    def _field_limbs(self) -> int:
+        return -(-self.slot_bits // _LIMB)
+
+    @property
+    def _row_limbs(self) -> int:
+        return -(-self.n.bit_length() // _LIMB) + 1
+
+    @cached_property
+    def _offset(self) -> int:
+        return sum(self.bound << (self.slot_bits * slot) for slot in range(self.slots))
+
+    def _join(self, fields: _Limbs) -> Block:
+        """Two's complement fields, one per value, into residues modulo N."""
+        rows = self.rows_for(len(fields))
+        padded = np.zeros((rows * self.slots, self._field_limbs), dtype=np.uint64)
+        padded[: len(fields)] = fields
+        self._trim(padded)
+        padded[:, -1] ^= self._top_bit  # two's complement plus 2^(W-1) flips the top bit
+        grid = padded.reshape(rows, self.slots, self._field_limbs)
+        limbs = np.zeros((rows, self._row_limbs), dtype=np.uint64)
+        for slot in range(self.slots):
+            for limb in range(self._field_limbs):
+                place, shift = divmod(slot * self.slot_bits + limb * _LIMB, _LIMB)
+                piece = grid[:, slot, limb] << np.uint64(shift)
+                limbs[:, place] |= piece & _MASK
+                if place + 1 < self._row_limbs:
+                    limbs[:, place + 1] |= piece >> np.uint64(_LIMB)
+        signed, negative = _add(limbs, -self._offset)
+        wrapped, _ = _add(limbs, int(self.n) - self._offset)
+        return _to_block(np.where(negative[:, None], wrapped, signed), width_of(self.n))
+
+    def _split(self, residues: Block, count: int) -> _Limbs:
+        """Residues modulo N into two's complement fields, one per value."""
+        limbs = _to_limbs(residues, self._row_limbs)
+        _, below_half = _add(limbs, -((int(self.n) + 1) // 2))
+        positive, _ = _add(limbs, self._offset)
+        negative, borrowed = _add(limbs, self._offset - int(self.n))
+        limbs = np.where(below_half[:, None], positive, negative)
+        self._refuse_rows((~below_half & borrowed) | self._has_bits_beyond(limbs))
+        rows = len(limbs)
+        grid = np.zeros((rows, self.slots, self._field_limbs), dtype=np.uint64)
+        for slot in range(self.slots):
+            for limb in range(self._field_limbs):
+                place, shift = divmod(slot * self.slot_bits + limb * _LIMB, _LIMB)
+                piece = limbs[:, place] >> np.uint64(shift)
+                if place + 1 < self._row_limbs:
+                    piece = piece | (limbs[:, place + 1] << np.uint64(_LIMB - shift))
+                grid[:, slot, limb] = piece & _MASK
+        fields = grid.reshape(rows * self.slots, self._field_limbs)[:count]
+        self._trim(fields)
+        fields[:, -1] ^= self._top_bit
+        return fields
+
+    @property
+    def _top_bit(self) -> np.uint64:
+        return np.uint64(1 << ((self.slot_bits - 1) % _LIMB))
+
+    def _trim(self, fields: _Limbs) -> None:
+        fields[:, -1] &= np.uint64((1 << ((self.slot_bits - 1) % _LIMB + 1)) - 1)
+
+    def _has_bits_beyond(self, limbs: _Limbs) -> npt.NDArray[np.bool_]:
+        place, shift = divmod(self.slots * self.slot_bits, _LIMB)
+        top = (limbs[:, place] >> np.uint64(shift)) != 0
+        return np.asarray(top | limbs[:, place + 1 :].any(axis=1))
+
+    def _refuse_outside(self, outside: npt.NDArray[np.bool_]) -> None:
+        if outside.any():
+            where = int(np.argmax(outside))
+            raise SlotOverflow(
+                f"{int(outside.sum())} values do not fit a slot of {self.slot_bits} bits, the first at position {where}"
+            )
+
+    def _refuse_rows(self, outside: npt.NDArray[np.bool_]) -> None:
+        if outside.any():
+            raise SlotOverflow(
+                f"plaintext {int(np.argmax(outside))} is not {self.slots} slots of {self.slot_bits} bits: "
+                "a slot overflowed, or it was packed in another way"
+            )
+
+
+def _add(limbs: _Limbs, constant: int) -> tuple[_Limbs, npt.NDArray[np.bool_]]:
+    """Each row plus a signed constant, modulo the row's width; and which sums were negative."""
+    size = limbs.shape[1]
+    addend = constant % (1 << (_LIMB * size))
+    out = np.empty_like(limbs)
+    carry = np.zeros(len(limbs), dtype=np.uint64)
+    for place in range(size):
+        total = limbs[:, place] + np.uint64((addend >> (_LIMB * place)) & int(_MASK)) + carry
+        out[:, place] = total & _MASK
+        carry = total >> np.uint64(_LIMB)
+    return out, np.asarray((carry == 0) & (constant < 0))
+
+
+def _to_limbs(block: Block, size: int) -> _Limbs:
+    padded = np.zeros((len(block), 4 * size), dtype=np.uint8)
+    padded[:, : block.shape[1]] = block[:, ::-1]
+    return padded.view("<u4").astype(np.uint64)
+
+
+def _to_block(limbs: _Limbs, width: int) -> Block:
+    return np.ascontiguousarray(limbs.astype("<u4").view(np.uint8)[:, :width][:, ::-1])

@@ -1,0 +1,83 @@
+"""Randomizers: the numbers that make a ciphertext hide its plaintext. Each is used once.
+
+Making one is the dear part of encrypting (h_s to a fresh exponent); with one at hand, encrypting is a multiplication. They
+do not depend on what is encrypted, so they can be made ahead of time: `crowdfl.storage.pools` keeps them on disk.
+"""
+
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from crowdfl.crypto.blocks import Block, from_bytes, from_ints
+from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.kernels import FixedBase, FixedBasePower, PowMod
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.randomness import random_unit
+
+__all__ = ["FreshRandomizers", "PrintedRandomizers", "RandomizerSource", "best_window"]
+
+_TABLE_LIMIT = 64 * 2**20
+
+
+class RandomizerSource(Protocol):
+    """Hands out randomizers for one key, never the same twice."""
+
+    @property
+    def public(self) -> PublicKey:
+        """The key they are for."""
+
+    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+        """`count` fresh randomizers, for the caller alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class FreshRandomizers:
+    """h_s^a for fresh a of |N|/2 bits, by a fixed-base table (D2). `window` trades memory for speed."""
+
+    public: PublicKey
+    window: int = 8
+    backend: Backend | None = None
+
+    @cached_property
+    def fixed(self) -> FixedBase:
+        """The table of h_s."""
+        return FixedBase(self.public.h_s, self.public.n_squared, self.public.exponent_bits, self.window)
+
+    def prepare(self) -> None:
+        """Build the table now rather than at the first use."""
+        _ = self.fixed.table
+
+    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+        """`count` fresh randomizers."""
+        self.prepare()
+        width = self.fixed.exponent_width
+        exponents = from_bytes(secrets.token_bytes(count * width), width)
+        return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, watch=watch)
+
+
+@dataclass(frozen=True, eq=False)
+class PrintedRandomizers:
+    """r^N for a fresh unit r, as the paper prints it: for counting and comparison, some ten times dearer."""
+
+    public: PublicKey
+    backend: Backend | None = None
+
+    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+        """`count` fresh randomizers."""
+        units = from_ints((random_unit(self.public.n) for _ in range(count)), self.public.plaintext_bytes)
+        kernel = PowMod(self.public.n, self.public.n_squared)
+        return (self.backend or default_backend()).map(kernel, units, watch=watch)
+
+
+def best_window(public: PublicKey, count: int) -> int:
+    """The table window that makes `count` randomizers in the fewest multiplications, within 64 MiB."""
+
+    def work(window: int) -> int:
+        digits = -(-public.exponent_bits // window)
+        return digits * ((1 << window) + count)
+
+    def fits(window: int) -> bool:
+        return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window).table_bytes <= _TABLE_LIMIT
+
+    return min((window for window in range(2, 15) if fits(window)), key=work)

@@ -1,0 +1,348 @@
+"""CipherVector: many ciphertexts under one key in one contiguous buffer, and what one does with them.
+
+The binary form (docs/formats.md) is fixed-width big-endian numbers behind a short header; any language can write it.
+Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from crowdfl.crypto import blocks
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Backend, Kernel, Watch, default_backend
+from crowdfl.crypto.kernels import (
+    OUT_OF_RANGE,
+    VALID,
+    BucketProduct,
+    CheckUnits,
+    Combine,
+    Encrypt,
+    InvMod,
+    MulMod,
+    PowEach,
+    PowMod,
+)
+from crowdfl.crypto.pctd import Ciphertext, KeyShare, PublicKey
+from crowdfl.crypto.randomizers import RandomizerSource
+from crowdfl.errors import (
+    CiphertextOutOfRange,
+    FormatError,
+    KeyMismatch,
+    LengthMismatch,
+    LimitExceeded,
+    NotAUnit,
+    TooManyUploads,
+    TrailingBytes,
+    Truncated,
+    UnsupportedVersion,
+)
+
+__all__ = ["CipherVector", "PartialVector", "RunningProduct", "Unchecked", "combine", "encrypt", "signed_values"]
+
+_MAGIC = b"CFLV"
+_VERSION = 1
+_HEADER = struct.Struct(">4sBBH32sIQ")  # magic, version, kind, reserved, fingerprint, width, count
+
+
+class _Kind(IntEnum):
+    CIPHERTEXTS = 1
+    PARTIAL_DECRYPTIONS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Numbers modulo N^2 under one key."""
+
+    public: PublicKey
+    block: Block
+
+    def __post_init__(self) -> None:
+        if self.block.ndim != 2 or self.block.shape[1] != self.public.ciphertext_bytes:
+            raise LengthMismatch(f"numbers under this key are rows of {self.public.ciphertext_bytes} bytes")
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Numbers) or type(self) is not type(other):
+            return NotImplemented
+        return self.public == other.public and np.array_equal(self.block, other.block)
+
+    __hash__ = None  # type: ignore[assignment]  # a buffer is no dictionary key
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} under {self.public!r})"
+
+    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, watch: Watch | None) -> Self:
+        block = (backend or default_backend()).map(kernel, self.block, *more, watch=watch)
+        return type(self)(self.public, block)
+
+    def _require_like(self, other: "_Numbers") -> None:
+        self.public.require_same(other.public)
+        if len(self) != len(other):
+            raise LengthMismatch(f"vectors of {len(self)} and {len(other)} entries do not go together")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CipherVector(_Numbers):
+    """[[m_1]], ..., [[m_k]] under one key. Every number in it is known to be a unit below N^2."""
+
+    def add(
+        self, other: "CipherVector", *, backend: Backend | None = None, watch: Watch | None = None
+    ) -> "CipherVector":
+        """Entry-wise sum of the plaintexts."""
+        self._require_like(other)
+        return self._map(MulMod(self.public.n_squared), other.block, backend=backend, watch=watch)
+
+    def negate(self, *, backend: Backend | None = None, watch: Watch | None = None) -> "CipherVector":
+        """Entry-wise negation of the plaintexts."""
+        return self._map(InvMod(self.public.n_squared), backend=backend, watch=watch)
+
+    def subtract(
+        self, other: "CipherVector", *, backend: Backend | None = None, watch: Watch | None = None
+    ) -> "CipherVector":
+        """Entry-wise difference of the plaintexts."""
+        self._require_like(other)
+        return self.add(other.negate(backend=backend, watch=watch), backend=backend, watch=watch)
+
+    def scale(self, k: int, *, backend: Backend | None = None, watch: Watch | None = None) -> "CipherVector":
+        """Every plaintext times the signed k."""
+        self.public.residue(k)
+        return self._map(PowMod(mpz(k), self.public.n_squared), backend=backend, watch=watch)
+
+    def scale_each(
+        self, factors: Iterable[int], *, backend: Backend | None = None, watch: Watch | None = None
+    ) -> "CipherVector":
+        """Each plaintext times its own signed factor."""
+        signed = [mpz(k) for k in factors]
+        if len(signed) != len(self):
+            raise LengthMismatch(f"{len(signed)} factors for {len(self)} ciphertexts")
+        for k in signed:
+            self.public.residue(k)
+        longest = max((abs(k).bit_length() for k in signed), default=1)
+        exponents = blocks.from_ints((abs(k) for k in signed), max(1, (longest + 7) // 8))
+        powers = self._map(PowEach(self.public.n_squared, longest), exponents, backend=backend, watch=watch)
+        minus = np.array([k < 0 for k in signed], dtype=np.bool_)
+        if minus.any():
+            powers.block[minus] = CipherVector(self.public, powers.block[minus]).negate(backend=backend).block
+        return powers
+
+    def bucket_sums(
+        self,
+        order: npt.NDArray[np.int64],
+        signs: npt.NDArray[np.bool_],
+        buckets: int,
+        *,
+        backend: Backend | None = None,
+        watch: Watch | None = None,
+    ) -> "CipherVector":
+        """Signed sums: entry order[j] falls into bucket j % buckets, subtracted where signs[j]. Each bucket is one sum."""
+        if len(order) != len(self) or len(signs) != len(self) or not 0 < buckets <= len(self):
+            raise LengthMismatch(
+                f"{len(order)} places, {len(signs)} signs, {buckets} buckets for {len(self)} ciphertexts"
+            )
+        size = -(-len(self) // buckets)
+        width = self.public.ciphertext_bytes
+        rows = np.zeros((size * buckets, width), dtype=np.uint8)
+        rows[:, -1] = 1  # the places that no ciphertext fills hold the neutral 1
+        rows[: len(self)] = self.block[order]
+        minus = np.zeros(size * buckets, dtype=np.uint8)
+        minus[: len(self)] = signs
+        grid = np.ascontiguousarray(rows.reshape(size, buckets, width).swapaxes(0, 1)).reshape(buckets, size * width)
+        grid_signs = np.ascontiguousarray(minus.reshape(size, buckets).swapaxes(0, 1))
+        kernel = BucketProduct(self.public.n_squared, size)
+        sums = (backend or default_backend()).map(kernel, grid, grid_signs, watch=watch)
+        return CipherVector(self.public, sums)
+
+    def partial_decrypt(
+        self,
+        share: KeyShare,
+        *,
+        constant_time: bool = False,
+        backend: Backend | None = None,
+        watch: Watch | None = None,
+    ) -> "PartialVector":
+        """PDec of every entry."""
+        self.public.require_same(share.public)
+        kernel = PowMod(share.exponent, self.public.n_squared, constant_time)
+        return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, watch=watch))
+
+    def __add__(self, other: "CipherVector") -> "CipherVector":
+        return self.add(other)
+
+    def __sub__(self, other: "CipherVector") -> "CipherVector":
+        return self.subtract(other)
+
+    def __mul__(self, k: int) -> "CipherVector":
+        return self.scale(k)
+
+    __rmul__ = __mul__
+
+    def __getitem__(self, index: int) -> Ciphertext:
+        return Ciphertext(mpz.from_bytes(self.block[index].tobytes(), "big"), self.public)
+
+    def to_bytes(self) -> bytes:
+        """The binary form."""
+        return _encode(_Kind.CIPHERTEXTS, self)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
+    ) -> "CipherVector":
+        """Parse and validate received bytes."""
+        return Unchecked.parse(data, public, max_count=max_count).validate(backend=backend)
+
+    @classmethod
+    def of(cls, ciphertexts: Iterable[Ciphertext], public: PublicKey) -> "CipherVector":
+        """Single ciphertexts, all under `public`, as a vector."""
+        values = []
+        for c in ciphertexts:
+            public.require_same(c.public)
+            values.append(c.value)
+        return cls(public, blocks.from_ints(values, public.ciphertext_bytes))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartialVector(_Numbers):
+    """The partial decryptions of a vector by one share."""
+
+    def to_bytes(self) -> bytes:
+        """The binary form."""
+        return _encode(_Kind.PARTIAL_DECRYPTIONS, self)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
+    ) -> "PartialVector":
+        """Parse and validate received bytes."""
+        unchecked = Unchecked.parse(data, public, max_count=max_count, kind=_Kind.PARTIAL_DECRYPTIONS)
+        return cls(public, unchecked.validate(backend=backend).block)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unchecked(_Numbers):
+    """Received numbers that nobody has looked at yet."""
+
+    @classmethod
+    def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
+        """The numbers of a whole binary form held in memory."""
+        count = _decode_header(data[: _HEADER.size], public, max_count, kind)
+        expected = _HEADER.size + count * public.ciphertext_bytes
+        if len(data) < expected:
+            raise Truncated(f"{len(data)} bytes where {count} ciphertexts need {expected}")
+        if len(data) > expected:
+            raise TrailingBytes(f"{len(data)} bytes where {count} ciphertexts need {expected}")
+        return cls(public, blocks.from_bytes(memoryview(data)[_HEADER.size :], public.ciphertext_bytes))
+
+    @classmethod
+    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
+        """The numbers of a binary form read from a stream; memory is taken only after the header has passed."""
+        count = _decode_header(stream.read(_HEADER.size), public, max_count, kind)
+        data = stream.read(count * public.ciphertext_bytes)
+        if len(data) < count * public.ciphertext_bytes:
+            raise Truncated(f"the stream ended after {len(data)} of {count * public.ciphertext_bytes} bytes")
+        if stream.read(1):
+            raise TrailingBytes(f"the stream goes on after {count} ciphertexts")
+        return cls(public, blocks.from_bytes(data, public.ciphertext_bytes))
+
+    def validate(self, *, backend: Backend | None = None, watch: Watch | None = None) -> CipherVector:
+        """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
+        verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, watch=watch)[:, 0]
+        bad = np.flatnonzero(verdict != VALID)
+        if bad.size:
+            where = f"{bad.size} of {len(self)} numbers are no ciphertexts, the first at position {bad[0]}"
+            if verdict[bad[0]] == OUT_OF_RANGE:
+                raise CiphertextOutOfRange(f"{where}: not in (0, N^2)")
+            raise NotAUnit(f"{where}: a factor in common with N")
+        return CipherVector(self.public, self.block)
+
+
+class RunningProduct:
+    """The sum of vectors that arrive one at a time, in any order: one vector of memory, whatever their number."""
+
+    def __init__(self, public: PublicKey, length: int, limit: int, *, backend: Backend | None = None) -> None:
+        self.public = public
+        self.limit = limit
+        self.count = 0
+        self._backend = backend or default_backend()
+        self._kernel = MulMod(public.n_squared)
+        self._block = np.zeros((length, public.ciphertext_bytes), dtype=np.uint8)
+        self._block[:, -1] = 1
+
+    def add(self, vector: CipherVector, *, watch: Watch | None = None) -> None:
+        """Multiply one more upload in. A cancelled or failed add must not be followed by another: start again."""
+        self.public.require_same(vector.public)
+        if len(vector) != len(self._block):
+            raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {len(self._block)} are expected")
+        if self.count >= self.limit:
+            raise TooManyUploads(f"the width budget allows {self.limit} uploads; another could overflow a slot")
+        self._backend.map(self._kernel, self._block, vector.block, out=self._block, watch=watch)
+        self.count += 1
+
+    def result(self) -> CipherVector:
+        """The sum so far; later additions do not change it."""
+        return CipherVector(self.public, self._block.copy())
+
+
+def encrypt(
+    randomizers: RandomizerSource,
+    plaintexts: Block | Iterable[int],
+    *,
+    backend: Backend | None = None,
+    watch: Watch | None = None,
+) -> CipherVector:
+    """Enc of many plaintexts: residues modulo N as a block (from a packing), or signed integers."""
+    public = randomizers.public
+    if isinstance(plaintexts, np.ndarray):
+        block = plaintexts
+        if block.ndim != 2 or block.shape[1] != public.plaintext_bytes or blocks.at_least(block, public.n).any():
+            raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
+    else:
+        block = blocks.from_ints((public.residue(m) for m in plaintexts), public.plaintext_bytes)
+    blinds = randomizers.take(len(block), watch=watch)
+    return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, watch=watch))
+
+
+def combine(
+    first: PartialVector, second: PartialVector, *, backend: Backend | None = None, watch: Watch | None = None
+) -> Block:
+    """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
+    first._require_like(second)
+    return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, watch=watch)
+
+
+def signed_values(residues: Block, public: PublicKey) -> list[int]:
+    """Plaintext residues as numbers in (-N/2, N/2), one by one."""
+    return [public.signed(residue) for residue in blocks.to_ints(residues)]
+
+
+def _encode(kind: _Kind, numbers: _Numbers) -> bytes:
+    public = numbers.public
+    header = _HEADER.pack(_MAGIC, _VERSION, kind, 0, public.fingerprint, public.ciphertext_bytes, len(numbers))
+    return header + numbers.block.tobytes()
+
+
+def _decode_header(data: bytes, public: PublicKey, max_count: int, expected: int) -> int:
+    if len(data) < _HEADER.size:
+        raise Truncated(f"{len(data)} bytes where the header alone has {_HEADER.size}")
+    magic, version, kind, reserved, fingerprint, width, count = _HEADER.unpack(data)
+    if magic != _MAGIC:
+        raise FormatError("these bytes are no CrowdFL vector")
+    if version != _VERSION:
+        raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
+    if kind != expected or reserved:
+        raise FormatError(f"a vector of kind {kind} where kind {int(expected)} is expected")
+    if fingerprint != public.fingerprint:
+        raise KeyMismatch(f"a vector under key {fingerprint.hex()[:16]}, expected {public.fingerprint.hex()[:16]}")
+    if width != public.ciphertext_bytes:
+        raise FormatError(f"numbers of {width} bytes where this key has {public.ciphertext_bytes}")
+    if count > max_count:
+        raise LimitExceeded(f"{count} ciphertexts announced, at most {max_count} allowed here")
+    return int(count)

@@ -1,0 +1,218 @@
+"""Every error that CrowdFL raises on purpose.
+
+    CrowdFLError
+    ├── KeyMaterialError            something is wrong with a key
+    │   ├── InsecureKeyRefused      the key is too short and nobody asked for a test key
+    │   ├── InvalidKey              the numbers do not form a key
+    │   ├── KeyMismatch             two values belong to different keys
+    │   ├── SharesDoNotMatch        two partial decryptions do not fit together
+    │   └── KeyFileError            a key file cannot be used
+    │       ├── KeyFileMissing
+    │       ├── KeyFileExists
+    │       ├── KeyFilePermissions  others could read the file
+    │       ├── KeyFileDamaged      truncated or altered
+    │       ├── KeyFileVersion      written by another version
+    │       ├── KeyFileRole         holds the keys of another role
+    │       └── PassphraseError     needed, or wrong
+    ├── CiphertextError             not a ciphertext under this key
+    │   ├── CiphertextOutOfRange    zero, or not below N^2
+    │   └── NotAUnit                shares a factor with N
+    ├── PlaintextOutOfRange         not in (-N/2, N/2)
+    ├── EncodingError               a model cannot be encoded
+    │   └── NotFinite               NaN or infinity
+    ├── WidthError                  a number does not fit its place
+    │   ├── WidthBudgetExceeded     the task's bounds cannot be packed
+    │   ├── SlotOverflow            a value is outside its slot's bound
+    │   └── TooManyUploads          one more upload than the width budget allows
+    ├── LengthMismatch              two vectors differ in length
+    ├── FormatError                 bytes that are not what they should be
+    │   ├── Truncated
+    │   ├── TrailingBytes
+    │   ├── UnsupportedVersion
+    │   └── LimitExceeded           longer than the receiver allows
+    ├── PoolError                   a pool of randomizers cannot be used
+    │   ├── PoolExhausted
+    │   └── PoolDamaged
+    ├── PeerUnavailable             a benchmark peer is not installed or failed
+    └── Cancelled                   long work was told to stop
+
+A message says what was wrong and what to do; none ever holds secret material.
+"""
+
+__all__ = [
+    "Cancelled",
+    "CiphertextError",
+    "CiphertextOutOfRange",
+    "CrowdFLError",
+    "EncodingError",
+    "FormatError",
+    "InsecureKeyRefused",
+    "InvalidKey",
+    "KeyFileDamaged",
+    "KeyFileError",
+    "KeyFileExists",
+    "KeyFileMissing",
+    "KeyFilePermissions",
+    "KeyFileRole",
+    "KeyFileVersion",
+    "KeyMaterialError",
+    "KeyMismatch",
+    "LengthMismatch",
+    "LimitExceeded",
+    "NotAUnit",
+    "NotFinite",
+    "PassphraseError",
+    "PeerUnavailable",
+    "PlaintextOutOfRange",
+    "PoolDamaged",
+    "PoolError",
+    "PoolExhausted",
+    "SharesDoNotMatch",
+    "SlotOverflow",
+    "TooManyUploads",
+    "TrailingBytes",
+    "Truncated",
+    "UnsupportedVersion",
+    "WidthBudgetExceeded",
+    "WidthError",
+]
+
+
+class CrowdFLError(Exception):
+    """Root of the tree: catch this to catch everything CrowdFL raises on purpose."""
+
+
+class KeyMaterialError(CrowdFLError):
+    """Something is wrong with a key."""
+
+
+class InsecureKeyRefused(KeyMaterialError):
+    """The key is too short for use, and the caller did not ask for a test key."""
+
+
+class InvalidKey(KeyMaterialError):
+    """The numbers given do not form a key."""
+
+
+class KeyMismatch(KeyMaterialError):
+    """Two values belong to different keys."""
+
+
+class SharesDoNotMatch(KeyMaterialError):
+    """Two partial decryptions do not come from the two shares of one key, or not of one ciphertext."""
+
+
+class KeyFileError(KeyMaterialError):
+    """A key file cannot be used."""
+
+
+class KeyFileMissing(KeyFileError):
+    """There is no key file at that path."""
+
+
+class KeyFileExists(KeyFileError):
+    """A key file is already there, and overwriting a key loses it."""
+
+
+class KeyFilePermissions(KeyFileError):
+    """Someone other than the owner could read the key file."""
+
+
+class KeyFileDamaged(KeyFileError):
+    """The key file is truncated or altered."""
+
+
+class KeyFileVersion(KeyFileError):
+    """The key file was written in a version this program does not read."""
+
+
+class KeyFileRole(KeyFileError):
+    """The key file holds the keys of another role."""
+
+
+class PassphraseError(KeyFileError):
+    """The passphrase is missing, not wanted, or wrong."""
+
+
+class CiphertextError(CrowdFLError):
+    """A number is not a ciphertext under this key."""
+
+
+class CiphertextOutOfRange(CiphertextError):
+    """A ciphertext is zero, negative, or not below N^2."""
+
+
+class NotAUnit(CiphertextError):
+    """A ciphertext shares a factor with N."""
+
+
+class PlaintextOutOfRange(CrowdFLError):
+    """A plaintext or scalar is outside (-N/2, N/2)."""
+
+
+class EncodingError(CrowdFLError):
+    """A model cannot be encoded as integers."""
+
+
+class NotFinite(EncodingError):
+    """A weight is NaN or infinite."""
+
+
+class WidthError(CrowdFLError):
+    """A number does not fit the place meant for it."""
+
+
+class WidthBudgetExceeded(WidthError):
+    """The bounds of a task cannot be packed under its key."""
+
+
+class SlotOverflow(WidthError):
+    """A value is outside the bound of its slot."""
+
+
+class TooManyUploads(WidthError):
+    """One more upload than the width budget allows."""
+
+
+class LengthMismatch(CrowdFLError):
+    """Two vectors that must be equally long are not."""
+
+
+class FormatError(CrowdFLError):
+    """Bytes are not what they should be."""
+
+
+class Truncated(FormatError):
+    """The bytes end too early."""
+
+
+class TrailingBytes(FormatError):
+    """There are bytes after the end."""
+
+
+class UnsupportedVersion(FormatError):
+    """The bytes are of a version this program does not read."""
+
+
+class LimitExceeded(FormatError):
+    """The bytes announce more than the receiver allows."""
+
+
+class PoolError(CrowdFLError):
+    """A pool of randomizers cannot be used."""
+
+
+class PoolExhausted(PoolError):
+    """The pool holds fewer randomizers than were asked for."""
+
+
+class PoolDamaged(PoolError):
+    """The pool's file is truncated or altered."""
+
+
+class PeerUnavailable(CrowdFLError):
+    """A benchmark peer is not installed, or failed."""
+
+
+class Cancelled(CrowdFLError):
+    """Long work was told to stop."""
