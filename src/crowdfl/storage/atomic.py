@@ -1,0 +1,64 @@
+"""Files that their owner alone reads, written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from crowdfl.errors import CrowdFLError
+
+__all__ = ["require_owner_only", "write_private"]
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def write_private(path: Path, data: bytes, *, overwrite: bool = False) -> None:
+    """Put `data` at `path`, mode 0600, on disk when this returns; a crash leaves the old file or the new, never a part.
+
+    Without `overwrite` an existing file stays, whoever wins the race, and FileExistsError is raised.
+    """
+    # Beside its destination, for a rename is atomic within one file system alone; hidden, so that no `*` picks it up.
+    temporary = path.with_name(f".{secrets.token_hex(12)}.part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _write_and_close(descriptor, data)
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # unlike a rename, fails when the name is taken
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_directory(path.parent)
+
+
+def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError]) -> None:
+    """Raise `refusal` unless the open file is a regular one, of this user, with no rights for anyone else."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise refusal(f"{path} is no regular file")
+    if status.st_uid != os.geteuid():
+        raise refusal(f"{path} belongs to another user: run as its owner, or chown it and `chmod 600 {path}`")
+    if status.st_mode & _OTHERS:
+        raise refusal(f"{path} is open to other users: `chmod 600 {path}`, and ask who may have read it")
+
+
+def _write_and_close(descriptor: int, data: bytes) -> None:
+    try:
+        os.fchmod(descriptor, 0o600)  # whatever the umask made of it
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the new name itself survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
