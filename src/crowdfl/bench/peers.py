@@ -1,0 +1,91 @@
+"""The peers, measured by their own Python in a subprocess."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crowdfl.bench.setting import Setting
+from crowdfl.errors import PeerUnavailable
+
+__all__ = ["NOT_INSTALLED", "Phe", "TenSeal", "ask", "measure_phe", "measure_tenseal"]
+
+NOT_INSTALLED = "not installed: make peers"
+_SCRIPT = Path(__file__).with_name("peers_main.py")
+_TIMEOUT = 600.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Phe:
+    """phe, a ciphertext per parameter: figures of one parameter."""
+
+    version: str
+    encrypt_seconds: float
+    add_seconds: float
+    ciphertext_bytes: int
+
+
+@dataclass(frozen=True)
+class TenSeal:
+    """TenSEAL's CKKS, 4096 parameters a ciphertext: figures of the whole model."""
+
+    version: str
+    encrypt_seconds: float
+    encrypt_threads: float
+    add_seconds: float
+    upload_bytes: int
+
+
+def measure_phe(python: Path, setting: Setting) -> Phe:
+    """phe's figures, measured now on a sample of values."""
+    return _read(Phe, ask(python, "phe", setting))
+
+
+def measure_tenseal(python: Path, setting: Setting) -> TenSeal:
+    """TenSEAL's figures, measured now on the whole model."""
+    return _read(TenSeal, ask(python, "tenseal", setting))
+
+
+def ask(python: Path, peer: str, setting: Setting) -> dict[str, Any]:
+    """What the peer's process prints; `PeerUnavailable` with its complaint when it fails."""
+    if not python.is_file():
+        raise PeerUnavailable(NOT_INSTALLED)
+    try:
+        done = subprocess.run(  # noqa: S603 -- the interpreter the user named, our own script, numbers
+            # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
+            [str(python), "-I", str(_SCRIPT), peer, *_options(setting)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PeerUnavailable(f"{peer} did not run: {error}") from error
+    if done.returncode:
+        raise PeerUnavailable(f"{peer} failed with exit code {done.returncode}: {done.stderr.strip()}")
+    try:
+        answer = json.loads(done.stdout)
+    except json.JSONDecodeError as error:
+        raise PeerUnavailable(f"{peer} printed no JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise PeerUnavailable(f"{peer} printed JSON that is no object")
+    return answer
+
+
+def _options(setting: Setting) -> list[str]:
+    numbers = {
+        "--parameters": setting.parameters,
+        "--key-bits": 2 * setting.prime_bits,
+        "--sample": setting.phe_sample,
+        "--repetitions": setting.repetitions,
+    }
+    return [f"{name}={number}" for name, number in numbers.items()]
+
+
+def _read(kind: type[_T], answer: dict[str, Any]) -> _T:
+    try:
+        return kind(**answer)
+    except TypeError as error:
+        raise PeerUnavailable(f"the peer's answer does not fit: {error}") from error

@@ -1,0 +1,84 @@
+"""`crowdfl bench`: parses options and prints; the measuring is in `crowdfl.bench`."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from crowdfl.bench.crypto import bench_crypto
+from crowdfl.bench.rows import Report, Row
+from crowdfl.bench.setting import PAPER, QUICK
+
+__all__ = ["app"]
+
+_DEFAULT_PEERS = Path(".venv-peers/bin/python")
+_VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
+
+app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def _bench() -> None:
+    """Keeps `crypto` a named command while it is the only one."""
+
+
+@app.command()
+def crypto(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
+    peers: Annotated[
+        Path, typer.Option(envvar="CROWDFL_PEERS", help="The Python that has phe and TenSEAL (`make peers`).")
+    ] = _DEFAULT_PEERS,
+    no_peers: Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed or a peer fails.")] = False,
+) -> None:
+    """Encryption, sums and decryption beside phe, TenSEAL and bare GMP, in one run."""
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    report = bench_crypto(QUICK if quick else PAPER, python=None if no_peers else peers, say=_teller())
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    else:
+        _show(report)
+    # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
+    if check and (report.missed or (report.unjudged and not no_peers)):
+        raise typer.Exit(1)
+
+
+def _teller() -> Callable[[str], None]:
+    """Says on stderr what is being measured, so that stdout holds the result alone."""
+    console, start = Console(stderr=True, highlight=False), time.monotonic()
+    return lambda what: console.print(f"[dim]{time.monotonic() - start:6.1f} s[/dim]  {what}")
+
+
+def _show(report: Report) -> None:
+    console = Console(highlight=False)
+    table = Table("", "quantity", "CrowdFL", "compared with", "ratio", "target", "met", title=report.title)
+    for number, row in enumerate(report.rows, start=1):
+        table.add_row(str(number), *_cells(row), end_section=True)
+    console.print(table)
+    for number, row in enumerate(report.rows, start=1):
+        console.print(f"{number:2}  {_how(row)}", markup=False)
+    for name, facts in (("machine", report.machine), ("peers", report.peers)):
+        console.print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in facts.items()), markup=False)
+    console.print("* extrapolated from a sample, or a mean over one; see the line of the row's number", markup=False)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ratio = "-" if row.ratio is None else f"{row.ratio:.3g} ({row.ratio_of})"
+    compared = "\n".join(str(peer) for peer in row.peers)
+    return row.quantity, str(row.crowdfl), escape(compared), ratio, row.target.text, _VERDICTS[row.met]
+
+
+def _how(row: Row) -> str:
+    """How the row's figures were taken, and what the starred ones stand on."""
+    figures = [("CrowdFL", row.crowdfl), *((peer.name, peer.figure) for peer in row.peers if peer.figure)]
+    samples = [f"{who}: from {figure.sample}" for who, figure in figures if figure.sample]
+    return "; ".join([row.note, *samples])
