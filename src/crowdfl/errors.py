@@ -33,6 +33,21 @@
     ├── PoolError                   a pool of randomizers cannot be used
     │   ├── PoolExhausted
     │   └── PoolDamaged
+    ├── SealBroken                  a sealed message is not for this reader, or was altered
+    ├── BadSignature                a signature does not fit
+    ├── SettingsError               a task's settings do not make sense
+    ├── ProtocolError               a step cannot go on
+    │   ├── NothingToAverage        nobody contributed a sample
+    │   ├── TooFewParticipants      a result of so few would give someone away
+    │   ├── SeedReused              a mask seed would serve a second sum
+    │   ├── RoundsExhausted         more rounds than the task's bounds were computed for
+    │   ├── RewardsOff              the task was made without rewards
+    │   ├── ModelMismatch           an update's arrays are not the task's
+    │   ├── AlreadyCounted          this participant's upload is in, with other bytes
+    │   └── ClaimRefused            a claim does not stand
+    │       ├── WrongAmount
+    │       ├── MasksDoNotFit       not the masks that were committed to
+    │       └── AlreadyPaid
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     └── Cancelled                   long work was told to stop
 
@@ -40,9 +55,13 @@ A message says what was wrong and what to do; none ever holds secret material.
 """
 
 __all__ = [
+    "AlreadyCounted",
+    "AlreadyPaid",
+    "BadSignature",
     "Cancelled",
     "CiphertextError",
     "CiphertextOutOfRange",
+    "ClaimRefused",
     "CrowdFLError",
     "EncodingError",
     "FormatError",
@@ -59,22 +78,33 @@ __all__ = [
     "KeyMismatch",
     "LengthMismatch",
     "LimitExceeded",
+    "MasksDoNotFit",
+    "ModelMismatch",
     "NotAUnit",
     "NotFinite",
+    "NothingToAverage",
     "PassphraseError",
     "PeerUnavailable",
     "PlaintextOutOfRange",
     "PoolDamaged",
     "PoolError",
     "PoolExhausted",
+    "ProtocolError",
+    "RewardsOff",
+    "RoundsExhausted",
+    "SealBroken",
+    "SeedReused",
+    "SettingsError",
     "SharesDoNotMatch",
     "SlotOverflow",
+    "TooFewParticipants",
     "TooManyUploads",
     "TrailingBytes",
     "Truncated",
     "UnsupportedVersion",
     "WidthBudgetExceeded",
     "WidthError",
+    "WrongAmount",
 ]
 
 
@@ -208,6 +238,66 @@ class PoolExhausted(PoolError):
 
 class PoolDamaged(PoolError):
     """The pool's file is truncated or altered."""
+
+
+class SealBroken(CrowdFLError):
+    """A sealed message is not for this reader or this place, or was altered."""
+
+
+class BadSignature(CrowdFLError):
+    """A signature does not fit the message and its claimed signer."""
+
+
+class SettingsError(CrowdFLError):
+    """A task's settings do not make sense."""
+
+
+class ProtocolError(CrowdFLError):
+    """A protocol step cannot go on."""
+
+
+class NothingToAverage(ProtocolError):
+    """Nobody contributed a sample."""
+
+
+class TooFewParticipants(ProtocolError):
+    """A result of so few participants would give one of them away."""
+
+
+class SeedReused(ProtocolError):
+    """A mask seed would serve a second sum."""
+
+
+class RoundsExhausted(ProtocolError):
+    """More rounds than the task's bounds were computed for."""
+
+
+class RewardsOff(ProtocolError):
+    """The task was made without rewards."""
+
+
+class ModelMismatch(ProtocolError):
+    """An update's arrays are not those of the task."""
+
+
+class AlreadyCounted(ProtocolError):
+    """This participant's upload is in already, with other bytes."""
+
+
+class ClaimRefused(ProtocolError):
+    """A claim does not stand."""
+
+
+class WrongAmount(ClaimRefused):
+    """The amount claimed is not the amount earned."""
+
+
+class MasksDoNotFit(ClaimRefused):
+    """The masks shown are not those that were committed to."""
+
+
+class AlreadyPaid(ClaimRefused):
+    """The claim was paid already."""
 
 
 class PeerUnavailable(CrowdFLError):

@@ -105,6 +105,11 @@ class WidthBudget:
         return self._buckets_with(self.slots)
 
     @property
+    def lane_bound(self) -> int:
+        """Largest |lane|: a slot of an upload, or of a signed sum of as many uploads' ciphertexts as a bucket has."""
+        return self._lane_bound_with(self.slots)
+
+    @property
     def lane_mask_bits(self) -> int:
         """Bits of the mask on a lane: lane width + sigma + bits of all the lanes the task opens."""
         return self._lane_mask_bits_with(self.slots)

@@ -17,6 +17,7 @@ __all__ = [
     "NON_UNIT",
     "OUT_OF_RANGE",
     "VALID",
+    "AddPlain",
     "BucketProduct",
     "CheckUnits",
     "Combine",
@@ -25,12 +26,14 @@ __all__ = [
     "FixedBasePower",
     "InvMod",
     "MulMod",
+    "MultiPow",
+    "PartialDecrypt",
     "PowEach",
     "PowMod",
 ]
 
 VALID, OUT_OF_RANGE, NON_UNIT = 0, 1, 2
-_LIGHT = 1024  # rows of a chunk when a row costs a few multiplications
+_LIGHT = 256  # rows of a chunk when a row costs a few multiplications: small, so that its temporaries stay small
 
 
 def _chunk_of_powers(exponent_bits: int) -> int:
@@ -64,6 +67,10 @@ class PowMod:
         else:
             powers = gmpy2.powmod_base_list(bases, self.exponent, self.modulus)
         return from_ints(powers, self.out_width)
+
+
+class PartialDecrypt(PowMod):
+    """PDec: the exponent is a key share."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,10 @@ class Encrypt:
         return from_ints(rows, self.out_width)
 
 
+class AddPlain(Encrypt):
+    """A known plaintext added to a ciphertext: Enc with the ciphertext in the randomizer's place."""
+
+
 @dataclass(frozen=True)
 class Combine:
     """TDec of two blocks of partial decryptions: residues modulo N."""
@@ -224,6 +235,60 @@ class BucketProduct:
             minus.append(sides[1])
         inverses = _inverses(minus, m)
         return from_ints([p * q % m for p, q in zip(plus, inverses, strict=True)], width)
+
+
+@dataclass(frozen=True)
+class MultiPow:
+    """Products of powers: a row of the first block is `size` bases side by side, of the second their exponents.
+
+    Pippenger's buckets: a base costs one multiplication per window of its exponent, and no squaring of its own.
+    """
+
+    modulus: mpz
+    size: int
+    exponent_bits: int
+
+    @property
+    def out_width(self) -> int:
+        """A number below the modulus."""
+        return width_of(self.modulus)
+
+    @property
+    def chunk(self) -> int:
+        """Fewer rows, the more multiplications a row has."""
+        return max(1, 32 * 1024 // (self.size * -(-self.exponent_bits // self._window)))
+
+    @property
+    def _window(self) -> int:
+        return max(1, min(12, self.size.bit_length() - 2))
+
+    def run(self, *blocks: Block) -> Block:
+        """The product of base^exponent over each row."""
+        exponent_width = blocks[1].shape[1] // self.size
+        rows = []
+        for numbers, exponents in zip(blocks[0], blocks[1], strict=True):
+            bases = to_ints(numbers.reshape(self.size, self.out_width))
+            rows.append(self._product(bases, to_ints(exponents.reshape(self.size, exponent_width))))
+        return from_ints(rows, self.out_width)
+
+    def _product(self, bases: list[mpz], exponents: list[mpz]) -> mpz:
+        m, window = self.modulus, self._window
+        mask = (1 << window) - 1
+        result = mpz(1)
+        for place in reversed(range(-(-self.exponent_bits // window))):
+            for _ in range(window):
+                result = result * result % m
+            buckets: dict[int, mpz] = {}
+            for base, exponent in zip(bases, exponents, strict=True):
+                if digit := int((exponent >> (window * place)) & mask):
+                    buckets[digit] = buckets[digit] * base % m if digit in buckets else base
+            running, total = mpz(1), mpz(1)
+            for digit in range(max(buckets, default=0), 0, -1):
+                if digit in buckets:
+                    running = running * buckets[digit] % m
+                total = total * running % m
+            result = result * total % m
+        return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,9 @@ do not depend on what is encrypted, so they can be made ahead of time: `crowdfl.
 """
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Protocol
 
 from crowdfl.crypto.blocks import Block, from_bytes, from_ints
@@ -31,18 +32,28 @@ class RandomizerSource(Protocol):
         """`count` fresh randomizers, for the caller alone."""
 
 
+@lru_cache(maxsize=4)
+def _table(public: PublicKey, window: int) -> FixedBase:
+    """One table per key and window in a process, whoever encrypts."""
+    return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window)
+
+
 @dataclass(frozen=True, eq=False)
 class FreshRandomizers:
-    """h_s^a for fresh a of |N|/2 bits, by a fixed-base table (D2). `window` trades memory for speed."""
+    """h_s^a for fresh a of |N|/2 bits, by a fixed-base table (D2). `window` trades memory for speed.
+
+    `entropy` gives the exponents' bytes: the operating system's by default, `Coins.take` where a run must be replayable.
+    """
 
     public: PublicKey
     window: int = 8
     backend: Backend | None = None
+    entropy: Callable[[int], bytes] = secrets.token_bytes
 
-    @cached_property
+    @property
     def fixed(self) -> FixedBase:
         """The table of h_s."""
-        return FixedBase(self.public.h_s, self.public.n_squared, self.public.exponent_bits, self.window)
+        return _table(self.public, self.window)
 
     def prepare(self) -> None:
         """Build the table now rather than at the first use."""
@@ -52,7 +63,7 @@ class FreshRandomizers:
         """`count` fresh randomizers."""
         self.prepare()
         width = self.fixed.exponent_width
-        exponents = from_bytes(secrets.token_bytes(count * width), width)
+        exponents = from_bytes(self.entropy(count * width), width)
         return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, watch=watch)
 
 

@@ -5,7 +5,7 @@ Received bytes become an `Unchecked` vector first: nothing computes on one until
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import BinaryIO, Self
@@ -20,12 +20,14 @@ from crowdfl.crypto.compute import Backend, Kernel, Watch, default_backend
 from crowdfl.crypto.kernels import (
     OUT_OF_RANGE,
     VALID,
+    AddPlain,
     BucketProduct,
     CheckUnits,
     Combine,
     Encrypt,
     InvMod,
     MulMod,
+    PartialDecrypt,
     PowEach,
     PowMod,
 )
@@ -44,7 +46,16 @@ from crowdfl.errors import (
     UnsupportedVersion,
 )
 
-__all__ = ["CipherVector", "PartialVector", "RunningProduct", "Unchecked", "combine", "encrypt", "signed_values"]
+__all__ = [
+    "CipherVector",
+    "PartialVector",
+    "RunningProduct",
+    "Unchecked",
+    "combine",
+    "encrypt",
+    "residues",
+    "signed_values",
+]
 
 _MAGIC = b"CFLV"
 _VERSION = 1
@@ -134,6 +145,22 @@ class CipherVector(_Numbers):
             powers.block[minus] = CipherVector(self.public, powers.block[minus]).negate(backend=backend).block
         return powers
 
+    def add_plain(
+        self, plaintexts: Block, *, backend: Backend | None = None, watch: Watch | None = None
+    ) -> "CipherVector":
+        """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
+        # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
+        block = (backend or default_backend()).map(AddPlain(self.public.n), plaintexts, self.block, watch=watch)
+        return CipherVector(self.public, block)
+
+    def rerandomise(
+        self, randomizers: RandomizerSource, *, backend: Backend | None = None, watch: Watch | None = None
+    ) -> "CipherVector":
+        """The same plaintexts under fresh randomizers."""
+        self.public.require_same(randomizers.public)
+        fresh = randomizers.take(len(self), watch=watch)
+        return self._map(MulMod(self.public.n_squared), fresh, backend=backend, watch=watch)
+
     def bucket_sums(
         self,
         order: npt.NDArray[np.int64],
@@ -171,7 +198,7 @@ class CipherVector(_Numbers):
     ) -> "PartialVector":
         """PDec of every entry."""
         self.public.require_same(share.public)
-        kernel = PowMod(share.exponent, self.public.n_squared, constant_time)
+        kernel = PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
         return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, watch=watch))
 
     def __add__(self, other: "CipherVector") -> "CipherVector":
@@ -187,6 +214,17 @@ class CipherVector(_Numbers):
 
     def __getitem__(self, index: int) -> Ciphertext:
         return Ciphertext(mpz.from_bytes(self.block[index].tobytes(), "big"), self.public)
+
+    def part(self, start: int, stop: int | None = None) -> "CipherVector":
+        """Some of the entries, without a copy."""
+        return CipherVector(self.public, self.block[start:stop])
+
+    @classmethod
+    def concat(cls, vectors: Sequence["CipherVector"]) -> "CipherVector":
+        """Vectors under one key, end to end."""
+        for vector in vectors:
+            vectors[0].public.require_same(vector.public)
+        return cls(vectors[0].public, np.concatenate([vector.block for vector in vectors]))
 
     def to_bytes(self) -> bytes:
         """The binary form."""
@@ -265,7 +303,10 @@ class Unchecked(_Numbers):
 
 
 class RunningProduct:
-    """The sum of vectors that arrive one at a time, in any order: one vector of memory, whatever their number."""
+    """The sum of vectors that arrive one at a time, in any order: two vectors of memory, whatever their number.
+
+    The second vector takes each new sum, so that an addition that fails or is cancelled leaves the sum as it was.
+    """
 
     def __init__(self, public: PublicKey, length: int, limit: int, *, backend: Backend | None = None) -> None:
         self.public = public
@@ -275,15 +316,20 @@ class RunningProduct:
         self._kernel = MulMod(public.n_squared)
         self._block = np.zeros((length, public.ciphertext_bytes), dtype=np.uint8)
         self._block[:, -1] = 1
+        self._next = np.empty_like(self._block)
 
     def add(self, vector: CipherVector, *, watch: Watch | None = None) -> None:
-        """Multiply one more upload in. A cancelled or failed add must not be followed by another: start again."""
+        """Multiply one more upload in."""
         self.public.require_same(vector.public)
         if len(vector) != len(self._block):
             raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {len(self._block)} are expected")
         if self.count >= self.limit:
             raise TooManyUploads(f"the width budget allows {self.limit} uploads; another could overflow a slot")
-        self._backend.map(self._kernel, self._block, vector.block, out=self._block, watch=watch)
+        if self.count:
+            self._backend.map(self._kernel, self._block, vector.block, out=self._next, watch=watch)
+        else:  # the first upload is the sum so far
+            self._next[:] = vector.block
+        self._block, self._next = self._next, self._block
         self.count += 1
 
     def result(self) -> CipherVector:
@@ -305,7 +351,7 @@ def encrypt(
         if block.ndim != 2 or block.shape[1] != public.plaintext_bytes or blocks.at_least(block, public.n).any():
             raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
     else:
-        block = blocks.from_ints((public.residue(m) for m in plaintexts), public.plaintext_bytes)
+        block = residues((public.residue(m) for m in plaintexts), public)
     blinds = randomizers.take(len(block), watch=watch)
     return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, watch=watch))
 
@@ -316,6 +362,11 @@ def combine(
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
     first._require_like(second)
     return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, watch=watch)
+
+
+def residues(numbers: Iterable[int], public: PublicKey) -> Block:
+    """Numbers in [0, N) as a block of plaintexts."""
+    return blocks.from_ints(numbers, public.plaintext_bytes)
 
 
 def signed_values(residues: Block, public: PublicKey) -> list[int]:

@@ -1,0 +1,121 @@
+"""Sealing to an audience that shares a key, sealing to one reader, and signing.
+
+An AEAD (ChaCha20-Poly1305) for the audience, HPKE with X25519 for one reader, Ed25519 for signatures, all from `cryptography`.
+Every sealed message is bound to its context, so that one cannot be served in place of another.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from crowdfl.errors import BadSignature, InvalidKey, SealBroken
+
+__all__ = ["AudienceKey", "ReaderKey", "SigningKey", "commit", "seal_to", "verify"]
+
+_KEY_BYTES = 32
+_SALT_BYTES = 32
+_SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
+
+
+@dataclass(frozen=True)
+class AudienceKey:
+    """What CSP and the members of an audience share, and SP never has."""
+
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) != _KEY_BYTES:
+            raise InvalidKey(f"an audience key has {_KEY_BYTES} bytes, not {len(self.key)}")
+
+    @classmethod
+    def fresh(cls) -> "AudienceKey":
+        """A new key."""
+        return cls(secrets.token_bytes(_KEY_BYTES))
+
+    def seal(self, plaintext: bytes, context: bytes) -> bytes:
+        """Salt and ciphertext; a key of its own for every message, so that no nonce can repeat."""
+        salt = secrets.token_bytes(_SALT_BYTES)
+        return salt + self._cipher(salt).encrypt(bytes(12), plaintext, context)
+
+    def open(self, sealed: bytes, context: bytes) -> bytes:
+        """The plaintext, or `SealBroken`."""
+        try:
+            return self._cipher(sealed[:_SALT_BYTES]).decrypt(bytes(12), sealed[_SALT_BYTES:], context)
+        except InvalidTag:
+            raise SealBroken("this was sealed for another audience or another place, or it was altered") from None
+
+    def _cipher(self, salt: bytes) -> ChaCha20Poly1305:
+        return ChaCha20Poly1305(HKDF(SHA256(), _KEY_BYTES, salt, b"crowdfl audience 1").derive(self.key))
+
+
+@dataclass(frozen=True)
+class ReaderKey:
+    """The X25519 key of one reader."""
+
+    private: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> "ReaderKey":
+        """A new key."""
+        return cls(X25519PrivateKey.generate().private_bytes_raw())
+
+    @cached_property
+    def public(self) -> bytes:
+        """What others seal to."""
+        return X25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+
+    def open(self, sealed: bytes, context: bytes) -> bytes:
+        """The plaintext, or `SealBroken`."""
+        try:
+            return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(self.private), context)
+        except (InvalidTag, ValueError):
+            raise SealBroken("this was sealed to another reader or another place, or it was altered") from None
+
+
+def seal_to(reader: bytes, plaintext: bytes, context: bytes) -> bytes:
+    """HPKE to the reader who owns this X25519 public key."""
+    return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(reader), context)
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """An Ed25519 key."""
+
+    private: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> "SigningKey":
+        """A new key."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @cached_property
+    def public(self) -> bytes:
+        """What others verify with."""
+        return Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """A signature of the message."""
+        return Ed25519PrivateKey.from_private_bytes(self.private).sign(message)
+
+
+def verify(public: bytes, message: bytes, signature: bytes) -> None:
+    """Raise `BadSignature` unless the owner of `public` signed this message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise BadSignature("the signature does not fit the message and its claimed signer") from None
+
+
+def commit(value: int, salt: bytes) -> bytes:
+    """H(value, salt): binds to the value, hides it behind 32 bytes of salt."""
+    digits = int(value).to_bytes((int(value).bit_length() + 7) // 8, "big")
+    return hashlib.sha256(b"crowdfl commitment 1" + len(salt).to_bytes(2, "big") + salt + digits).digest()

@@ -1,0 +1,111 @@
+"""Counters of operations, messages and bytes, per role."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Backend, Kernel, Watch
+from crowdfl.crypto.kernels import (
+    AddPlain,
+    BucketProduct,
+    CheckUnits,
+    Combine,
+    Encrypt,
+    FixedBasePower,
+    InvMod,
+    MulMod,
+    MultiPow,
+    PartialDecrypt,
+    PowEach,
+    PowMod,
+)
+
+__all__ = ["Costs", "CountingBackend"]
+
+_OPERATIONS: dict[type, str] = {
+    Encrypt: "Enc",
+    AddPlain: "PAdd",
+    PartialDecrypt: "PDec",
+    Combine: "TDec",
+    MulMod: "PAdd",
+    BucketProduct: "PAdd",
+    PowMod: "PMul",
+    PowEach: "PMul",
+    MultiPow: "PMul",
+    InvMod: "inverse",
+    FixedBasePower: "randomizer",
+    CheckUnits: "check",
+}
+
+
+@dataclass
+class Costs:
+    """What one role did. Operations inside SMUL or SDIV are kept apart, as the paper's tables count them apart."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    messages: int = 0
+    bytes_sent: int = 0
+    _scope: str = ""
+
+    def count(self, operation: str, times: int = 1) -> None:
+        """Count an operation in the present scope."""
+        self.counts[self._scope, operation] += times
+
+    @contextmanager
+    def inside(self, protocol: str, times: int) -> Iterator[None]:
+        """Count `times` runs of SMUL or SDIV, and what they do under their own name."""
+        self.count(protocol, times)
+        before, self._scope = self._scope, protocol
+        try:
+            yield
+        finally:
+            self._scope = before
+
+    @contextmanager
+    def continuing(self, protocol: str) -> Iterator[None]:
+        """A later step of runs that `inside` has counted already."""
+        before, self._scope = self._scope, protocol
+        try:
+            yield
+        finally:
+            self._scope = before
+
+    def sent(self, message: bytes) -> bytes:
+        """Count a message on its way out."""
+        self.messages += 1
+        self.bytes_sent += len(message)
+        return message
+
+    def total(self, operation: str) -> int:
+        """Of an operation, wherever it happened."""
+        return sum(times for (_, name), times in self.counts.items() if name == operation)
+
+    def outside(self, operation: str) -> int:
+        """Of an operation outside SMUL and SDIV."""
+        return self.counts["", operation]
+
+    def as_dict(self) -> dict[str, int]:
+        """For a report."""
+        names = sorted({name for _, name in self.counts})
+        return {name: self.total(name) for name in names} | {"messages": self.messages, "bytes": self.bytes_sent}
+
+
+@dataclass(frozen=True)
+class CountingBackend:
+    """A backend that counts what a role has computed on it."""
+
+    inner: Backend
+    costs: Costs
+
+    @property
+    def name(self) -> str:
+        """The inner backend's."""
+        return self.inner.name
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+        """Count and pass on."""
+        size = kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
+        self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * size)
+        return self.inner.map(kernel, *blocks, out=out, watch=watch)

@@ -1,0 +1,369 @@
+"""The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
+
+import secrets
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.vector import CipherVector, RunningProduct
+from crowdfl.errors import AlreadyCounted, FormatError, RewardsOff, RoundsExhausted, SeedReused, TooFewParticipants
+from crowdfl.protocols import claims
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.opening import (
+    PARTICIPANTS,
+    REQUESTER,
+    MaskSeed,
+    OpeningCsp,
+    OpeningSp,
+    OpenRequest,
+    Publication,
+    digest,
+    read,
+)
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.prifedavg import (
+    HiddenAverageCsp,
+    HiddenAverageSp,
+    ModelCodec,
+    ScaleRequest,
+    hidden_widths,
+    upload_digest,
+)
+from crowdfl.protocols.prirwd import (
+    InnerRequest,
+    LanesRequest,
+    NonceRequest,
+    RewardCsp,
+    RewardEnvelope,
+    RewardRequest,
+    RewardSp,
+    RewardWidths,
+)
+from crowdfl.protocols.profile import Average, Exchange, Task, Tools
+from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
+from crowdfl.protocols.settings import TaskSettings, to_millionths
+from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
+
+__all__ = [
+    "HardenedCsp",
+    "HardenedDealer",
+    "HardenedParticipant",
+    "HardenedProfile",
+    "HardenedRequester",
+    "HardenedSp",
+    "Roster",
+]
+
+_SIGMA = 40
+_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's budget; makes the widths independent of each round's
+
+
+@dataclass
+class Roster:
+    """The public keys of the participants that KGC has certified."""
+
+    signing: dict[str, bytes] = field(default_factory=dict)
+    reading: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What every side derives from the task alone."""
+
+    task: Task
+    seed: bytes
+
+    @property
+    def sigma(self) -> int:
+        return self.task.settings.sigma or _SIGMA
+
+    @cached_property
+    def budget(self) -> WidthBudget:
+        return self.task.settings.width_budget(self.task.parameters, self.sigma)
+
+    @cached_property
+    def packing(self) -> Packing:
+        return self.budget.packing(self.task.public)
+
+    @cached_property
+    def codec(self) -> ModelCodec:
+        return ModelCodec(self.budget, self.packing, self.seed)
+
+    def widths(self) -> RewardWidths:
+        """The rewards' widths, or `RewardsOff`."""
+        if self.task.settings.lanes == 0:
+            raise RewardsOff("the task was made with lanes=0: its packing leaves no room for rewards")
+        return reward_widths(self.task.settings, self.task.parameters)
+
+
+def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
+    """The widths of a task's rewards, or a refusal with the numbers."""
+    budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+    return RewardWidths(budget, settings.epsilon_units, _LARGEST_PAYMENT)
+
+
+class HardenedProfile:
+    """Deals one split of the key: lambda_c to CSP, lambda_sc to SP, nothing to phones, audience keys to readers and CSP."""
+
+    name = "hardened"
+
+    def check(self, settings: TaskSettings, parameters: int) -> None:
+        """Refuse what could overflow."""
+        budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+        if settings.total == "hidden":
+            hidden_widths(budget)
+        if settings.lanes != 0:
+            reward_widths(settings, parameters)
+
+    def deal(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> "HardenedDealer":
+        """Make the keys of a task."""
+        self.check(settings, parameters)
+        return HardenedDealer(name, settings, parameters, tools)
+
+
+class HardenedDealer:
+    """KGC of one task."""
+
+    def __init__(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> None:
+        keys = pctd.keygen(settings.key_bits // 2, insecure_test_key=tools.insecure_test_key)
+        self.task = Task(name, settings, parameters, keys.public)
+        self.roster = Roster()
+        self._tools = tools
+        self._shape = _Shape(self.task, secrets.token_bytes(SEED_BYTES))
+        self._sp_share, self._csp_share = keys.private.split()
+        self._participants, self._requester = AudienceKey.fresh(), AudienceKey.fresh()
+        self._csp_signing = SigningKey.fresh()
+
+    def sp(self) -> "HardenedSp":
+        """SP gets lambda_sc and no audience key."""
+        party = self._tools.party("SP", self.task.public, self._sp_share)
+        return HardenedSp(party, self._shape, self.roster, self._csp_signing.public)
+
+    def csp(self) -> "HardenedCsp":
+        """CSP gets lambda_c and both audience keys."""
+        party = self._tools.party("CSP", self.task.public, self._csp_share)
+        audiences = {PARTICIPANTS: self._participants, REQUESTER: self._requester}
+        return HardenedCsp(party, self._shape, self.roster, audiences, self._csp_signing)
+
+    def requester(self) -> "HardenedRequester":
+        """The requester gets its audience key."""
+        return HardenedRequester(self._tools.party("requester", self.task.public), self._shape, self._requester)
+
+    def participant(self, who: str) -> "HardenedParticipant":
+        """A participant gets the participants' audience key, and certificates of keys it makes itself."""
+        party = self._tools.party("participant", self.task.public)
+        side = HardenedParticipant(party, self._shape, self._participants, who)
+        self.roster.signing[who], self.roster.reading[who] = side.signing.public, side.reader.public
+        return side
+
+
+class _Reader:
+    """Whoever may read averages: unseals and subtracts, computes no power."""
+
+    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey) -> None:
+        self.party, self._shape, self._audience = party, shape, audience
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """The average of a round."""
+        codec = self._shape.codec
+        task = self._shape.task
+        limits = self.party.limits(codec.budget.ciphertexts + 1)
+        message = Publication.from_bytes(publication, limits)
+        opened = read(message, self._audience, task.context(round_number), task.public)
+        if task.settings.total == "hidden":
+            return Average(codec.average_of_scaled(opened), None)
+        total = task.public.signed(int.from_bytes(opened[-1].tobytes(), "big"))
+        return Average(codec.average(opened[:-1], total), total)
+
+
+class HardenedRequester(_Reader):
+    """The requester reads the last average."""
+
+
+class HardenedParticipant(_Reader):
+    """A phone: encrypts, reads, opens its rewards, claims them."""
+
+    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey, who: str) -> None:
+        super().__init__(party, shape, audience)
+        self.who = who
+        self.clipped = 0
+        self.signing, self.reader = SigningKey.fresh(), ReaderKey.fresh()
+        self._envelopes: dict[bytes, RewardEnvelope] = {}
+        self._rewards: dict[bytes, int] = {}
+
+    def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+        """Packed [[delta * w]] and, last, [[delta]]."""
+        codec = self._shape.codec
+        plain, self.clipped = codec.pack(weights, samples)
+        count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
+        upload = self.party.encrypt(np.concatenate([plain, count])).to_bytes()
+        return self.party.costs.sent(upload)
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """Millionths, this participant's alone."""
+        context = self._shape.task.context(round_number)
+        message = RewardEnvelope.from_bytes(envelope, self.party.limits(1))
+        reward = claims.open_reward(message, self.reader, context, self.who, self.party.public.n)
+        self._envelopes[context], self._rewards[context] = message, reward
+        return reward >> self._shape.widths().fraction
+
+    def claim(self) -> bytes:
+        """A signed claim of all rewards opened so far."""
+        amount = claims.payable(self._rewards, self._shape.widths().fraction)
+        claim = claims.make_claim(self._shape.task.name, self.who, amount, self._envelopes, self.signing)
+        return self.party.costs.sent(claim.to_bytes())
+
+
+class HardenedSp:
+    """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
+
+    def __init__(self, party: Party, shape: _Shape, roster: Roster, csp_key: bytes) -> None:
+        self.party, self._shape = party, shape
+        self.round_number = 0
+        self._claims = claims.ClaimsSp(shape.task.name, csp_key, roster.signing, party.limits(1))
+        self._publication: Publication | None = None
+        self._envelopes: dict[str, RewardEnvelope] = {}
+        self.on_seed: Callable[[str, MaskSeed], None] | None = None
+        self.open_round(1)
+
+    def open_round(self, round_number: int) -> None:
+        """Nothing in it yet."""
+        settings = self._shape.task.settings
+        if round_number > settings.rounds:
+            raise RoundsExhausted(f"round {round_number} of {settings.rounds}: the masks were sized for those")
+        self.round_number = round_number
+        length = self._length
+        self._products = RunningProduct(
+            self.party.public, length, settings.max_participants, backend=self.party.compute
+        )
+        self._uploads: dict[str, tuple[bytes, CipherVector]] = {}
+        self._seeds: dict[str, MaskSeed] = {}
+        self._publication, self._envelopes = None, {}
+
+    def add(self, who: str, upload: bytes) -> None:
+        """Extend the running products, once per participant."""
+        name = upload_digest(upload)
+        if who in self._uploads:
+            if self._uploads[who][0] != name:
+                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+            return
+        vector = CipherVector.from_bytes(upload, self.party.public, max_count=self._length, backend=self.party.compute)
+        self._products.add(vector)
+        self._uploads[who] = (name, vector)
+
+    def publish(self, *, final: bool) -> Exchange:
+        """Open the average to its audience; neither server sees it."""
+        task = self._shape.task
+        if len(self._uploads) < task.settings.min_participants:
+            raise TooFewParticipants(
+                f"{len(self._uploads)} uploads, {task.settings.min_participants} needed to protect those who took part"
+            )
+        sums = self._products.result()
+        if task.settings.total == "hidden":
+            sums = yield from self._scale(sums)
+        state = self._seed_for("opening", sums)
+        opening = OpeningSp(self.party)
+        replies = []
+        context = task.context(self.round_number)
+        audience = REQUESTER if final else PARTICIPANTS
+        for request in opening.requests(state, sums, context, audience):
+            replies.append((yield request))
+        self._publication = opening.publication(state, sums, replies)
+
+    def _scale(self, products: CipherVector) -> Generator[bytes, bytes, CipherVector]:
+        state = self._seed_for("scaling", products)
+        side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
+        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
+
+    def _seed_for(self, purpose: str, sums: CipherVector) -> MaskSeed:
+        """The seed bound to this sum; `on_seed` makes a new one durable before anything masked by it leaves."""
+        state = self._seeds.get(purpose)
+        if state is None:
+            state = MaskSeed.fresh_for(sums)
+            if self.on_seed is not None:
+                self.on_seed(purpose, state)
+            self._seeds[purpose] = state
+        elif state.digest != digest(sums):
+            raise SeedReused("this round was opened for another set of uploads already")
+        return state
+
+    def restore_seed(self, purpose: str, state: MaskSeed) -> None:
+        """After a crash: the seed that was made durable."""
+        self._seeds[purpose] = state
+
+    def reward(self, payment: int) -> Exchange:
+        """Rewards of those who were averaged."""
+        widths = self._shape.widths()
+        uploads = {who: vector for who, (_, vector) in self._uploads.items()}
+        state = self._seed_for("rewards", self._products.result())
+        side = RewardSp(self.party, widths, self._shape.packing)
+        context = self._shape.task.context(self.round_number)
+        self._envelopes = yield from side.run(uploads, payment, context, state.seed)
+
+    def publication(self) -> bytes:
+        """For members of the audience alone, never for CSP."""
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication.to_bytes())
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        """One for each participant, for that participant alone."""
+        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+
+    def check_claim(self, claim: bytes) -> None:
+        """Refuse what CSP need not see."""
+        self._claims.check(claim)
+
+    def pay(self, claim: bytes, attestation: bytes) -> int:
+        """Millionths, once per participant."""
+        return self._claims.pay(self._claims.check(claim), attestation)
+
+    @property
+    def _length(self) -> int:
+        return self._shape.budget.ciphertexts + 1
+
+
+class HardenedCsp:
+    """The computation server: answers, by kind of request."""
+
+    def __init__(
+        self, party: Party, shape: _Shape, roster: Roster, audiences: Mapping[int, AudienceKey], signing: SigningKey
+    ) -> None:
+        self.party, self._shape = party, shape
+        settings = shape.task.settings
+        self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
+        self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
+        if settings.total == "hidden":
+            hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
+            self._answers[ScaleRequest.kind] = hidden.answer
+        if settings.lanes != 0:
+            self._add_rewards(roster, signing)
+
+    def _add_rewards(self, roster: Roster, signing: SigningKey) -> None:
+        task, party = self._shape.task, self.party
+        n, rows = task.settings.max_participants, self._shape.budget.buckets
+        rewards = RewardCsp(party, self._shape.packing, max(n * rows, n), roster.reading)
+        claimed = claims.ClaimsCsp(task.name, rewards, self._shape.widths().fraction, signing, roster.signing)
+        self._answers |= {
+            PolynomialsRequest.kind: PolynomialsCsp(party, max_count=20 * n + 20).answer,
+            NonceRequest.kind: rewards.nonce,
+            LanesRequest.kind: rewards.lanes,
+            InnerRequest.kind: rewards.inner,
+            RewardRequest.kind: rewards.rewards,
+            claims.Claim.kind: claimed.answer,
+        }
+
+    def answer(self, request: bytes) -> bytes:
+        """One request, one reply."""
+        kind = Message.kind_of(request)
+        if kind not in self._answers:
+            raise FormatError(f"CSP answers no message of kind {kind} in this task")
+        return self._answers[kind](request)

@@ -1,0 +1,133 @@
+"""Messages: frozen dataclasses with a kind and a version byte, and one codec for all of them.
+
+The form is `CFLM`, version, kind, then each field behind its length, in the order of the class. Lengths are checked before
+memory is taken; vectors inside are checked number by number before anything computes on them.
+"""
+
+import struct
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, get_type_hints
+
+from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
+
+__all__ = ["Limits", "Message"]
+
+_MAGIC = b"CFLM"
+_VERSION = 1
+_HEADER = struct.Struct(">4sBB")
+_LENGTH = struct.Struct(">I")
+_LONGEST_INT = 4096  # bytes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a receiver accepts: numbers under its key, at most so many in a vector, at most so many entries in a list."""
+
+    public: PublicKey
+    max_count: int
+    max_entries: int = 1_000_000
+    backend: Backend | None = None
+
+    @property
+    def max_field(self) -> int:
+        """Bytes of the longest field."""
+        return self.max_count * self.public.ciphertext_bytes + 4096 + self.max_entries * 8
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: subclasses declare `kind` and their fields."""
+
+    kind: ClassVar[int] = 0
+
+    def to_bytes(self) -> bytes:
+        """The binary form."""
+        parts = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
+        for field in fields(self):
+            body = _encode(getattr(self, field.name))
+            parts += [_LENGTH.pack(len(body)), body]
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, limits: Limits) -> Self:
+        """Decode and check, or raise a named error."""
+        if len(data) < _HEADER.size:
+            raise Truncated(f"{len(data)} bytes are no message")
+        magic, version, kind = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise FormatError("these bytes are no CrowdFL message")
+        if version != _VERSION:
+            raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
+        if kind != cls.kind:
+            raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
+        hints = get_type_hints(cls)
+        view, place, values = memoryview(data), _HEADER.size, []
+        for field in fields(cls):
+            body, place = _next(view, place, limits.max_field)
+            values.append(_decode(bytes(body), hints[field.name], limits))
+        if place != len(data):
+            raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
+        return cls(*values)
+
+    @staticmethod
+    def kind_of(data: bytes) -> int:
+        """The kind of some message, for a receiver of several."""
+        if len(data) < _HEADER.size:
+            raise Truncated(f"{len(data)} bytes are no message")
+        return data[5]
+
+
+def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:
+    if len(view) < place + _LENGTH.size:
+        raise Truncated("the message ends inside a length")
+    (length,) = _LENGTH.unpack_from(view, place)
+    if length > longest:
+        raise LimitExceeded(f"a field of {length} bytes; at most {longest} are allowed here")
+    start = place + _LENGTH.size
+    if len(view) < start + length:
+        raise Truncated(f"the message ends inside a field of {length} bytes")
+    return view[start : start + length], start + length
+
+
+def _encode(value: Any) -> bytes:  # noqa: ANN401 -- the one place where fields of every type meet
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, CipherVector | PartialVector):
+        return value.to_bytes()
+    if isinstance(value, tuple):
+        return b"".join(_LENGTH.pack(len(body)) + body for body in map(_encode, value))
+    number = int(value)
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
+    if hint is CipherVector or hint is PartialVector:
+        return hint.from_bytes(body, limits.public, max_count=limits.max_count, backend=limits.backend)
+    if hint is bytes:
+        return body
+    if hint is int:
+        if len(body) > _LONGEST_INT or body[:1] == b"\0":
+            raise FormatError("a number is too long, or padded")
+        return int.from_bytes(body, "big")
+    if hint is str:
+        try:
+            return body.decode()
+        except UnicodeDecodeError:
+            raise FormatError("a text field is not UTF-8") from None
+    return _decode_list(body, hint.__args__[0], limits)
+
+
+def _decode_list(body: bytes, entry: Any, limits: Limits) -> tuple[Any, ...]:  # noqa: ANN401
+    view, place = memoryview(body), 0
+    values: list[Any] = []
+    while place < len(body):
+        if len(values) >= limits.max_entries:
+            raise LimitExceeded(f"a list of more than {limits.max_entries} entries")
+        part, place = _next(view, place, limits.max_field)
+        values.append(_decode(bytes(part), entry, limits))
+    return tuple(values)

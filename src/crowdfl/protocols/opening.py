@@ -1,0 +1,177 @@
+"""Masked opening: SP and CSP open ciphertexts to an audience, and neither of the two sees a thing.
+
+SP adds R, uniform in Z_N, to each plaintext; CSP finishes the decryption and sees uniform numbers, whatever was encrypted; it
+seals them to a key that SP does not have; a reader who gets the seed of R from SP and unseals CSP's numbers subtracts. This
+replaces lines 11-12 of the paper's Alg. 3, where every phone holds a key share (deviation D9).
+
+**A seed never serves two sums**: their difference would be a late participant's update in the clear. `MaskSeed` binds the seed
+to the hash of what it masks; a caller keeps it durably before the first request leaves, and a retry makes the same bytes again.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from crowdfl.crypto.blocks import Block, from_bytes, from_ints, to_ints
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import FormatError, ProtocolError, SeedReused
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.party import Party
+
+__all__ = [
+    "CHUNK",
+    "PARTICIPANTS",
+    "REQUESTER",
+    "MaskSeed",
+    "OpenReply",
+    "OpenRequest",
+    "OpeningCsp",
+    "OpeningSp",
+    "Publication",
+    "digest",
+    "mask_rows",
+    "read",
+]
+
+PARTICIPANTS, REQUESTER = 1, 2  # the audiences of a task
+CHUNK = 512  # ciphertexts a request: bounds the memory of both servers and lets them work at the same time
+
+
+@dataclass(frozen=True)
+class MaskSeed:
+    """The state that SP makes durable before it sends anything: which seed masks which sum."""
+
+    seed: bytes = field(repr=False)
+    digest: bytes
+
+    @classmethod
+    def fresh_for(cls, sums: CipherVector) -> "MaskSeed":
+        """A new seed, bound to these ciphertexts."""
+        return cls(secrets.token_bytes(SEED_BYTES), digest(sums))
+
+    def to_bytes(self) -> bytes:
+        """For the store."""
+        return self.seed + self.digest
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MaskSeed":
+        """From the store."""
+        if len(data) != 2 * SEED_BYTES:
+            raise FormatError(f"a mask seed has {2 * SEED_BYTES} bytes, not {len(data)}")
+        return cls(data[:SEED_BYTES], data[SEED_BYTES:])
+
+    def require(self, sums: CipherVector) -> None:
+        """Refuse to mask anything but the ciphertexts this seed is bound to."""
+        if digest(sums) != self.digest:
+            raise SeedReused("this mask seed is bound to another sum; take a fresh one for this sum")
+
+
+def digest(sums: CipherVector) -> bytes:
+    """The hash that a seed is bound to."""
+    return hashlib.sha256(sums.to_bytes()).digest()
+
+
+@dataclass(frozen=True)
+class OpenRequest(Message):
+    """SP to CSP: masked ciphertexts with SP's half of the decryption."""
+
+    kind: ClassVar[int] = 7
+    context: bytes
+    audience: int
+    start: int
+    masked: CipherVector
+    masked_1: PartialVector
+
+
+@dataclass(frozen=True)
+class OpenReply(Message):
+    """CSP to SP: the masked plaintexts, sealed to the audience."""
+
+    kind: ClassVar[int] = 8
+    sealed: bytes
+
+
+@dataclass(frozen=True)
+class Publication(Message):
+    """SP to the audience: the seed and the sealed values. Never shown to CSP."""
+
+    kind: ClassVar[int] = 9
+    seed: bytes
+    count: int
+    sealed: tuple[bytes, ...]
+
+
+class OpeningSp:
+    """SP's side."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+
+    def requests(self, state: MaskSeed, sums: CipherVector, context: bytes, audience: int) -> Iterator[bytes]:
+        """One request a chunk; the same state and sums give the same bytes."""
+        state.require(sums)
+        for start in range(0, len(sums), CHUNK):
+            chunk = sums.part(start, start + CHUNK)
+            masks = mask_rows(state.seed, start, len(chunk), self.party.public)
+            blinds = Coins(state.seed).child(f"blind {start}")
+            masked = self.party.rerandomise(chunk.add_plain(masks, backend=self.party.compute), blinds)
+            request = OpenRequest(context, audience, start, masked, self.party.partial_decrypt(masked))
+            yield self.party.costs.sent(request.to_bytes())
+
+    def publication(self, state: MaskSeed, sums: CipherVector, replies: list[bytes]) -> Publication:
+        """What the audience gets."""
+        limits = Limits(self.party.public, max_count=2 * CHUNK)
+        sealed = tuple(OpenReply.from_bytes(reply, limits).sealed for reply in replies)
+        if len(sealed) != -(-len(sums) // CHUNK):
+            raise ProtocolError(f"{len(sealed)} replies for {-(-len(sums) // CHUNK)} requests")
+        return Publication(state.seed, len(sums), sealed)
+
+
+class OpeningCsp:
+    """CSP's side: it holds the key of every audience."""
+
+    def __init__(self, party: Party, audiences: Mapping[int, AudienceKey]) -> None:
+        self.party, self.audiences = party, audiences
+
+    def answer(self, request: bytes) -> bytes:
+        """Finish the decryption, seal."""
+        party = self.party
+        message = OpenRequest.from_bytes(request, party.limits(CHUNK))
+        if message.audience not in self.audiences:
+            raise ProtocolError(f"this task has no audience {message.audience}")
+        values = party.finish(message.masked, message.masked_1)
+        party.view.saw("opened", values)
+        sealed = self.audiences[message.audience].seal(values.tobytes(), _place(message.context, message.start))
+        return party.costs.sent(OpenReply(sealed).to_bytes())
+
+
+def read(publication: Publication, audience: AudienceKey, context: bytes, public: PublicKey) -> Block:
+    """A member of the audience: unseal, subtract R modulo N. No modular exponentiation."""
+    parts = []
+    for index, sealed in enumerate(publication.sealed):
+        start = index * CHUNK
+        values = from_bytes(audience.open(sealed, _place(context, start)), public.plaintext_bytes)
+        masks = mask_rows(publication.seed, start, len(values), public)
+        n = public.n
+        rows = [(v - m) % n for v, m in zip(to_ints(values), to_ints(masks), strict=True)]
+        parts.append(from_ints(rows, public.plaintext_bytes))
+    opened = np.concatenate(parts) if parts else from_bytes(b"", public.plaintext_bytes)
+    if len(opened) != publication.count:
+        raise ProtocolError(f"{len(opened)} values where {publication.count} were published")
+    return opened
+
+
+def mask_rows(seed: bytes, start: int, count: int, public: PublicKey) -> Block:
+    """R for the rows of one chunk."""
+    return Coins(seed).child(f"mask {start}").residues(count, public.n)
+
+
+def _place(context: bytes, start: int) -> bytes:
+    return b"crowdfl opening 1" + start.to_bytes(8, "big") + context

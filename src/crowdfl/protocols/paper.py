@@ -1,0 +1,314 @@
+"""The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.pctd import KeyShare, PrivateKey
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct
+from crowdfl.errors import (
+    AlreadyCounted,
+    ClaimRefused,
+    FormatError,
+    RewardsOff,
+    SettingsError,
+    SlotOverflow,
+    TooFewParticipants,
+)
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.prifedavg import upload_digest
+from crowdfl.protocols.prirwd_paper import PaperRewardSp, PaperRewardWidths
+from crowdfl.protocols.profile import Average, Exchange, Task, Tools
+from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
+from crowdfl.protocols.settings import MILLION, TaskSettings, to_millionths
+from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
+
+__all__ = [
+    "PaperCsp",
+    "PaperDealer",
+    "PaperParticipant",
+    "PaperProfile",
+    "PaperPublication",
+    "PaperRequester",
+    "PaperReward",
+    "PaperSp",
+]
+
+_SIGMA = 80
+_LARGEST_PAYMENT = to_millionths(1_000_000)
+
+
+@dataclass(frozen=True)
+class PaperPublication(Message):
+    """SP to readers: [[average]] and, unless it is for the requester, SP's half of its decryption."""
+
+    kind: ClassVar[int] = 23
+    average: CipherVector
+    average_1: PartialVector
+
+
+@dataclass(frozen=True)
+class PaperReward(Message):
+    """SP to a participant: [[mu_i]] and SP's half of its decryption."""
+
+    kind: ClassVar[int] = 24
+    mu: CipherVector
+    mu_1: PartialVector
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """What follows from a task's bounds."""
+
+    settings: TaskSettings
+    parameters: int
+
+    @property
+    def sigma(self) -> int:
+        return self.settings.sigma or _SIGMA
+
+    @property
+    def budget(self) -> WidthBudget:
+        s = self.settings
+        return WidthBudget(s.key_bits, self.parameters, s.max_participants, s.max_samples, s.clip, s.decimals, s.rounds)
+
+    @property
+    def encoding(self) -> FixedPoint:
+        return FixedPoint(self.settings.decimals, self.settings.clip, "floor")
+
+    @property
+    def average_kappa(self) -> int:
+        """Bits of both operands of the averaging SDIV: sums of delta*w and of delta, both at scale 10^L."""
+        return max(
+            bits(self.budget.sum_bound), bits(self.settings.max_participants * self.settings.max_samples * self.scale)
+        )
+
+    @property
+    def scale(self) -> int:
+        return self.encoding.scale
+
+    def to_scale(self, millionths: int) -> int:
+        """Money at scale 10^L, rounded down."""
+        return millionths * self.scale // MILLION
+
+    def rewards(self) -> PaperRewardWidths:
+        if self.settings.lanes == 0:
+            raise RewardsOff("the task was made with lanes=0: participants upload nothing to compute rewards from")
+        return PaperRewardWidths(self.budget, self.settings.epsilon_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
+
+
+class PaperProfile:
+    """Deals two splits: (lambda_c, lambda_sc) for CSP and SP, (lambda_p, lambda_sp) for all participants and SP."""
+
+    name = "paper"
+
+    def check(self, settings: TaskSettings, parameters: int) -> None:
+        """Refuse what could overflow."""
+        if settings.total != "shown":
+            raise SettingsError("the profile paper has no setting total: its readers never see one")
+        widths = _Widths(settings, parameters)
+        kappas = [widths.average_kappa]
+        if settings.lanes != 0:
+            rewards = widths.rewards()
+            kappas += [rewards.weight_kappa, rewards.reward_kappa]
+        for kappa in kappas:
+            PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
+
+    def deal(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> "PaperDealer":
+        """Make the keys of a task."""
+        self.check(settings, parameters)
+        return PaperDealer(name, settings, parameters, tools)
+
+
+class PaperDealer:
+    """KGC of one task."""
+
+    def __init__(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> None:
+        keys = pctd.keygen(settings.key_bits // 2, insecure_test_key=tools.insecure_test_key)
+        self.task = Task(name, settings, parameters, keys.public)
+        self._tools, self._private = tools, keys.private
+        self._lambda_c, self._lambda_sc = keys.private.split_as_printed()
+        self._lambda_p, self._lambda_sp = keys.private.split_as_printed()
+
+    def sp(self) -> "PaperSp":
+        """SP gets lambda_sc and lambda_sp."""
+        return PaperSp(self._tools.party("SP", self.task.public, self._lambda_sc), self.task, self._lambda_sp)
+
+    def csp(self) -> "PaperCsp":
+        """CSP gets lambda_c."""
+        return PaperCsp(self._tools.party("CSP", self.task.public, self._lambda_c), self.task)
+
+    def requester(self) -> "PaperRequester":
+        """The requester owns sk."""
+        return PaperRequester(self._tools.party("requester", self.task.public), self.task, self._private)
+
+    def participant(self, who: str) -> "PaperParticipant":
+        """Every participant gets the same lambda_p."""
+        party = self._tools.party("participant", self.task.public, self._lambda_p)
+        return PaperParticipant(party, self.task, who)
+
+
+class PaperParticipant:
+    """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
+
+    def __init__(self, party: Party, task: Task, who: str) -> None:
+        self.party, self.task, self.who = party, task, who
+        self.clipped = 0
+        self._widths = _Widths(task.settings, task.parameters)
+
+    def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+        """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
+        widths, party = self._widths, self.party
+        if not 0 <= samples <= self.task.settings.max_samples:
+            raise SlotOverflow(f"{samples} samples; the task allows 0..{self.task.settings.max_samples}")
+        encoded = widths.encoding.encode(weights)
+        self.clipped = encoded.clipped
+        values = encoded.values.tolist()
+        parts = [party.scale(party.encrypt(values), samples)]
+        if self.task.settings.lanes != 0:
+            parts.append(party.encrypt(values))
+        parts.append(party.encrypt([samples * widths.scale]))
+        return party.costs.sent(CipherVector.concat(parts).to_bytes())
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """Alg. 3, line 12: PDec with lambda_p, TDec."""
+        message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
+        opened = self.party.finish(message.average, message.average_1)
+        values = [self.task.public.signed(v) for v in to_ints(opened)]
+        return Average(np.array(values, dtype=np.float64) / self._widths.scale, None)
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """PDec with lambda_p, TDec."""
+        message = PaperReward.from_bytes(envelope, self.party.limits(1))
+        opened = to_ints(self.party.finish(message.mu, message.mu_1))
+        return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
+
+    def claim(self) -> bytes:
+        """The paper has none."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+
+class PaperRequester:
+    """The requester of the paper owns the whole private key."""
+
+    def __init__(self, party: Party, task: Task, private: PrivateKey) -> None:
+        self.party, self.task, self.private = party, task, private
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """Dec of the final model."""
+        message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
+        self.party.costs.count("Dec", len(message.average))
+        values = [self.private.decrypt(message.average[i]) for i in range(len(message.average))]
+        return Average(np.array(values, dtype=np.float64) / 10**self.task.settings.decimals, None)
+
+
+class PaperSp:
+    """The sensing platform of the paper."""
+
+    def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
+        self.party, self.task = party, task
+        self.delivery = Party("SP", task.public, lambda_sp, party.backend, party.costs, party.view)
+        self._widths = _Widths(task.settings, task.parameters)
+        self.open_round(1)
+
+    def open_round(self, round_number: int) -> None:
+        """Nothing in it yet."""
+        self.round_number = round_number
+        settings, p = self.task.settings, self.task.parameters
+        self._products = RunningProduct(self.task.public, p + 1, settings.max_participants, backend=self.party.compute)
+        self.uploads: dict[str, tuple[bytes, CipherVector]] = {}
+        self._average: CipherVector | None = None
+        self._publication: PaperPublication | None = None
+        self._envelopes: dict[str, PaperReward] = {}
+
+    def add(self, who: str, upload: bytes) -> None:
+        """Alg. 3, lines 3-6."""
+        name = upload_digest(upload)
+        if who in self.uploads:
+            if self.uploads[who][0] != name:
+                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+            return
+        length = (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
+        vector = CipherVector.from_bytes(upload, self.task.public, max_count=length, backend=self.party.compute)
+        if len(vector) != length:
+            raise FormatError(f"an upload of {len(vector)} ciphertexts where {length} are expected")
+        sums = CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, length)])
+        self._products.add(sums)
+        self.uploads[who] = (name, vector)
+
+    def publish(self, *, final: bool) -> Exchange:
+        """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp. May run again after a late upload, as section 5.2 says."""
+        if len(self.uploads) < self.task.settings.min_participants:
+            raise TooFewParticipants(
+                f"{len(self.uploads)} uploads, {self.task.settings.min_participants} needed to protect those who took part"
+            )
+        p, widths = self.task.parameters, self._widths
+        sums = self._products.result()
+        divisors = CipherVector.concat([sums.part(p)] * p)
+        sdiv = PaperSdivSp(
+            self.party, kappa=widths.average_kappa, sigma=widths.sigma, decimals=self.task.settings.decimals
+        )
+        pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
+        self._average = sdiv.finish(pending, (yield request))
+        shown = self._average.part(0, 0) if final else self._average
+        self._publication = PaperPublication(self._average, self.delivery.partial_decrypt(shown))
+
+    def reward(self, payment: int) -> Exchange:
+        """Alg. 4, and PDec of each reward with lambda_sp."""
+        widths = self._widths.rewards()
+        if self._average is None:
+            raise FormatError("publish the average first")
+        ids, p = sorted(self.uploads), self.task.parameters
+        models = [self.uploads[who][1].part(p, 2 * p) for who in ids]
+        samples = CipherVector.concat([self.uploads[who][1].part(2 * p) for who in ids])
+        side = PaperRewardSp(self.party, widths)
+        mu = yield from side.run(models, samples, self._average, self._widths.to_scale(payment), Coins.fresh())
+        for i, who in enumerate(ids):
+            own = mu.part(i, i + 1)
+            self._envelopes[who] = PaperReward(own, self.delivery.partial_decrypt(own))
+
+    def publication(self) -> bytes:
+        """For the participants, or the requester."""
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication.to_bytes())
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        """One for each participant."""
+        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+
+    def check_claim(self, claim: bytes) -> None:
+        """The paper has no claims."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+    def pay(self, claim: bytes, attestation: bytes) -> int:
+        """The paper has no claims."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+
+class PaperCsp:
+    """The computation server of the paper."""
+
+    def __init__(self, party: Party, task: Task) -> None:
+        self.party = party
+        count = max(1, task.parameters) * task.settings.max_participants
+        self._answers: dict[int, Callable[[bytes], bytes]] = {
+            SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
+            SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
+        }
+
+    def answer(self, request: bytes) -> bytes:
+        """One request, one reply."""
+        kind = Message.kind_of(request)
+        if kind not in self._answers:
+            raise FormatError(f"CSP answers no message of kind {kind} in this task")
+        return self._answers[kind](request)

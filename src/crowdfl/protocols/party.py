@@ -1,0 +1,110 @@
+"""What every party has: a public key, at most one share, a place to compute, counters, and a record of what it saw."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from crowdfl.crypto import vector
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.pctd import KeyShare, PublicKey
+from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import InvalidKey
+from crowdfl.protocols.costs import Costs, CountingBackend
+from crowdfl.protocols.messages import Limits
+
+__all__ = ["Party", "View"]
+
+
+@dataclass
+class View:
+    """What a party saw in the clear beyond its own inputs, by the name of the step: the raw material of the audit."""
+
+    entries: list[tuple[str, Any]] = field(default_factory=list)
+
+    def saw(self, what: str, values: Any) -> None:  # noqa: ANN401 -- whatever a step opened
+        """Record."""
+        self.entries.append((what, values))
+
+    def of(self, what: str) -> list[Any]:
+        """Everything seen under one name, in order."""
+        return [values for name, values in self.entries if name == what]
+
+
+@dataclass
+class Party:
+    """One role's tools. Built from its own share alone."""
+
+    name: str
+    public: PublicKey
+    share: KeyShare | None = field(default=None, repr=False)
+    backend: Backend = field(default_factory=default_backend)
+    costs: Costs = field(default_factory=Costs)
+    view: View = field(default_factory=View, repr=False)
+    randomizers: RandomizerSource | None = field(default=None, repr=False)
+    watch: Watch | None = field(default=None, repr=False)
+    constant_time: bool = False
+
+    def __post_init__(self) -> None:
+        self.compute = CountingBackend(self.backend, self.costs)
+        if self.randomizers is None:
+            self.randomizers = FreshRandomizers(self.public, backend=self.compute)
+
+    def limits(self, max_count: int) -> Limits:
+        """What this party accepts in a message."""
+        return Limits(self.public, max_count, backend=self.compute)
+
+    def encrypt(self, plaintexts: Block | Iterable[int], coins: Coins | None = None) -> CipherVector:
+        """Enc; with `coins`, replayable."""
+        return vector.encrypt(self._randomizers(coins), plaintexts, backend=self.compute, watch=self.watch)
+
+    def rerandomise(self, c: CipherVector, coins: Coins | None = None) -> CipherVector:
+        """The same plaintexts, unlinkable."""
+        return c.rerandomise(self._randomizers(coins), backend=self.compute, watch=self.watch)
+
+    def add(self, a: CipherVector, b: CipherVector) -> CipherVector:
+        """PAdd."""
+        return a.add(b, backend=self.compute)
+
+    def subtract(self, a: CipherVector, b: CipherVector) -> CipherVector:
+        """PAdd of an inverse."""
+        return a.subtract(b, backend=self.compute)
+
+    def scale(self, c: CipherVector, k: int) -> CipherVector:
+        """PMul by one factor."""
+        return c.scale(k, backend=self.compute)
+
+    def scale_each(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
+        """PMul by a factor each."""
+        return c.scale_each(factors, backend=self.compute)
+
+    def add_plain(self, c: CipherVector, plaintexts: Iterable[int]) -> CipherVector:
+        """Known numbers, taken modulo N, added to ciphertexts."""
+        n = self.public.n
+        return c.add_plain(vector.residues((m % n for m in plaintexts), self.public), backend=self.compute)
+
+    def sum(self, c: CipherVector) -> CipherVector:
+        """The sum of the entries, as a vector of one."""
+        total = c.part(0, 1)
+        for index in range(1, len(c)):
+            total = self.add(total, c.part(index, index + 1))
+        return total
+
+    def partial_decrypt(self, c: CipherVector) -> PartialVector:
+        """PDec with this party's share."""
+        if self.share is None:
+            raise InvalidKey(f"{self.name} holds no key share")
+        return c.partial_decrypt(self.share, constant_time=self.constant_time, backend=self.compute, watch=self.watch)
+
+    def finish(self, c: CipherVector, other: PartialVector) -> Block:
+        """PDec and TDec: the residues of what the other share holder has partially decrypted."""
+        return vector.combine(other, self.partial_decrypt(c), backend=self.compute)
+
+    def _randomizers(self, coins: Coins | None) -> RandomizerSource:
+        if coins is not None:
+            return FreshRandomizers(self.public, backend=self.compute, entropy=coins.take)
+        if self.randomizers is None:
+            raise InvalidKey(f"{self.name} has no randomizers")
+        return self.randomizers

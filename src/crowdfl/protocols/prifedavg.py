@@ -1,0 +1,184 @@
+"""PriFedAvg, hardened: the average of encrypted models. Implements Alg. 3 for the profile `hardened`.
+
+An upload is one vector: the packed [[delta_i * w_i]] and, last, [[delta_i]]. SP multiplies uploads into running products, in
+any order, as they come: a late upload extends the products and gives bit for bit the sum that an on-time one gives.
+
+With the total shown, the products themselves are opened to the audience (`opening.py`), who divides. With the total hidden,
+[[Q]] = SDIV(2^k, Y) and CSP turns the masked products into [[X * Q]], the encrypted average at scale 10^L * 2^k; both servers
+add a dither of k bits to every slot, and that is opened: a reader sees the average to within a unit, and no more.
+"""
+
+import hashlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, to_ints
+from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.kernels import PowEach
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.randomness import Coins, public_permutation
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import NothingToAverage, ProtocolError
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.opening import CHUNK, mask_rows
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
+
+__all__ = [
+    "HiddenAverageCsp",
+    "HiddenAverageSp",
+    "ModelCodec",
+    "ScaleReply",
+    "ScaleRequest",
+    "dither",
+    "hidden_widths",
+    "power_of_one",
+    "upload_digest",
+]
+
+
+@dataclass(frozen=True)
+class ModelCodec:
+    """Weights to plaintexts and back, for one task: clip, fixed point, public permutation, packing."""
+
+    budget: WidthBudget
+    packing: Packing
+    seed: bytes
+
+    @property
+    def order(self) -> npt.NDArray[np.int64]:
+        """The public permutation of the parameters; without it a sketch of structured models would be biased."""
+        return public_permutation(self.seed, "parameters", self.budget.parameters)
+
+    def pack(self, weights: npt.NDArray[np.float64], samples: int) -> tuple[Block, int]:
+        """delta * [w], permuted and packed; and how many weights were clipped."""
+        encoded = self.budget.encoding.encode(weights)
+        return self.packing.pack(self.budget.weigh(encoded.values, samples)[self.order]), encoded.clipped
+
+    def average(self, residues: Block, total: int) -> npt.NDArray[np.float64]:
+        """The average from opened sums and their total."""
+        if total <= 0:
+            raise NothingToAverage("the uploads hold no sample between them")
+        sums = self.budget.check_sum(self.packing.unpack(residues, self.budget.parameters))
+        return self._restore(self.budget.encoding.decode(sums, total))
+
+    def average_of_scaled(self, residues: Block) -> npt.NDArray[np.float64]:
+        """The average from opened values at scale 10^L * 2^k, dither and all."""
+        values = self.packing.unpack_wide(residues, self.budget.parameters)
+        unit = 1 << self.budget.dither_bits
+        return self._restore(np.array([v / unit for v in values]) / self.budget.encoding.scale)
+
+    def _restore(self, permuted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        weights = np.empty_like(permuted)
+        weights[self.order] = permuted
+        return weights
+
+
+def hidden_widths(budget: WidthBudget) -> SdivWidths:
+    """The division 2^k / Y."""
+    ybits = bits(budget.max_participants * budget.max_samples)
+    return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, budget.sigma, precision=1)
+
+
+@dataclass(frozen=True)
+class ScaleRequest(Message):
+    """SP to CSP: masked sums with SP's half of the decryption, and [[Q]]."""
+
+    kind: ClassVar[int] = 21
+    start: int
+    masked: CipherVector
+    masked_1: PartialVector
+    factor: CipherVector
+
+
+@dataclass(frozen=True)
+class ScaleReply(Message):
+    """CSP to SP: [[Q * (X + R)]] with CSP's dither in every slot."""
+
+    kind: ClassVar[int] = 22
+    scaled: CipherVector
+
+
+class HiddenAverageSp:
+    """SP's side of a hidden total: yields requests, returns the dithered [[X * Q]]."""
+
+    def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
+        self.party, self.budget, self.packing = party, budget, packing
+
+    def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, bytes, CipherVector]:
+        """Once per sum: `seed` is bound to `sums` by the caller."""
+        coins = Coins(seed)
+        factor = yield from self._reciprocal(total, coins.child("reciprocal"))
+        parts = []
+        for start in range(0, len(sums), CHUNK):
+            chunk = sums.part(start, start + CHUNK)
+            reply = yield self._request(chunk, factor, start, seed)
+            scaled = ScaleReply.from_bytes(reply, self.party.limits(CHUNK)).scaled
+            if len(scaled) != len(chunk):
+                raise ProtocolError(f"{len(scaled)} scaled sums for {len(chunk)}")
+            parts.append(self._unmask(scaled, factor, start, seed))
+        return CipherVector.concat(parts)
+
+    def _reciprocal(self, total: CipherVector, coins: Coins) -> Generator[bytes, bytes, CipherVector]:
+        sdiv = HardenedSdivSp(self.party, hidden_widths(self.budget))
+        unit = self.party.encrypt([1 << self.budget.dither_bits], coins)
+        pending, request = sdiv.begin(unit, total, coins)
+        return self.party.rerandomise(sdiv.finish(pending, (yield request)), coins)
+
+    def _request(self, chunk: CipherVector, factor: CipherVector, start: int, seed: bytes) -> bytes:
+        party = self.party
+        masks = mask_rows(seed, start, len(chunk), party.public)
+        blinds = Coins(seed).child(f"blind {start}")
+        masked = party.rerandomise(chunk.add_plain(masks, backend=party.compute), blinds)
+        request = ScaleRequest(start, masked, party.partial_decrypt(masked), factor)
+        return party.costs.sent(request.to_bytes())
+
+    def _unmask(self, scaled: CipherVector, factor: CipherVector, start: int, seed: bytes) -> CipherVector:
+        party = self.party
+        masks = mask_rows(seed, start, len(scaled), party.public)
+        removed = power_of_one(party, factor, masks)
+        coins = Coins(seed).child(f"dither {start}")
+        dithers = dither(coins, len(scaled), self.budget, self.packing)
+        return party.subtract(scaled, removed).add_plain(dithers, backend=party.compute)
+
+
+class HiddenAverageCsp:
+    """CSP's side of a hidden total."""
+
+    def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
+        self.party, self.budget, self.packing = party, budget, packing
+
+    def answer(self, request: bytes) -> bytes:
+        """Open X + R, return [[Q]]^(X + R), dithered."""
+        party = self.party
+        message = ScaleRequest.from_bytes(request, party.limits(CHUNK))
+        opened = party.finish(message.masked, message.masked_1)
+        party.view.saw("opened", opened)
+        scaled = power_of_one(party, message.factor, opened)
+        dithers = dither(Coins.fresh(), len(scaled), self.budget, self.packing)
+        reply = party.rerandomise(scaled.add_plain(dithers, backend=party.compute))
+        return party.costs.sent(ScaleReply(reply).to_bytes())
+
+
+def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> CipherVector:
+    """[[Q * e]] for every row e, from the one [[Q]]."""
+    bases = np.repeat(factor.block, len(exponents), axis=0)
+    kernel = PowEach(party.public.n_squared, party.public.bits)
+    return CipherVector(party.public, party.compute.map(kernel, bases, exponents, watch=party.watch))
+
+
+def dither(coins: Coins, rows: int, budget: WidthBudget, packing: Packing) -> Block:
+    """Uniform over 2^k values around zero in every slot, padding slots included."""
+    k = budget.dither_bits
+    half = mpz(1) << (k - 1)
+    return packing.pack_wide([int(d - half) for d in to_ints(coins.residues(rows * packing.slots, 1 << k))])
+
+
+def upload_digest(upload: bytes) -> bytes:
+    """Names an upload, to tell a repeat from a change."""
+    return hashlib.sha256(upload).digest()

@@ -1,0 +1,485 @@
+"""PriRwd, hardened: rewards from the very ciphertexts that were averaged. Implements Alg. 4 for the profile `hardened`.
+
+mu_i = b * (delta_i / (d_i + eps)) / sum_k (delta_k / (d_k + eps)): the factors of Eq. 10 that are common to all cancel.
+
+With u_i the lanes of upload i (delta_i * w_i at scale 10^L, sketched or not), U their sum and Y the total of the samples:
+
+    A_i = <u_i, u_i>     B_i = <u_i, U>     <U, U> = sum of B_i
+    G_i = Y^2 A_i - 2 Y delta_i B_i + delta_i^2 <U, U>  =  |Y u_i - delta_i U|^2  =  Y^2 delta_i^2 10^2L d_i
+    weight_i = delta_i^3 2^S / (G_i + eps_i + 1),  eps_i = Y^2 delta_i^2 10^2L eps
+    mu_i = (2^h b - 2n) weight_i / (sum of weights + 1), in millionths / 2^h; the participant drops the last h bits
+
+The +1 in the divisor makes a participant without samples weigh nothing; the h bits make it earn exactly nothing, and keep the
+sum within b although a division may come out one too high (deviation D12).
+"""
+
+import hashlib
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, from_ints, to_ints
+from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.kernels import MultiPow
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
+from crowdfl.crypto.sealing import commit, seal_to
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import MasksDoNotFit, ProtocolError, SettingsError
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.smul import Polynomial, PolynomialsSp
+
+__all__ = [
+    "InnerReply",
+    "InnerRequest",
+    "LanesReply",
+    "LanesRequest",
+    "NonceReply",
+    "NonceRequest",
+    "RewardCsp",
+    "RewardEnvelope",
+    "RewardReply",
+    "RewardRequest",
+    "RewardSp",
+    "RewardWidths",
+    "reward_context",
+    "sketch",
+]
+
+_PRECISION = 20  # bits by which every weight exceeds one, so that a division's last unit does not matter
+_LANES_A_MESSAGE = 4096
+_Exchange = Generator[bytes, bytes, CipherVector]
+
+
+@dataclass(frozen=True)
+class RewardWidths:
+    """What follows from a task's bounds for its rewards; refuses what does not fit under the key."""
+
+    budget: WidthBudget
+    epsilon_units: int
+    largest_payment: int  # millionths
+
+    def __post_init__(self) -> None:
+        _ = self.weights, self.rewards  # SdivWidths refuses what does not fit
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of one participant."""
+        return self.budget.buckets * self.budget.slots
+
+    @property
+    def total(self) -> int:
+        """Largest Y."""
+        return self.budget.max_participants * self.budget.max_samples
+
+    @property
+    def g(self) -> int:
+        """Largest G_i."""
+        coordinate = 2 * self.total * self.budget.lane_bound
+        return self.lanes * coordinate**2
+
+    @property
+    def divisor(self) -> int:
+        """Largest G_i + eps_i + 1."""
+        return self.g + (self.total * self.budget.max_samples) ** 2 * self.epsilon_units + 1
+
+    @property
+    def shift(self) -> int:
+        """S: scales the weights."""
+        return bits(self.divisor) + _PRECISION + bits(self.budget.max_participants)
+
+    @property
+    def weight(self) -> int:
+        """Largest weight, with the division's excess."""
+        return (self.budget.max_samples**3 << self.shift) + 2
+
+    @property
+    def fraction(self) -> int:
+        """h: bits of a reward below the millionth."""
+        return bits(3 * self.budget.max_participants) + 1
+
+    @property
+    def weights(self) -> SdivWidths:
+        """The division that makes the weights."""
+        return self._sdiv(bits(self.divisor), bits(self.weight))
+
+    @property
+    def rewards(self) -> SdivWidths:
+        """The division that makes the rewards."""
+        divisor = self.budget.max_participants * self.weight + 1
+        return self._sdiv(bits(divisor), bits(self.largest_payment << self.fraction))
+
+    def operands(self, participants: int) -> list[int]:
+        """Bits of Y, <U, U>, and of every A_i, B_i, delta_i."""
+        v, n = self.budget.lane_bound, self.budget.max_participants
+        each = [bits(self.lanes * v * v), bits(self.lanes * v * v * n), bits(self.budget.max_samples)]
+        return [bits(self.total), bits(self.lanes * (v * n) ** 2), *each * participants]
+
+    @property
+    def masks_in_task(self) -> int:
+        """Operands that the task ever masks."""
+        return self.budget.rounds * (3 * self.budget.max_participants + 2)
+
+    def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
+        precision = bits(self.budget.max_participants) + 1
+        return SdivWidths(self.budget.key_bits, ybits, qbits, self.budget.sigma, precision)
+
+
+@dataclass(frozen=True)
+class NonceRequest(Message):
+    """SP to CSP: the hash of all uploads, which closes them."""
+
+    kind: ClassVar[int] = 10
+    context: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class NonceReply(Message):
+    """CSP to SP: its part of the sketch's coins."""
+
+    kind: ClassVar[int] = 11
+    nonce: bytes
+
+
+@dataclass(frozen=True)
+class LanesRequest(Message):
+    """SP to CSP: masked lanes of all participants, some rows of each, one participant after the other."""
+
+    kind: ClassVar[int] = 12
+    context: bytes
+    start: int
+    participants: int
+    masked: CipherVector
+    masked_1: PartialVector
+
+
+@dataclass(frozen=True)
+class LanesReply(Message):
+    """CSP to SP: every masked lane encrypted on its own."""
+
+    kind: ClassVar[int] = 13
+    lanes: CipherVector
+
+
+@dataclass(frozen=True)
+class InnerRequest(Message):
+    """SP to CSP: all lanes are in."""
+
+    kind: ClassVar[int] = 14
+    context: bytes
+
+
+@dataclass(frozen=True)
+class InnerReply(Message):
+    """CSP to SP: [[<e_i, e_i>]] and [[<e_i, E>]], E the sum of the e_i."""
+
+    kind: ClassVar[int] = 15
+    own: CipherVector
+    cross: CipherVector
+
+
+@dataclass(frozen=True)
+class RewardRequest(Message):
+    """SP to CSP: rewards masked modulo N, whose each is, and a commitment to each mask."""
+
+    kind: ClassVar[int] = 16
+    context: bytes
+    masked: CipherVector
+    masked_1: PartialVector
+    participants: tuple[str, ...]
+    commitments: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class RewardReply(Message):
+    """CSP to SP: each masked reward, sealed to its owner."""
+
+    kind: ClassVar[int] = 17
+    sealed: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class RewardEnvelope(Message):
+    """SP to one participant: the mask, its salt, and what CSP sealed."""
+
+    kind: ClassVar[int] = 18
+    mask: int
+    salt: bytes
+    sealed: bytes
+
+    def __repr__(self) -> str:
+        return "RewardEnvelope(secret)"
+
+
+def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: Party) -> CipherVector:
+    """A balanced count sketch: ciphertexts dealt into buckets by a public permutation, with public signs, one sum each.
+
+    With as many buckets as ciphertexts nothing is summed: the lanes are the upload itself and the distances exact.
+    """
+    if budget.buckets >= len(upload):
+        return upload
+    order = public_permutation(coins, "sketch order", len(upload))
+    signs = np.frombuffer(public_stream(coins, "sketch signs", len(upload)), dtype=np.uint8) & 1
+    return upload.bucket_sums(order, signs.astype(np.bool_), budget.buckets, backend=party.compute)
+
+
+class RewardSp:
+    """SP's side: a generator that yields requests for CSP and is sent the replies. Same seed, same bytes."""
+
+    def __init__(self, party: Party, widths: RewardWidths, packing: Packing) -> None:
+        self.party, self.widths, self.packing = party, widths, packing
+        self.budget = widths.budget
+
+    def run(
+        self,
+        uploads: Mapping[str, CipherVector],
+        payment: int,
+        context: bytes,
+        seed: bytes,
+    ) -> Generator[bytes, bytes, dict[str, RewardEnvelope]]:
+        """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
+        if not 0 < payment <= self.widths.largest_payment:
+            raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
+        ids, coins = sorted(uploads), Coins(seed)
+        public_coins = yield from self._public_coins([uploads[i] for i in ids], context)
+        lanes = [sketch(uploads[i].part(0, -1), public_coins, self.budget, self.party) for i in ids]
+        deltas = CipherVector.concat([uploads[i].part(-1, len(uploads[i])) for i in ids])
+        a, b = yield from self._inner_products(lanes, context, coins.child("lanes"))
+        divisors, numerators = yield from self._distances(a, b, deltas, coins.child("operands"))
+        weights = yield from self._divide(self.widths.weights, numerators, divisors, coins.child("weights"))
+        mu = yield from self._shares(weights, payment, coins.child("rewards"))
+        return (yield from self._open(mu, ids, context, coins.child("open")))
+
+    def _public_coins(self, uploads: Sequence[CipherVector], context: bytes) -> Generator[bytes, bytes, bytes]:
+        closed = hashlib.sha256()
+        for upload in uploads:
+            closed.update(upload.to_bytes())
+        digest = closed.digest()
+        reply = yield self._send(NonceRequest(context, digest))
+        nonce = NonceReply.from_bytes(reply, self.party.limits(1)).nonce
+        return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
+
+    def _inner_products(
+        self, lanes: Sequence[CipherVector], context: bytes, coins: Coins
+    ) -> Generator[bytes, bytes, tuple[CipherVector, CipherVector]]:
+        """Steps 1-2: [[A_i]] and [[B_i]]. u = e - r, so <u,u> = <e,e> - 2<e,r> + <r,r>, and <u,U> likewise."""
+        n, slots = len(lanes), self.budget.slots
+        rows = max(1, _LANES_A_MESSAGE // (n * slots))
+        cross = _CrossTerms(self.party, n, self.budget.lane_mask_bits)
+        for start in range(0, len(lanes[0]), rows):
+            parts = [lane.part(start, start + rows) for lane in lanes]
+            masks = self._masks(n, len(parts[0]) * slots, coins)
+            request = self._masked_lanes(parts, masks, context, start, coins)
+            reply = yield self._send(request)
+            encrypted = LanesReply.from_bytes(reply, self.party.limits(n * len(parts[0]) * slots)).lanes
+            cross.take(encrypted, masks)
+        reply = yield self._send(InnerRequest(context))
+        inner = InnerReply.from_bytes(reply, self.party.limits(n))
+        return cross.remove(inner)
+
+    def _masks(self, participants: int, lanes: int, coins: Coins) -> list[list[mpz]]:
+        """r in [V, 2^M - V), uniform: u + r is then never negative and never wraps."""
+        v, m = self.budget.lane_bound, self.budget.lane_mask_bits
+        drawn = to_ints(coins.residues(participants * lanes, (1 << m) - 2 * v))
+        return [[r + v for r in drawn[i * lanes : (i + 1) * lanes]] for i in range(participants)]
+
+    def _masked_lanes(
+        self, parts: Sequence[CipherVector], masks: list[list[mpz]], context: bytes, start: int, coins: Coins
+    ) -> LanesRequest:
+        packed = np.concatenate([self.packing.pack_wide(row) for row in masks])
+        masked = CipherVector.concat(parts).add_plain(packed, backend=self.party.compute)
+        masked = self.party.rerandomise(masked, coins)
+        return LanesRequest(context, start, len(parts), masked, self.party.partial_decrypt(masked))
+
+    def _distances(
+        self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
+    ) -> Generator[bytes, bytes, tuple[CipherVector, CipherVector]]:
+        """Step 3: [[G_i + eps_i + 1]] and [[delta_i^3 * 2^S]], in one exchange."""
+        party, n = self.party, len(a)
+        operands = [party.sum(deltas), party.sum(b)]
+        polynomials: list[Polynomial] = []
+        for i in range(n):
+            operands += [a.part(i, i + 1), b.part(i, i + 1), deltas.part(i, i + 1)]
+            y, uu, a_i, b_i, d = 0, 1, 2 + 3 * i, 3 + 3 * i, 4 + 3 * i
+            polynomials.append(
+                {(y, y, a_i): 1, (y, b_i, d): -2, (uu, d, d): 1, (y, y, d, d): self.widths.epsilon_units, (): 1}
+            )
+            polynomials.append({(d, d, d): 1})
+        sp = PolynomialsSp(party, sigma=self.budget.sigma, masks_in_task=self.widths.masks_in_task)
+        vector = CipherVector.concat(operands)
+        pending, request = sp.begin(vector, self.widths.operands(n), polynomials, coins)
+        result = sp.finish(pending, (yield request))
+        divisors = CipherVector(result.public, result.block[0::2])
+        cubes = CipherVector(result.public, result.block[1::2])
+        return divisors, party.scale(cubes, 1 << self.widths.shift)
+
+    def _divide(self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+        sdiv = HardenedSdivSp(self.party, widths)
+        pending, request = sdiv.begin(x, y, coins)
+        return sdiv.finish(pending, (yield request))
+
+    def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
+        """Step 4: every division shares the one divisor, masked once."""
+        party, n = self.party, len(weights)
+        total = party.add_plain(party.sum(weights), [1])
+        share = max(0, (payment << self.widths.fraction) - 2 * n)
+        return (yield from self._divide(self.widths.rewards, party.scale(weights, share), total, coins))
+
+    def _open(
+        self, mu: CipherVector, ids: Sequence[str], context: bytes, coins: Coins
+    ) -> Generator[bytes, bytes, dict[str, RewardEnvelope]]:
+        """Step 5: each reward to its owner alone."""
+        party = self.party
+        masks = to_ints(coins.residues(len(ids), party.public.n))
+        salts = [coins.take(SEED_BYTES) for _ in ids]
+        masked = party.rerandomise(party.add_plain(mu, masks), coins)
+        commitments = tuple(commit(m, s) for m, s in zip(masks, salts, strict=True))
+        request = RewardRequest(context, masked, party.partial_decrypt(masked), tuple(ids), commitments)
+        reply = yield self._send(request)
+        sealed = RewardReply.from_bytes(reply, party.limits(len(ids))).sealed
+        if len(sealed) != len(ids):
+            raise ProtocolError(f"{len(sealed)} sealed rewards for {len(ids)} participants")
+        triples = zip(ids, masks, salts, sealed, strict=True)
+        return {i: RewardEnvelope(int(m), s, box) for i, m, s, box in triples}
+
+    def _send(self, message: Message) -> bytes:
+        return self.party.costs.sent(message.to_bytes())
+
+
+class _CrossTerms:
+    """What the masks add to the inner products, removed under encryption."""
+
+    def __init__(self, party: Party, participants: int, mask_bits: int) -> None:
+        self.party, self.n, self.mask_bits = party, participants, mask_bits
+        self.e_r: CipherVector | None = None
+        self.e_big_r: CipherVector | None = None
+        self.big_e_r: CipherVector | None = None
+        self.r_r = [0] * participants
+        self.r_big_r = [0] * participants
+
+    def take(self, lanes: CipherVector, masks: list[list[mpz]]) -> None:
+        """One message's worth: [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]] by products of powers."""
+        size = len(masks[0])
+        total = [sum(column) for column in zip(*masks, strict=True)]
+        sums = lanes.bucket_sums(
+            np.arange(len(lanes)), np.zeros(len(lanes), dtype=np.bool_), size, backend=self.party.compute
+        )
+        own = lanes.block.reshape(self.n, -1)
+        everyone = np.repeat(sums.block.reshape(1, -1), self.n, axis=0)
+        self.e_r = self._grow(self.e_r, own, masks, size)
+        self.e_big_r = self._grow(self.e_big_r, own, [total] * self.n, size)
+        self.big_e_r = self._grow(self.big_e_r, everyone, masks, size)
+        for i, row in enumerate(masks):
+            self.r_r[i] += int(sum(r * r for r in row))
+            self.r_big_r[i] += int(sum(r * t for r, t in zip(row, total, strict=True)))
+
+    def remove(self, inner: InnerReply) -> tuple[CipherVector, CipherVector]:
+        """[[A_i]] and [[B_i]]."""
+        if self.e_r is None or self.e_big_r is None or self.big_e_r is None:
+            raise ProtocolError("no lanes were opened")
+        party = self.party
+        a = party.subtract(inner.own, party.scale(self.e_r, 2))
+        b = party.subtract(inner.cross, party.add(self.e_big_r, self.big_e_r))
+        return party.add_plain(a, self.r_r), party.add_plain(b, self.r_big_r)
+
+    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: list[list[mpz]], size: int) -> CipherVector:
+        party = self.party
+        exponent_bits = self.mask_bits + bits(self.n)
+        width = (exponent_bits + 7) // 8
+        block = from_ints((r for row in exponents for r in row), width).reshape(self.n, -1)
+        kernel = MultiPow(party.public.n_squared, size, exponent_bits)
+        product = CipherVector(party.public, party.compute.map(kernel, bases, block))
+        return product if so_far is None else party.add(so_far, product)
+
+
+@dataclass
+class RewardCsp:
+    """CSP's side of the steps that are PriRwd's own; divisions and polynomials have theirs.
+
+    `readers` are the participants' sealing keys as KGC certified them: SP does not choose whom a reward is sealed to.
+    """
+
+    party: Party
+    packing: Packing
+    max_count: int
+    readers: Mapping[str, bytes]
+    nonces: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    sums: dict[bytes, dict[int, tuple[list[int], list[int]]]] = field(default_factory=dict, repr=False)
+    kept: dict[tuple[bytes, str], tuple[int, bytes]] = field(default_factory=dict, repr=False)
+
+    def nonce(self, request: bytes) -> bytes:
+        """A nonce for these uploads; other uploads of the same round are refused."""
+        message = NonceRequest.from_bytes(request, self.party.limits(1))
+        digest, nonce = self.nonces.setdefault(message.context, (message.digest, Coins.fresh().take(SEED_BYTES)))
+        if digest != message.digest:
+            raise ProtocolError("this round's uploads were closed with other contents")
+        return self._send(NonceReply(nonce))
+
+    def lanes(self, request: bytes) -> bytes:
+        """Open masked lanes, keep their inner products, return each lane encrypted."""
+        party = self.party
+        message = LanesRequest.from_bytes(request, party.limits(self.max_count))
+        opened = party.finish(message.masked, message.masked_1)
+        n = message.participants
+        if n < 1 or len(opened) % n:
+            raise ProtocolError(f"{len(opened)} ciphertexts are not the lanes of {n} participants")
+        flat = self.packing.unpack_wide(opened, len(opened) * self.packing.slots)
+        size = len(flat) // n
+        e = [flat[i * size : (i + 1) * size] for i in range(n)]
+        party.view.saw("lanes", e)
+        total = [sum(column) for column in zip(*e, strict=True)]
+        own = [sum(x * x for x in row) for row in e]
+        cross = [sum(x * t for x, t in zip(row, total, strict=True)) for row in e]
+        self.sums.setdefault(message.context, {})[message.start] = (own, cross)
+        return self._send(LanesReply(party.encrypt(flat)))
+
+    def inner(self, request: bytes) -> bytes:
+        """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
+        message = InnerRequest.from_bytes(request, self.party.limits(1))
+        pieces = list(self.sums.get(message.context, {}).values())
+        if not pieces:
+            raise ProtocolError("no lanes were opened for this round")
+        own = [sum(column) for column in zip(*(piece[0] for piece in pieces), strict=True)]
+        cross = [sum(column) for column in zip(*(piece[1] for piece in pieces), strict=True)]
+        return self._send(InnerReply(self.party.encrypt(own), self.party.encrypt(cross)))
+
+    def rewards(self, request: bytes) -> bytes:
+        """Open v_i = mu_i + m_i, keep it for the claim, seal it to its owner."""
+        party = self.party
+        message = RewardRequest.from_bytes(request, party.limits(self.max_count))
+        if not len(message.masked) == len(message.participants) == len(message.commitments):
+            raise ProtocolError("rewards, participants and commitments differ in number")
+        strangers = sorted(set(message.participants) - set(self.readers))
+        if strangers:
+            raise ProtocolError(f"no certified reader key of {', '.join(strangers)}")
+        opened = to_ints(party.finish(message.masked, message.masked_1))
+        party.view.saw("rewards", opened)
+        sealed = []
+        for who, commitment, v in zip(message.participants, message.commitments, opened, strict=True):
+            self.kept[message.context, who] = (int(v), commitment)
+            body = v.to_bytes(party.public.plaintext_bytes, "big")
+            sealed.append(seal_to(self.readers[who], body, reward_context(message.context, who)))
+        return self._send(RewardReply(tuple(sealed)))
+
+    def reward_of(self, context: bytes, who: str, mask: int, salt: bytes) -> int:
+        """The reward behind a mask that its owner reveals: v_i - m_i, if the mask is the one committed to."""
+        if (context, who) not in self.kept:
+            raise MasksDoNotFit(f"no reward of {who} is kept for this round")
+        v, commitment = self.kept[context, who]
+        if commit(mask, salt) != commitment:
+            raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
+        return int((v - mask) % self.party.public.n)
+
+    def _send(self, message: Message) -> bytes:
+        return self.party.costs.sent(message.to_bytes())
+
+
+def reward_context(context: bytes, who: str) -> bytes:
+    """What a sealed reward is bound to."""
+    return b"crowdfl reward 1" + len(context).to_bytes(4, "big") + context + who.encode()

@@ -1,0 +1,134 @@
+"""PriRwd as printed: Alg. 4, line by line, over the whole parameter vector. CSP reads distances and rewards off it.
+
+Deviations, each listed in docs/deviations.md: Omega is summed after all distances are known (the printed loop uses it too
+early) and over d'_i = d_i + eps, which leaves Eq. 10's ratios as they are and does not divide zero by zero when all models
+agree (D10); eps = 10^-L, as the text says (the printed +[[1]] means 10^-2L).
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.errors import WidthBudgetExceeded
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import PaperSdivSp
+from crowdfl.protocols.smul import PaperSmulSp
+
+__all__ = ["PaperRewardSp", "PaperRewardWidths"]
+
+_Exchange = Generator[bytes, bytes, CipherVector]
+
+
+@dataclass(frozen=True)
+class PaperRewardWidths:
+    """kappa of every operand of Alg. 4, from the task's bounds: 32 bits, as printed, would be far too few."""
+
+    budget: WidthBudget
+    epsilon_units: int
+    largest_payment: int  # at scale 10^L
+    sigma: int
+
+    def __post_init__(self) -> None:
+        if self.quotient >= self.sigma - 1:
+            raise WidthBudgetExceeded(f"weights of {self.quotient} bits are not covered by masks of {self.sigma}")
+
+    @property
+    def difference(self) -> int:
+        """Bits of a coordinate of w_i - average."""
+        return bits(2 * self.budget.encoding.bound)
+
+    @property
+    def distance(self) -> int:
+        """Bits of d'_i, at scale 10^2L."""
+        return bits(self.budget.parameters * (2 * self.budget.encoding.bound) ** 2 + self.epsilon_units)
+
+    @property
+    def all_distances(self) -> int:
+        """Bits of Omega."""
+        return self.distance + bits(self.budget.max_participants)
+
+    @property
+    def samples(self) -> int:
+        """Bits of the total of the samples, at scale 10^L."""
+        return bits(self.budget.max_participants * self.budget.max_samples * self.budget.encoding.scale)
+
+    @property
+    def quotient(self) -> int:
+        """Bits of w_i before its scale: at most Omega over eps."""
+        return max(1, self.all_distances - bits(self.epsilon_units) + 1)
+
+    @property
+    def weight(self) -> int:
+        """Bits of w_i at scale 10^L."""
+        return self.quotient + bits(self.budget.encoding.scale)
+
+    @property
+    def payment(self) -> int:
+        """Bits of b at scale 10^L."""
+        return bits(self.largest_payment)
+
+    @property
+    def weight_kappa(self) -> int:
+        """kappa of the division that makes w_i."""
+        return self.samples + self.all_distances
+
+    @property
+    def reward_kappa(self) -> int:
+        """kappa of the division that makes mu_i."""
+        scaled = bits(self.budget.encoding.scale) + bits(self.budget.max_participants)
+        return self.weight + max(self.payment, scaled)
+
+
+class PaperRewardSp:
+    """SP's side of Alg. 4: yields requests for CSP, returns [[mu_i]] for every participant."""
+
+    def __init__(self, party: Party, widths: PaperRewardWidths) -> None:
+        self.party, self.widths = party, widths
+
+    def run(
+        self, models: list[CipherVector], samples: CipherVector, average: CipherVector, payment: int, coins: Coins
+    ) -> _Exchange:
+        """models: [[w_i]] per participant; samples: all [[delta_i]] at scale 10^L; payment: b at scale 10^L."""
+        party, w, n = self.party, self.widths, len(models)
+        squares = yield from self._squares(models, average, coins)
+        # Line 4: d'_i = d_i + eps, pi = sum of delta_i, Omega = sum of d'_i.
+        distances = CipherVector.concat([party.sum(row) for row in squares])
+        distances = party.add(distances, party.encrypt([w.epsilon_units] * n))
+        pi, omega = party.sum(samples), party.sum(distances)
+        # Line 5 and line 8: the two halves of w_i.
+        down = yield from self._smul(w.all_distances + w.samples, _repeat(pi, n), distances, coins)
+        up = yield from self._smul(w.all_distances + w.samples, samples, _repeat(omega, n), coins)
+        weights = yield from self._sdiv(w.weight_kappa, up, down, coins)
+        b = _repeat(party.encrypt([payment]), n)
+        paid = yield from self._smul(w.payment + w.weight, b, weights, coins)
+        # Lines 10-12: mu_i = b w_i / sum of w_k.
+        scale = self.widths.budget.encoding.scale
+        total = party.scale(party.sum(weights), scale)
+        return (yield from self._sdiv(w.reward_kappa, paid, _repeat(total, n), coins))
+
+    def _squares(
+        self, models: list[CipherVector], average: CipherVector, coins: Coins
+    ) -> Generator[bytes, bytes, list[CipherVector]]:
+        """Lines 2-3: [[(w_i - average)^2]], coordinate by coordinate."""
+        negative = average.negate(backend=self.party.compute)
+        differences = CipherVector.concat([self.party.add(model, negative) for model in models])
+        squares = yield from self._smul(self.widths.difference, differences, differences, coins)
+        size = len(average)
+        return [squares.part(i * size, (i + 1) * size) for i in range(len(models))]
+
+    def _smul(self, width: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+        smul = PaperSmulSp(self.party, mask_bits=width + self.widths.sigma)
+        pending, request = smul.begin(x, y, coins)
+        return smul.finish(pending, (yield request))
+
+    def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+        decimals = self.widths.budget.decimals
+        sdiv = PaperSdivSp(self.party, kappa=kappa, sigma=self.widths.sigma, decimals=decimals)
+        pending, request = sdiv.begin(x, y, coins)
+        return sdiv.finish(pending, (yield request))
+
+
+def _repeat(c: CipherVector, times: int) -> CipherVector:
+    return CipherVector.concat([c] * times)

@@ -1,0 +1,113 @@
+"""TaskSettings: everything that defines a task, under the same names in keywords, task files and experiments."""
+
+from dataclasses import dataclass, fields
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, Self
+
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.errors import SettingsError
+
+__all__ = ["MILLION", "TaskSettings", "from_millionths", "to_millionths"]
+
+MILLION = 1_000_000
+_FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
+_LARGEST_AMOUNT = 10**15
+
+
+def to_millionths(amount: str | int | Decimal) -> int:
+    """An amount of money as an integer of millionths; a float is refused, it would round."""
+    if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
+        raise SettingsError(f"money is given as text, a Decimal or a whole number, not as {type(amount).__name__}")
+    try:
+        scaled = Decimal(amount) * MILLION
+    except InvalidOperation:
+        raise SettingsError(f"{amount!r} is no amount of money") from None
+    if not scaled.is_finite() or scaled != scaled.to_integral_value() or not 0 <= scaled <= _LARGEST_AMOUNT:
+        raise SettingsError(f"{amount!r}: an amount is 0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals")
+    return int(scaled)
+
+
+def from_millionths(amount: int) -> Decimal:
+    """An integer of millionths as an exact amount of money."""
+    return Decimal(amount) / MILLION
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """The settings of one task. `sigma` and `epsilon` left at None take the profile's and the paper's value."""
+
+    profile: str = "hardened"
+    total: Literal["shown", "hidden"] = "shown"
+    decimals: int = 6
+    clip: float = 16.0
+    max_participants: int = 36
+    max_samples: int = 100
+    sigma: int | None = None
+    epsilon: float | None = None
+    lanes: int | None = 1024
+    strategy: Literal["discard", "retransmit"] = "discard"
+    window: float = 3600.0
+    grace: float = 600.0
+    min_participants: int = _FEWEST_PARTICIPANTS
+    rounds: int = 5
+    budget: str | None = None
+    key_bits: int = 2048
+
+    def __post_init__(self) -> None:
+        self._require("total", ("shown", "hidden"))
+        self._require("strategy", ("discard", "retransmit"))
+        for name in ("max_participants", "max_samples", "rounds", "key_bits"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
+        if not _FEWEST_PARTICIPANTS <= self.min_participants <= self.max_participants:
+            raise SettingsError(
+                f"min_participants must lie in {_FEWEST_PARTICIPANTS}..max_participants ({self.max_participants}), "
+                f"not {self.min_participants}: with two, one's own result gives the other's model away"
+            )
+        if self.lanes is not None and self.lanes < 0:
+            raise SettingsError(f"lanes is 0 (no rewards), None (exact distances) or positive, not {self.lanes}")
+        if self.sigma is not None and not 20 <= self.sigma <= 256:
+            raise SettingsError(f"sigma must lie in 20..256 bits, not {self.sigma}")
+        if self.window <= 0 or self.grace < 0:
+            raise SettingsError("window must be positive and grace not negative")
+        if self.epsilon_units < 1:
+            raise SettingsError(f"epsilon must be at least 10^-{2 * self.decimals}, not {self.epsilon}")
+        if self.budget is not None:
+            to_millionths(self.budget)
+        FixedPoint(self.decimals, self.clip)
+
+    @classmethod
+    def of(cls, **settings: Any) -> Self:  # noqa: ANN401 -- each value is checked by name above
+        """From keywords; an unknown one is named."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise SettingsError(f"unknown setting {', '.join(unknown)}; the settings are {', '.join(sorted(known))}")
+        return cls(**settings)
+
+    @property
+    def epsilon_units(self) -> int:
+        """epsilon at scale 10^2L, where squared distances live; the paper's epsilon is 10^-L."""
+        if self.epsilon is None:
+            return FixedPoint(self.decimals, self.clip).scale
+        return round(self.epsilon * 10.0 ** (2 * self.decimals))
+
+    def width_budget(self, parameters: int, sigma: int) -> WidthBudget:
+        """The widths that follow, or a refusal with the numbers."""
+        return WidthBudget(
+            key_bits=self.key_bits,
+            parameters=parameters,
+            max_participants=self.max_participants,
+            max_samples=self.max_samples,
+            clip=self.clip,
+            decimals=self.decimals,
+            rounds=self.rounds,
+            sigma=sigma,
+            lanes=self.lanes,
+            total=self.total,
+        )
+
+    def _require(self, name: str, allowed: tuple[str, ...]) -> None:
+        if getattr(self, name) not in allowed:
+            raise SettingsError(f"{name} is {' or '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
