@@ -1,0 +1,76 @@
+"""Keys that the tests share, and how hard hypothesis looks.
+
+`HYPOTHESIS_PROFILE=fuzz` searches longer and anew each time; the default repeats the same examples, so that a run is stable.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.randomizers import FreshRandomizers
+from crowdfl.crypto.vector import CipherVector, encrypt
+
+settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
+settings.register_profile(
+    "fuzz", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One key with everything that hangs on it."""
+
+    public: PublicKey
+    private: PrivateKey
+    shares: tuple[KeyShare, KeyShare]
+    randomizers: FreshRandomizers
+
+    def encrypt(self, numbers: Iterable[int]) -> CipherVector:
+        """Signed numbers as a vector."""
+        return encrypt(self.randomizers, numbers)
+
+    def read(self, vector: CipherVector) -> list[int]:
+        """The plaintexts, one at a time by the scalar Dec, which shares no code with the batches."""
+        return [self.private.decrypt(vector[i]) for i in range(len(vector))]
+
+
+def _keys(prime_bits: int) -> Keys:
+    pair = pctd.keygen(prime_bits, insecure_test_key=prime_bits < pctd.SECURE_PRIME_BITS)
+    return Keys(pair.public, pair.private, pair.private.split(), FreshRandomizers(pair.public, window=4))
+
+
+@pytest.fixture(scope="session")
+def keys() -> Keys:
+    """A test key, |N| = 128."""
+    return _keys(64)
+
+
+@pytest.fixture(scope="session")
+def other_keys() -> Keys:
+    """Another key as long as `keys`."""
+    return _keys(64)
+
+
+@pytest.fixture(scope="session")
+def wide_keys() -> Keys:
+    """A test key with room for many slots, |N| = 256."""
+    return _keys(128)
+
+
+@pytest.fixture(scope="session")
+def real_keys() -> Keys:
+    """A key as campaigns use it, |N| = 2048. Mark the test `realkey`."""
+    return _keys(1024)
+
+
+@pytest.fixture(scope="session", params=[1, 3], ids=["one worker", "three workers"])
+def backend(request: pytest.FixtureRequest) -> Threads:
+    """The threads backend, alone and with company."""
+    return Threads(request.param)

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.crypto import blocks
+from crowdfl.errors import LengthMismatch
+
+
+@given(numbers=st.lists(st.integers(0, 2**40 - 1)))
+def test_numbers_survive_a_block(numbers):
+    """from_ints and to_ints are inverse."""
+    block = blocks.from_ints(numbers, 5)
+    assert block.shape == (len(numbers), 5)
+    assert blocks.to_ints(block) == numbers
+
+
+def test_rows_are_big_endian():
+    """The first byte of a row weighs most."""
+    assert blocks.from_ints([0x010203], 4).tolist() == [[0, 1, 2, 3]]
+
+
+def test_to_ints_reads_a_view_in_row_order():
+    """A strided view is read as it is shown, not as it lies in memory."""
+    block = blocks.from_ints([1, 2, 3, 4], 2)
+    assert blocks.to_ints(block[::-2]) == [4, 2]
+
+
+def test_from_bytes_does_not_copy():
+    """The block is a window on the buffer."""
+    data = bytearray(6)
+    block = blocks.from_bytes(data, 3)
+    data[4] = 9
+    assert block.tolist() == [[0, 0, 0], [0, 9, 0]]
+
+
+def test_from_bytes_refuses_a_broken_row():
+    """Seven bytes are no rows of three."""
+    with pytest.raises(LengthMismatch, match=r"7 bytes.*3 bytes"):
+        blocks.from_bytes(bytes(7), 3)
+
+
+@pytest.mark.parametrize(("modulus", "width"), [(1, 1), (255, 1), (256, 2), (2**16 - 1, 2), (2**16, 3)])
+def test_width_holds_the_modulus(modulus, width):
+    """Whole bytes, none to spare."""
+    assert blocks.width_of(modulus) == width
+
+
+@given(numbers=st.lists(st.integers(0, 2**24 - 1)), bound=st.integers(0, 2**25))
+def test_at_least_compares_like_integers(numbers, bound):
+    """Row by row, a bound wider than a row included."""
+    assert blocks.at_least(blocks.from_ints(numbers, 3), bound).tolist() == [x >= bound for x in numbers]
+
+
+@pytest.mark.parametrize("bound", [1, 255, 256, 65535, 65536, 2**24 - 1])
+def test_at_least_at_the_bound(bound):
+    """One less is below, the bound itself is not."""
+    assert blocks.at_least(blocks.from_ints([bound - 1, bound], 3), bound).tolist() == [False, True]
+
+
+def test_blocks_of_unequal_length_do_not_go_together():
+    """The common length is returned, a difference is refused with both numbers."""
+    two, three = blocks.empty(2, 4), blocks.empty(3, 9)
+    assert blocks.require_rows([two, np.zeros((2, 1), dtype=np.uint8)]) == 2
+    with pytest.raises(LengthMismatch, match="2, 3"):
+        blocks.require_rows([two, three])

@@ -1,0 +1,124 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.errors import EncodingError, NotFinite
+
+
+def test_the_papers_examples_floored():
+    """Section 4.1: 1.2345678 is 1234567, and -1.234 is -1234000 where the paper misprints -123400."""
+    assert FixedPoint(6, rounding="floor").encode([1.2345678, -1.234]).values.tolist() == [1234567, -1234000]
+
+
+def test_the_default_rounds_to_nearest():
+    """1.2345678 is nearer to 1234568."""
+    assert FixedPoint(6).encode([1.2345678, -1.2345678]).values.tolist() == [1234568, -1234568]
+
+
+def test_floor_goes_down_below_zero():
+    """-0.5 units floors to -1, as the paper's brackets say."""
+    assert FixedPoint(0, rounding="floor").encode([-0.5, 0.5]).values.tolist() == [-1, 0]
+
+
+@given(weights=st.lists(st.floats(-16, 16)), decimals=st.integers(0, 6))
+def test_nearest_is_at_most_half_a_unit_off(weights, decimals):
+    """Measured exactly, in fractions."""
+    values = FixedPoint(decimals).encode(weights).values.tolist()
+    for weight, value in zip(weights, values, strict=True):
+        assert abs(Fraction(weight) * 10**decimals - value) <= Fraction(1, 2) + Fraction(1, 10**6)
+
+
+@given(weights=st.lists(st.floats(-16, 16)), decimals=st.integers(0, 6))
+def test_floor_is_less_than_a_unit_below(weights, decimals):
+    """Never above the weight, beyond the error of the double itself."""
+    values = FixedPoint(decimals, rounding="floor").encode(weights).values.tolist()
+    for weight, value in zip(weights, values, strict=True):
+        assert -Fraction(1, 10**6) <= Fraction(weight) * 10**decimals - value < 1
+
+
+@given(values=st.lists(st.integers(-16_000_000, 16_000_000)))
+def test_encoded_numbers_survive_decoding(values):
+    """decode then encode gives the integers back."""
+    encoding = FixedPoint(6)
+    assert encoding.encode(encoding.decode(np.array(values, dtype=np.int64))).values.tolist() == values
+
+
+def test_decoding_divides_by_the_total():
+    """A sum of weighted values becomes their average."""
+    assert FixedPoint(6).decode(np.array([3_000_000, -1_500_000]), divisor=3).tolist() == [1.0, -0.5]
+
+
+def test_weights_beyond_the_clip_are_clipped_and_counted():
+    """The clip itself is not beyond."""
+    encoded = FixedPoint(6, clip=2.0).encode([2.0, -2.0, 2.0000001, -3.0, 1e300, 0.0])
+    assert encoded.values.tolist() == [2_000_000, -2_000_000, 2_000_000, -2_000_000, 2_000_000, 0]
+    assert encoded.clipped == 3
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "floor"])
+@given(clip=st.floats(1e-6, 1e6), decimals=st.integers(0, 6), weight=st.floats(allow_nan=False, allow_infinity=False))
+def test_nothing_encoded_exceeds_the_bound(rounding, clip, decimals, weight):
+    """Whatever the weight; the budget relies on it."""
+    encoding = FixedPoint(decimals, clip, rounding)
+    values = encoding.encode([weight, clip, -clip]).values
+    assert np.abs(values).max() <= encoding.bound
+    assert encoding.bound - 1 < clip * 10**decimals
+
+
+def test_bound_is_the_clip_at_scale():
+    """Rounded up when the clip is no whole number of units."""
+    assert FixedPoint(6, 16.0).bound == 16_000_000
+    assert FixedPoint(0, 1.5).bound == 2
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_refused_with_its_position(bad):
+    """The first position and the count are named."""
+    with pytest.raises(NotFinite, match=r"2 of 5 weights.*position 3"):
+        FixedPoint().encode([0.0, 1.0, 2.0, bad, bad])
+
+
+def test_position_counts_through_all_dimensions():
+    """A matrix is read row by row."""
+    weights = np.zeros((3, 4))
+    weights[1, 2] = np.nan
+    with pytest.raises(NotFinite, match="position 6"):
+        FixedPoint().encode(weights)
+
+
+def test_any_shape_and_float_type_is_flattened():
+    """Models come as matrices of single precision."""
+    encoded = FixedPoint(2).encode(np.array([[0.5, -0.25], [1.0, 2.0]], dtype=np.float32))
+    assert encoded.values.tolist() == [50, -25, 100, 200]
+    assert encoded.values.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decimals": -1},
+        {"decimals": 13},
+        {"clip": 0.0},
+        {"clip": -1.0},
+        {"clip": math.nan},
+        {"clip": math.inf},
+        {"decimals": 0, "clip": float(2**53)},
+        {"rounding": "up"},
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(settings):
+    """When the encoding is made, not when it is used."""
+    with pytest.raises(EncodingError):
+        FixedPoint(**settings)
+
+
+def test_settings_at_their_limits_are_taken():
+    """Twelve decimals, and the largest clip that a double counts in ones."""
+    assert FixedPoint(12, 9000.0).encode([9000.0]).values.tolist() == [9000 * 10**12]
+    assert FixedPoint(0, float(2**53 - 1)).bound == 2**53 - 1

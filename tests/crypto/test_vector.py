@@ -1,0 +1,432 @@
+"""Vectors against the scalar cryptosystem, entry by entry."""
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.crypto import blocks, pctd
+from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.vector import (
+    CipherVector,
+    PartialVector,
+    RunningProduct,
+    combine,
+    encrypt,
+    residues,
+    signed_values,
+)
+from crowdfl.errors import (
+    Cancelled,
+    CrowdFLError,
+    FormatError,
+    KeyMismatch,
+    LengthMismatch,
+    NotAUnit,
+    PlaintextOutOfRange,
+    SharesDoNotMatch,
+    TooManyUploads,
+)
+
+NUMBERS = [0, 1, -1, 10**12, -(10**12), 77, -78]
+
+
+def values(vector) -> list[int]:
+    """The numbers modulo N^2 in a vector."""
+    return [int(x) for x in blocks.to_ints(vector.block)]
+
+
+class Spent:
+    """A source of randomizers that counts what was taken, all of them 1."""
+
+    def __init__(self, public) -> None:
+        self.public = public
+        self.taken = 0
+
+    def take(self, count: int, *, watch: Watch | None = None) -> blocks.Block:
+        """`count` ones."""
+        self.taken += count
+        return blocks.from_ints([1] * count, self.public.ciphertext_bytes)
+
+
+def test_encrypting_equals_the_scalar_with_the_same_randomizers(keys, backend):
+    """Row by row, from integers."""
+    made = keys.randomizers.take(len(NUMBERS))
+
+    class Fixed(Spent):
+        def take(self, count: int, *, watch: Watch | None = None) -> blocks.Block:
+            return made[:count]
+
+    vector = encrypt(Fixed(keys.public), NUMBERS, backend=backend)
+    scalar = [keys.public.encrypt(m, randomizer=r) for m, r in zip(NUMBERS, blocks.to_ints(made), strict=True)]
+    assert vector == CipherVector.of(scalar, keys.public)
+
+
+def test_encrypting_a_packed_block(keys):
+    """Residues from a packing are plaintexts as they are."""
+    packing = Packing(keys.public.n, 3, 20)
+    vector = encrypt(keys.randomizers, packing.pack(np.array([1, -2, 3, -4])))
+    assert keys.read(vector) == [1 - 2 * 2**20 + 3 * 2**40, -4]
+
+
+def test_each_entry_takes_its_own_randomizer(keys):
+    """Two encryptions of the same numbers share no ciphertext."""
+    assert len(set(values(keys.encrypt([5] * 50)) + values(keys.encrypt([5] * 50)))) == 100
+
+
+def test_plaintexts_out_of_range_take_no_randomizer(keys):
+    """They are refused before anything is spent."""
+    source, most = Spent(keys.public), int(keys.public.n) // 2
+    for numbers in ([0, most + 1], [-most - 1]):
+        with pytest.raises(PlaintextOutOfRange):
+            encrypt(source, numbers)
+    assert source.taken == 0
+    assert keys.read(encrypt(source, [most, -most])) == [most, -most]
+
+
+def test_residues_that_are_none_take_no_randomizer(keys):
+    """N itself, a wrong width, a flat array."""
+    source, n = Spent(keys.public), keys.public.n
+    for block in (blocks.from_ints([0, n], 16), blocks.from_ints([1], 17), np.zeros(16, dtype=np.uint8)):
+        with pytest.raises(FormatError):
+            encrypt(source, block)
+    assert source.taken == 0
+    assert keys.read(encrypt(source, blocks.from_ints([n - 1], 16))) == [-1]
+
+
+@given(pairs=st.lists(st.tuples(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30)), max_size=6))
+def test_arithmetic_equals_the_scalar(keys, pairs):
+    """Add, subtract and negate give the very numbers the scalar operators give."""
+    a, b = keys.encrypt(x for x, _ in pairs), keys.encrypt(y for _, y in pairs)
+    assert values(a + b) == [(a[i] + b[i]).value for i in range(len(pairs))]
+    assert values(a - b) == [(a[i] - b[i]).value for i in range(len(pairs))]
+    assert values(a.negate()) == [(-a[i]).value for i in range(len(pairs))]
+    assert keys.read(a - b) == [x - y for x, y in pairs]
+
+
+@given(k=st.integers(-(10**30), 10**30) | st.sampled_from([0, 1, -1]))
+def test_scaling_equals_the_scalar(keys, k):
+    """One signed factor for all, zero included."""
+    vector = keys.encrypt(range(-2, 3))
+    assert values(vector * k) == values(k * vector) == [(vector[i] * k).value for i in range(5)]
+    assert keys.read(vector.scale(k)) == [m * k for m in range(-2, 3)]
+
+
+@given(factors=st.lists(st.integers(-(10**30), 10**30) | st.sampled_from([0, 1, -1, 255, 256]), max_size=6))
+def test_scaling_each_equals_the_scalar(keys, factors):
+    """A signed factor for each entry, of any mix of lengths and signs."""
+    vector = keys.encrypt(range(1, len(factors) + 1))
+    scaled = vector.scale_each(factors)
+    assert values(scaled) == [(vector[i] * k).value for i, k in enumerate(factors)]
+    assert keys.read(scaled) == [(i + 1) * k for i, k in enumerate(factors)]
+
+
+@given(rows=st.lists(st.tuples(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30)), max_size=6))
+def test_adding_known_plaintexts(keys, rows):
+    """The same plaintext sums as adding encryptions, with no randomizer spent."""
+    vector = keys.encrypt(x for x, _ in rows)
+    known = residues((keys.public.residue(y) for _, y in rows), keys.public)
+    added = vector.add_plain(known)
+    assert keys.read(added) == [x + y for x, y in rows]
+    assert added == vector.add(encrypt(Spent(keys.public), [y for _, y in rows]))
+
+
+def test_known_plaintexts_must_be_as_many(keys):
+    """One for each entry."""
+    with pytest.raises(LengthMismatch):
+        keys.encrypt([1, 2]).add_plain(residues([1], keys.public))
+
+
+def test_rerandomising_keeps_the_plaintexts_and_changes_every_ciphertext(keys, other_keys):
+    """Nobody can tell which ciphertext it was."""
+    vector = keys.encrypt(NUMBERS)
+    fresh = vector.rerandomise(keys.randomizers)
+    assert keys.read(fresh) == NUMBERS
+    assert set(values(fresh)).isdisjoint(values(vector))
+    with pytest.raises(KeyMismatch):
+        vector.rerandomise(other_keys.randomizers)
+
+
+def test_parts_and_their_joint(keys, other_keys):
+    """A vector cut in two and put together is the same vector."""
+    vector = keys.encrypt(NUMBERS)
+    assert keys.read(vector.part(2, 4)) == NUMBERS[2:4]
+    assert keys.read(vector.part(5)) == NUMBERS[5:]
+    assert CipherVector.concat([vector.part(0, 3), vector.part(3)]) == vector
+    with pytest.raises(KeyMismatch):
+        CipherVector.concat([vector, other_keys.encrypt([1])])
+
+
+def test_factors_are_bounded_like_plaintexts(keys):
+    """Half of N is the end, for one factor and for many."""
+    vector, beyond = keys.encrypt([1, 2]), int(keys.public.n) // 2 + 1
+    with pytest.raises(PlaintextOutOfRange):
+        vector.scale(beyond)
+    with pytest.raises(PlaintextOutOfRange):
+        vector.scale_each([1, -beyond])
+
+
+def test_every_entry_needs_its_factor(keys):
+    """Neither fewer nor more."""
+    for factors in ([1], [1, 2, 3]):
+        with pytest.raises(LengthMismatch, match=f"{len(factors)} factors for 2"):
+            keys.encrypt([1, 2]).scale_each(factors)
+
+
+@given(data=st.data(), count=st.integers(1, 20))
+def test_bucket_sums_are_signed_sums(keys, data, count):
+    """Any order, signs and number of buckets, also where the buckets are uneven."""
+    buckets = data.draw(st.integers(1, count))
+    order = data.draw(st.permutations(range(count)))
+    signs = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    numbers = [10**i for i in range(count)]
+    expected = [0] * buckets
+    for j, place in enumerate(order):
+        expected[j % buckets] += -numbers[place] if signs[j] else numbers[place]
+    sums = keys.encrypt(numbers).bucket_sums(np.array(order), np.array(signs), buckets)
+    assert keys.read(sums) == expected
+
+
+@pytest.mark.parametrize(("places", "signs", "buckets"), [(4, 5, 2), (5, 4, 2), (5, 5, 0), (5, 5, -1), (5, 5, 6)])
+def test_bucket_sums_refuse_what_does_not_match(keys, places, signs, buckets):
+    """Order, signs and buckets must fit the vector."""
+    with pytest.raises(LengthMismatch):
+        keys.encrypt(range(5)).bucket_sums(np.arange(places), np.zeros(signs, dtype=np.bool_), buckets)
+
+
+@pytest.mark.parametrize("constant_time", [False, True])
+def test_partial_decryption_equals_the_scalar(keys, backend, constant_time):
+    """By each share; together they give the plaintexts."""
+    vector = keys.encrypt(NUMBERS)
+    partials = [vector.partial_decrypt(s, constant_time=constant_time, backend=backend) for s in keys.shares]
+    for share, partial in zip(keys.shares, partials, strict=True):
+        assert values(partial) == [share.partial_decrypt(vector[i]).value for i in range(len(NUMBERS))]
+    opened = combine(*partials, backend=backend)
+    assert opened.shape == (len(NUMBERS), keys.public.plaintext_bytes)
+    assert signed_values(opened, keys.public) == NUMBERS
+
+
+def test_constant_time_reaches_the_protected_power(keys, monkeypatch):
+    """The flag is passed on, and not set unasked."""
+    seen = []
+
+    def spy(base: int, exponent: int, modulus: int) -> mpz:
+        seen.append(exponent)
+        return mpz(pow(base, exponent, modulus))
+
+    monkeypatch.setattr("crowdfl.crypto.kernels.gmpy2.powmod_sec", spy)
+    vector = keys.encrypt([1, 2])
+    vector.partial_decrypt(keys.shares[0])
+    assert seen == []
+    vector.partial_decrypt(keys.shares[0], constant_time=True)
+    assert seen == [keys.shares[0].exponent] * 2
+
+
+def test_shares_that_do_not_fit_are_refused(keys):
+    """Of another split, or one share twice."""
+    vector = keys.encrypt(NUMBERS)
+    first, stranger = vector.partial_decrypt(keys.shares[0]), vector.partial_decrypt(keys.private.split()[1])
+    for second in (first, stranger):
+        with pytest.raises(SharesDoNotMatch):
+            combine(first, second)
+
+
+def test_operations_refuse_to_mix_keys(keys, other_keys):
+    """Every operation on two vectors, or on a vector and a share."""
+    ours, theirs = keys.encrypt([1]), other_keys.encrypt([1])
+    mixes = [
+        lambda: ours + theirs,
+        lambda: ours - theirs,
+        lambda: ours.partial_decrypt(other_keys.shares[0]),
+        lambda: combine(ours.partial_decrypt(keys.shares[0]), theirs.partial_decrypt(other_keys.shares[1])),
+        lambda: RunningProduct(keys.public, 1, 1).add(theirs),
+        lambda: CipherVector.of([theirs[0]], keys.public),
+    ]
+    for mix in mixes:
+        with pytest.raises(KeyMismatch):
+            mix()
+
+
+def test_operations_refuse_unequal_lengths(keys):
+    """Nothing is padded or cut."""
+    two, three = keys.encrypt([1, 2]), keys.encrypt([1, 2, 3])
+    first, second = (v.partial_decrypt(s) for v, s in zip((two, three), keys.shares, strict=True))
+    for mix in (lambda: two + three, lambda: two - three, lambda: combine(first, second)):
+        with pytest.raises(LengthMismatch, match="2 and 3"):
+            mix()
+
+
+def test_a_block_of_another_width_is_no_vector(keys):
+    """The numbers of a vector are as wide as N^2."""
+    for block in (blocks.empty(2, 31), blocks.empty(2, 33), np.zeros(32, dtype=np.uint8)):
+        with pytest.raises(LengthMismatch, match="32 bytes"):
+            CipherVector(keys.public, block)
+
+
+def test_an_empty_vector_takes_part_in_everything(keys, backend):
+    """No entries is a number of entries."""
+    nothing = keys.encrypt([])
+    for result in (nothing + nothing, nothing - nothing, nothing.scale(-3), nothing.scale_each([]), nothing.negate()):
+        assert (len(result), result) == (0, nothing)
+    assert len(combine(*(nothing.partial_decrypt(share, backend=backend) for share in keys.shares))) == 0
+    assert CipherVector.from_bytes(nothing.to_bytes(), keys.public, max_count=0, backend=backend) == nothing
+
+
+def test_operations_leave_their_operands_alone(keys):
+    """Every result is a new vector."""
+    a, b = keys.encrypt([1, -2, 3]), keys.encrypt([4, 5, 6])
+    before = a.block.tobytes() + b.block.tobytes()
+    _ = a + b, a - b, a * -3, a.scale_each([-1, 0, 2]), a.negate(), a.partial_decrypt(keys.shares[0])
+    a.bucket_sums(np.array([2, 0, 1]), np.array([True, False, True]), 2)
+    total = RunningProduct(keys.public, 3, 2)
+    total.add(a)
+    total.add(b)
+    assert a.block.tobytes() + b.block.tobytes() == before
+
+
+def test_vectors_compare_by_content_key_and_kind(keys, other_keys):
+    """A vector of partial decryptions is no vector of ciphertexts, whatever its bytes."""
+    vector = keys.encrypt([1, 2])
+    assert vector == CipherVector(keys.public, vector.block.copy())
+    assert vector != CipherVector(keys.public, vector.block[::-1])
+    assert vector != CipherVector(other_keys.public, vector.block)
+    assert vector != PartialVector(keys.public, vector.block)
+    with pytest.raises(TypeError):
+        hash(vector)
+
+
+def test_repr_shows_length_and_key_alone(keys):
+    """And that the key is a test key."""
+    shown = repr(keys.encrypt([1, 2, 3]))
+    assert shown == f"CipherVector(3 under {keys.public!r})"
+    assert "INSECURE" in shown
+
+
+@given(numbers=st.lists(st.integers(-100, 100), min_size=1, max_size=6), order=st.randoms(use_true_random=False))
+def test_running_product_does_not_depend_on_the_order(keys, numbers, order):
+    """Bit for bit the same sum, in whatever order the uploads arrive."""
+    uploads = [keys.encrypt([m, -m]) for m in numbers]
+    first, second = (RunningProduct(keys.public, 2, len(numbers)) for _ in range(2))
+    for upload in uploads:
+        first.add(upload)
+    order.shuffle(uploads)
+    for upload in uploads:
+        second.add(upload)
+    assert first.result() == second.result()
+    assert keys.read(first.result()) == [sum(numbers), -sum(numbers)]
+    assert first.count == len(numbers)
+
+
+def test_running_product_of_nothing_is_zero(keys):
+    """Before the first upload."""
+    assert keys.read(RunningProduct(keys.public, 3, 1).result()) == [0, 0, 0]
+
+
+def test_running_product_keeps_results_apart(keys):
+    """A result already taken does not move when more uploads come."""
+    total = RunningProduct(keys.public, 1, 3)
+    total.add(keys.encrypt([5]))
+    taken = total.result()
+    total.add(keys.encrypt([6]))
+    total.add(keys.encrypt([7]))
+    assert (keys.read(taken), keys.read(total.result())) == ([5], [18])
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_one_more_upload_than_the_limit_is_refused(keys, limit):
+    """And does not change the sum."""
+    total = RunningProduct(keys.public, 1, limit)
+    for _ in range(limit):
+        total.add(keys.encrypt([7]))
+    with pytest.raises(TooManyUploads, match=f"{limit} uploads"):
+        total.add(keys.encrypt([7]))
+    assert (keys.read(total.result()), total.count) == ([7 * limit], limit)
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_running_product_refuses_another_length(keys, length):
+    """And does not count it."""
+    total = RunningProduct(keys.public, 2, 5)
+    with pytest.raises(LengthMismatch, match=f"{length} ciphertexts where 2"):
+        total.add(keys.encrypt(range(length)))
+    assert total.count == 0
+
+
+def test_an_addition_that_stops_leaves_the_sum_as_it_was(keys, backend):
+    """A cancelled upload is neither counted nor half added, and may be tried again."""
+    total = RunningProduct(keys.public, 3000, 2, backend=backend)
+    ones = encrypt(Spent(keys.public), [1] * 3000)
+    total.add(ones)
+    before, watch = total.result(), Watch()
+    watch.on_progress = lambda done, _total: watch.cancel() if done else None
+    with pytest.raises(Cancelled):
+        total.add(ones, watch=watch)
+    assert (total.result(), total.count) == (before, 1)
+    total.add(ones)
+    assert total.result() == ones.scale(2)
+
+
+def test_every_batch_can_be_watched_and_cancelled(keys):
+    """Each operation passes its watch on."""
+    a, b = keys.encrypt([1, 2, 3]), keys.encrypt([4, 5, 6])
+    partials = [a.partial_decrypt(share) for share in keys.shares]
+    order, signs = np.arange(3), np.zeros(3, dtype=np.bool_)
+    batches = {
+        "encrypt": lambda watch: encrypt(keys.randomizers, [1, 2, 3], watch=watch),
+        "add": lambda watch: a.add(b, watch=watch),
+        "subtract": lambda watch: a.subtract(b, watch=watch),
+        "negate": lambda watch: a.negate(watch=watch),
+        "add_plain": lambda watch: a.add_plain(residues([1, 2, 3], keys.public), watch=watch),
+        "rerandomise": lambda watch: a.rerandomise(keys.randomizers, watch=watch),
+        "scale": lambda watch: a.scale(5, watch=watch),
+        "scale_each": lambda watch: a.scale_each([1, 2, 3], watch=watch),
+        "bucket_sums": lambda watch: a.bucket_sums(order, signs, 3, watch=watch),
+        "partial_decrypt": lambda watch: a.partial_decrypt(keys.shares[0], watch=watch),
+        "combine": lambda watch: combine(*partials, watch=watch),
+        "running product": lambda watch: RunningProduct(keys.public, 3, 1).add(a, watch=watch),
+    }
+    for name, batch in batches.items():
+        seen = []
+        batch(Watch(lambda done, total, seen=seen: seen.append((done, total))))
+        assert seen[-1] == (3, 3), name
+        cancelled = Watch()
+        cancelled.cancel()
+        with pytest.raises(Cancelled):
+            batch(cancelled)
+
+
+def test_negating_a_non_unit_is_a_named_error(keys):
+    """A vector that was never validated cannot crash the batch with a division by zero."""
+    rows = blocks.from_ints([5, keys.public.n], keys.public.ciphertext_bytes)
+    with pytest.raises(NotAUnit):
+        CipherVector(keys.public, rows).negate()
+
+
+def test_an_entry_is_the_scalar_ciphertext(keys):
+    """Indexing counts from either end and stops at the ends."""
+    vector = keys.encrypt([4, 5, 6])
+    assert [keys.private.decrypt(vector[i]) for i in (0, 1, 2, -1)] == [4, 5, 6, 6]
+    assert [keys.private.decrypt(c) for c in vector] == [4, 5, 6]
+    with pytest.raises(IndexError):
+        vector[3]
+
+
+def test_a_slice_is_never_a_single_ciphertext(keys):
+    """Several entries are not run together into one number."""
+    with pytest.raises((TypeError, CrowdFLError)):
+        keys.encrypt([4, 5, 6])[0:2]
+
+
+@pytest.mark.realkey
+def test_real_vector_goes_the_whole_way(real_keys, backend):
+    """Encrypt, add, scale, partially decrypt and combine at 2048 bits; the scalar agrees."""
+    most = int(real_keys.public.n) // 2
+    a, b = real_keys.encrypt([most, -5, 0]), real_keys.encrypt([-most, 7, 1])
+    total = a.add(b.scale(1), backend=backend)
+    first, second = (total.partial_decrypt(share, backend=backend) for share in real_keys.shares)
+    assert signed_values(combine(first, second, backend=backend), real_keys.public) == [0, 2, 1]
+    assert pctd.combine(*(share.partial_decrypt(total[1]) for share in real_keys.shares)) == 2
+    assert values(a.scale(-3, backend=backend))[1] == pow(int(a[1].value), -3, int(real_keys.public.n_squared))
+    assert mpz(values(first)[2]) == real_keys.shares[0].partial_decrypt(total[2]).value

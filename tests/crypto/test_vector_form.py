@@ -1,0 +1,260 @@
+"""The binary form of vectors: what is written, and what is refused before it costs anything."""
+
+import io
+import struct
+import tracemalloc
+
+import pytest
+
+from crowdfl.crypto import blocks
+from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
+from crowdfl.errors import (
+    CiphertextOutOfRange,
+    FormatError,
+    KeyMismatch,
+    LimitExceeded,
+    NotAUnit,
+    TrailingBytes,
+    Truncated,
+    UnsupportedVersion,
+)
+
+HEADER_BYTES = 52
+CIPHERTEXTS, PARTIALS = 1, 2
+
+
+def header(public, *, magic=b"CFLV", version=1, kind=CIPHERTEXTS, reserved=0, name=None, width=None, count=0) -> bytes:
+    """A header with any field wrong."""
+    name = public.fingerprint if name is None else name
+    width = public.ciphertext_bytes if width is None else width
+    return struct.pack(">4sBBH32sIQ", magic, version, kind, reserved, name, width, count)
+
+
+class CountingStream(io.BytesIO):
+    """A stream that remembers how much was asked of it."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.asked: list[int] = []
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As usual."""
+        self.asked.append(-1 if size is None else size)
+        return super().read(size)
+
+
+class Dripping(io.RawIOBase):
+    """An unbuffered stream that gives a few bytes at a time, as pipes and sockets may."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._rest = memoryview(data)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer) -> int:
+        """Seven bytes at most."""
+        size = min(7, len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+def parse(data, public, max_count=10, kind=CIPHERTEXTS):
+    """From memory."""
+    return Unchecked.parse(data, public, max_count=max_count, kind=kind)
+
+
+def read(data, public, max_count=10, kind=CIPHERTEXTS):
+    """From a stream."""
+    return Unchecked.read(io.BytesIO(data), public, max_count=max_count, kind=kind)
+
+
+@pytest.fixture(params=[parse, read], ids=["memory", "stream"])
+def decode(request):
+    """Both ways in; they must agree."""
+    return request.param
+
+
+def test_the_form_is_a_header_and_the_numbers(keys):
+    """Byte for byte as documented."""
+    vector = keys.encrypt([1, -2, 3])
+    numbers = b"".join(int(vector[i].value).to_bytes(32, "big") for i in range(3))
+    assert vector.to_bytes() == header(keys.public, count=3) + numbers
+    partial = vector.partial_decrypt(keys.shares[0])
+    assert partial.to_bytes()[:HEADER_BYTES] == header(keys.public, kind=PARTIALS, count=3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_vector_survives_its_form(keys, decode, count):
+    """From memory and from a stream."""
+    vector = keys.encrypt(range(count))
+    assert decode(vector.to_bytes(), keys.public).validate() == vector
+    assert CipherVector.from_bytes(vector.to_bytes(), keys.public, max_count=count) == vector
+
+
+def test_partial_decryptions_survive_their_form(keys):
+    """And stay partial decryptions."""
+    partial = keys.encrypt([1, 2]).partial_decrypt(keys.shares[0])
+    again = PartialVector.from_bytes(partial.to_bytes(), keys.public, max_count=2)
+    assert type(again) is PartialVector
+    assert again == partial
+
+
+@pytest.mark.realkey
+def test_a_real_vector_survives_its_form(real_keys):
+    """2048 bits: 512 bytes a ciphertext."""
+    vector = real_keys.encrypt([1, -2])
+    data = vector.to_bytes()
+    assert len(data) == HEADER_BYTES + 2 * 512
+    assert CipherVector.from_bytes(data, real_keys.public, max_count=2) == vector
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"magic": b"CFLW"}, FormatError),
+        ({"version": 0}, UnsupportedVersion),
+        ({"version": 2}, UnsupportedVersion),
+        ({"kind": 0}, FormatError),
+        ({"kind": PARTIALS}, FormatError),
+        ({"reserved": 1}, FormatError),
+        ({"reserved": 0x8000}, FormatError),
+        ({"name": bytes(32)}, KeyMismatch),
+        ({"width": 31}, FormatError),
+        ({"width": 33}, FormatError),
+        ({"count": 11}, LimitExceeded),
+        ({"count": 2**64 - 1}, LimitExceeded),
+        ({"count": 1}, Truncated),
+    ],
+    ids=str,
+)
+def test_every_field_of_the_header_is_checked(keys, decode, changes, error):
+    """Each by an error of its own kind."""
+    with pytest.raises(error) as caught:
+        decode(header(keys.public, **changes), keys.public)
+    assert caught.type is error
+
+
+def test_ciphertexts_are_not_taken_for_partial_decryptions(keys):
+    """Nor the other way round."""
+    vector = keys.encrypt([1])
+    partial = vector.partial_decrypt(keys.shares[0])
+    with pytest.raises(FormatError, match="kind 1 where kind 2"):
+        PartialVector.from_bytes(vector.to_bytes(), keys.public, max_count=1)
+    with pytest.raises(FormatError, match="kind 2 where kind 1"):
+        CipherVector.from_bytes(partial.to_bytes(), keys.public, max_count=1)
+
+
+def test_another_keys_vector_is_refused(keys, other_keys, decode):
+    """By the fingerprint, before the numbers are looked at."""
+    with pytest.raises(KeyMismatch, match=other_keys.public.fingerprint.hex()[:16]):
+        decode(other_keys.encrypt([1]).to_bytes(), keys.public)
+
+
+def test_every_cut_is_noticed(keys, decode):
+    """At whatever byte the form ends too early."""
+    data = keys.encrypt([1, 2]).to_bytes()
+    for end in range(len(data)):
+        with pytest.raises(Truncated):
+            decode(data[:end], keys.public)
+
+
+@pytest.mark.parametrize("extra", [1, 32])
+def test_bytes_after_the_end_are_refused(keys, decode, extra):
+    """One byte, or a whole number that was not announced."""
+    with pytest.raises(TrailingBytes):
+        decode(keys.encrypt([1, 2]).to_bytes() + bytes(extra), keys.public)
+
+
+def test_the_limit_itself_is_allowed(keys, decode):
+    """As many as the receiver takes, and not one more."""
+    data = keys.encrypt([1, 2]).to_bytes()
+    assert len(decode(data, keys.public, max_count=2)) == 2
+    with pytest.raises(LimitExceeded, match="2 ciphertexts announced, at most 1"):
+        decode(data, keys.public, max_count=1)
+
+
+@pytest.mark.parametrize("count", [11, 2**40, 2**64 - 1])
+def test_too_many_are_refused_before_they_are_read(keys, count):
+    """Nothing but the header is asked of the stream."""
+    stream = CountingStream(header(keys.public, count=count) + bytes(1000))
+    with pytest.raises(LimitExceeded):
+        Unchecked.read(stream, keys.public, max_count=10)
+    assert stream.asked == [HEADER_BYTES]
+
+
+@pytest.mark.parametrize("max_count", [10, 2**62])
+def test_an_announcement_takes_no_memory(keys, max_count):
+    """A header that promises 2^40 numbers costs the receiver next to nothing, even one who would take them."""
+    data = header(keys.public, count=2**40)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError):
+            parse(data, keys.public, max_count)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_parsing_does_not_copy(keys):
+    """The numbers of a large upload stay where they are."""
+    data = header(keys.public, count=10**5) + bytes(32 * 10**5)
+    tracemalloc.start()
+    try:
+        parse(data, keys.public, 10**5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_a_stream_may_give_little_at_a_time(keys):
+    """Short reads are no end of the stream; a real end still is."""
+    vector = keys.encrypt([1, 2, 3])
+    data = vector.to_bytes()
+    assert Unchecked.read(Dripping(data), keys.public, max_count=3).validate() == vector
+    with pytest.raises(Truncated):
+        Unchecked.read(Dripping(data[:-1]), keys.public, max_count=3)
+    with pytest.raises(TrailingBytes):
+        Unchecked.read(Dripping(data + b"x"), keys.public, max_count=3)
+
+
+@pytest.mark.parametrize("position", [0, 1, 1500, 2999])
+@pytest.mark.parametrize(
+    ("kind", "error"), [("zero", CiphertextOutOfRange), ("wide", CiphertextOutOfRange), ("n", NotAUnit)]
+)
+def test_validation_names_the_first_bad_number(keys, backend, position, kind, error):
+    """Wherever it is, in whichever piece; later ones are counted."""
+    n = keys.public.n
+    bad = {"zero": 0, "wide": keys.public.n_squared, "n": n}[kind]
+    numbers = [5] * 3000
+    numbers[position] = bad
+    numbers[2999] = bad
+    unchecked = Unchecked(keys.public, blocks.from_ints(numbers, 32))
+    with pytest.raises(error, match=f"{1 if position == 2999 else 2} of 3000 .* position {position}:"):
+        unchecked.validate(backend=backend)
+
+
+def test_validation_tells_range_from_factor(keys):
+    """The error is that of the first bad number, not of the worst."""
+    n = keys.public.n
+    for numbers, error in (([1, n, 0], NotAUnit), ([1, 0, n], CiphertextOutOfRange)):
+        with pytest.raises(error, match=r"2 of 3 .* position 1:"):
+            Unchecked(keys.public, blocks.from_ints(numbers, 32)).validate()
+
+
+def test_received_partial_decryptions_are_validated_too(keys):
+    """Zero is no partial decryption."""
+    with pytest.raises(CiphertextOutOfRange):
+        PartialVector.from_bytes(header(keys.public, kind=PARTIALS, count=1) + bytes(32), keys.public, max_count=1)
+
+
+def test_nothing_computes_on_unchecked_numbers(keys):
+    """They have no arithmetic until they are validated."""
+    unchecked = parse(keys.encrypt([1]).to_bytes(), keys.public)
+    for name in ("add", "scale", "negate", "partial_decrypt", "__add__", "__getitem__"):
+        assert not hasattr(unchecked, name)

@@ -1,0 +1,110 @@
+"""Whatever bytes arrive, a decoder gives a value that holds what it promises, or an error of ours."""
+
+import io
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.crypto import blocks
+from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
+from crowdfl.errors import CrowdFLError
+
+LIMIT = 5
+HEADER_FIELDS = [(0, 4), (4, 1), (5, 1), (6, 2), (8, 32), (40, 4), (44, 8)]  # offset and length of each
+
+DECODERS = {
+    "parse": lambda data, public: Unchecked.parse(data, public, max_count=LIMIT),
+    "read": lambda data, public: Unchecked.read(io.BytesIO(data), public, max_count=LIMIT),
+    "ciphertexts": lambda data, public: CipherVector.from_bytes(data, public, max_count=LIMIT),
+    "partial decryptions": lambda data, public: PartialVector.from_bytes(data, public, max_count=LIMIT),
+}
+BYTE_OF_KIND = {"parse": 1, "read": 1, "ciphertexts": 1, "partial decryptions": 2}
+decoders = pytest.mark.parametrize("name", DECODERS)
+
+
+def check(name: str, data: bytes, public) -> bool:
+    """Decode; True when a value came out, which then must be what the bytes say."""
+    try:
+        value = DECODERS[name](data, public)
+    except CrowdFLError:
+        return False
+    assert len(value) <= LIMIT
+    assert struct.pack(">4sBBH", b"CFLV", 1, BYTE_OF_KIND[name], 0) + public.fingerprint == data[:40]
+    assert value.block.tobytes() == data[52:]
+    if not isinstance(value, Unchecked):
+        for number in blocks.to_ints(value.block):
+            public.ciphertext(number)
+    return True
+
+
+def honest(keys, name: str) -> bytes:
+    """A good form with three entries."""
+    vector = keys.encrypt([1, -2, 3])
+    return (vector.partial_decrypt(keys.shares[0]) if name == "partial decryptions" else vector).to_bytes()
+
+
+@decoders
+@given(data=st.binary(max_size=300))
+def test_random_bytes(keys, name, data):
+    """Never a value: nobody guesses a fingerprint."""
+    assert not check(name, data, keys.public)
+
+
+@decoders
+@given(count=st.integers(0, 2**64 - 1) | st.integers(0, LIMIT + 1), body=st.binary(max_size=32 * (LIMIT + 1)))
+def test_random_numbers_behind_a_good_header(keys, name, count, body):
+    """Any count with any body."""
+    head = struct.pack(">4sBBH32sIQ", b"CFLV", 1, BYTE_OF_KIND[name], 0, keys.public.fingerprint, 32, count)
+    check(name, head + body, keys.public)
+
+
+@decoders
+@given(data=st.data())
+def test_numbers_at_the_edges_behind_a_good_header(keys, name, data):
+    """Whole rows, so that the numbers themselves are looked at: values come out exactly when all are ciphertexts."""
+    n = int(keys.public.n)
+    edges = [0, 1, n - 1, n, n + 1, n * n - 1, n * n, 2**256 - 1]
+    rows = data.draw(st.lists(st.sampled_from(edges) | st.integers(0, 2**256 - 1), max_size=LIMIT))
+    head = struct.pack(">4sBBH32sIQ", b"CFLV", 1, BYTE_OF_KIND[name], 0, keys.public.fingerprint, 32, len(rows))
+    came_out = check(name, head + b"".join(row.to_bytes(32, "big") for row in rows), keys.public)
+    good = all(0 < row < n * n and row % n != 0 for row in rows)  # a random row hits a prime factor of N never
+    assert came_out == (good or name in ("parse", "read"))
+
+
+@decoders
+@given(data=st.data())
+def test_mutated_forms(keys, name, data):
+    """A good form with bytes changed, put in or taken out, or cut short."""
+    form = bytearray(honest(keys, name))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(form)))
+        kind = data.draw(st.sampled_from(["change", "insert", "delete", "cut"]))
+        if kind == "insert":
+            form[place:place] = data.draw(st.binary(min_size=1, max_size=40))
+        elif kind == "delete":
+            del form[place : place + data.draw(st.integers(1, 40))]
+        elif kind == "cut":
+            del form[place:]
+        elif place < len(form):
+            form[place] ^= data.draw(st.integers(1, 255))
+    check(name, bytes(form), keys.public)
+
+
+@decoders
+@pytest.mark.parametrize("field", HEADER_FIELDS, ids=str)
+@given(data=st.data())
+def test_any_other_header_field_is_refused(keys, name, field, data):
+    """No field of the header may be anything else."""
+    start, length = field
+    form = bytearray(honest(keys, name))
+    other = data.draw(st.binary(min_size=length, max_size=length).filter(lambda b: b != form[start : start + length]))
+    form[start : start + length] = other
+    assert not check(name, bytes(form), keys.public)
+
+
+@decoders
+def test_good_forms_pass(keys, name):
+    """The decoders under test do accept something."""
+    assert check(name, honest(keys, name), keys.public)

@@ -1,0 +1,135 @@
+"""What the package offers is said in one place per module, and said truly."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import crowdfl
+from crowdfl import errors
+
+ROOT = Path(crowdfl.__file__).parent
+SOURCES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__main__.py")
+
+
+def module_name(path: Path) -> str:
+    """crowdfl.crypto.pctd for .../crowdfl/crypto/pctd.py."""
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def ruff_order(name: str) -> tuple[int, str]:
+    """CONSTANTS, then Classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """A string that stands alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def offered(tree: ast.Module) -> list[list[str]]:
+    """The lists assigned to `__all__`, annotated or not."""
+    assigned = []
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            assigned.append(ast.literal_eval(node.value))
+    return assigned
+
+
+every_module = pytest.mark.parametrize("path", SOURCES, ids=module_name)
+
+
+@pytest.fixture
+def tree(path: Path) -> ast.Module:
+    """The module as written."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_there_are_modules_to_look_at():
+    """The tests below have not lost their subject."""
+    assert {"crowdfl", "crowdfl.errors", "crowdfl.crypto.pctd"} <= set(map(module_name, SOURCES))
+
+
+@every_module
+def test_every_module_says_what_it_offers(path, tree):
+    """`__all__` is there, without repeats and in ruff's order; a module that is a docstring alone needs none."""
+    if all(is_docstring(node) for node in tree.body):
+        return
+    lists = offered(tree)
+    assert len(lists) == 1, f"{module_name(path)} needs one __all__"
+    assert len(set(lists[0])) == len(lists[0])
+    assert lists[0] == sorted(lists[0], key=ruff_order)
+
+
+@every_module
+def test_every_name_offered_is_there(path):
+    """Each entry of `__all__` resolves."""
+    try:
+        module = importlib.import_module(module_name(path))
+    except ModuleNotFoundError as missing:
+        if (missing.name or "crowdfl").partition(".")[0] == "crowdfl":
+            raise
+        pytest.skip(f"{missing.name} is an optional dependency that is not installed")
+    assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []
+
+
+@every_module
+def test_nothing_public_is_left_out(path, tree):
+    """A function or class without an underscore is in `__all__`, or should have one."""
+    said = {name for names in offered(tree) for name in names}
+    defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    assert [name for name in defined if not name.startswith("_") and name not in said] == []
+
+
+@every_module
+def test_no_star_imports(path, tree):
+    """A reader can see where each name comes from."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert [ast.unparse(node) for node in imports if any(alias.name == "*" for alias in node.names)] == []
+
+
+@every_module
+def test_no_pickle(path, tree):
+    """Nothing here loads code from bytes."""
+    named = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    named |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    assert named.isdisjoint({"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve"})
+
+
+def drawn_tree() -> dict[str, str]:
+    """Each class in the docstring of errors.py, and the class it is drawn under."""
+    parents: dict[str, str] = {}
+    stack: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"^    ((?:│   |    )*)(├── |└── )?([A-Z]\w+)(?:\s{2,}.*)?$", line)
+        if match is None:
+            continue
+        depth = len(match[1]) // 4 + (match[2] is not None)
+        stack[depth:] = [match[3]]
+        parents[match[3]] = stack[depth - 1] if depth else "Exception"
+    return parents
+
+
+def test_the_drawn_tree_of_errors_is_the_real_one():
+    """Every class of errors.py is in its docstring, under its base."""
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    real = {cls.__name__: cls.__base__.__name__ for cls in classes if cls.__base__ is not None}
+    assert drawn_tree() == real
+
+
+def test_every_error_is_offered():
+    """And each has a docstring of its own."""
+    classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
+    assert set(errors.__all__) == set(classes)
+    docs = [cls.__doc__ for cls in classes.values()]
+    assert all(docs)
+    assert len(set(docs)) == len(docs)
+
+
+def test_every_error_is_caught_by_the_root():
+    """One except clause is enough."""
+    assert all(issubclass(getattr(errors, name), errors.CrowdFLError) for name in errors.__all__)

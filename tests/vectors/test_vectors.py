@@ -1,0 +1,252 @@
+"""Every case of vectors/, good and bad. The files come from plain arithmetic, not from the code under test."""
+
+import importlib.util
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+
+from crowdfl import errors
+from crowdfl.crypto import blocks, pctd
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
+from crowdfl.crypto.randomness import public_permutation, public_stream
+from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked, combine, signed_values
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+PCTD, PACKING, FORM, PERMUTATION = (
+    json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    for name in ("pctd", "packing", "vector_form", "permutation")
+)
+
+
+def number(text: str) -> mpz:
+    """A hexadecimal number."""
+    return mpz(text, 16)
+
+
+def public_of(case: dict) -> PublicKey:
+    """The public key of a case."""
+    return PublicKey(number(case["n"]), number(case["h_s"]), insecure_test_key=case["bits"] < 2048)
+
+
+def named(case: dict) -> type[Exception]:
+    """The error class a bad case names."""
+    return getattr(errors, case["error"])
+
+
+def each(cases: list[dict], *fields: str):
+    """One test for each case, under its own name."""
+    rows = [pytest.param(case, id=" ".join(str(case[f]) for f in fields), marks=marks_of(case)) for case in cases]
+    return pytest.mark.parametrize("case", rows)
+
+
+def each_of_keys(group: str):
+    """One test for each case in a group of each key."""
+    rows = [
+        pytest.param(key, case, id=f"{key['name']} {i}", marks=marks_of(key))
+        for key in PCTD["keys"]
+        for i, case in enumerate(key[group])
+    ]
+    return pytest.mark.parametrize(("key", "case"), rows)
+
+
+def marks_of(case: dict) -> list[pytest.MarkDecorator]:
+    """Cases with a key of real length are marked."""
+    return [pytest.mark.realkey] if case.get("bits", 0) == 2048 or case.get("key") == "real" else []
+
+
+def test_a_key_of_real_length_is_among_the_vectors():
+    """One test key and one of 2048 bits, each with every kind of case."""
+    assert [key["bits"] for key in PCTD["keys"]] == [128, 2048]
+    for key in PCTD["keys"]:
+        assert number(key["n"]).bit_length() == key["bits"]
+        assert all(key[group] for group in ("encryptions", "sums", "differences", "products", "bad"))
+
+
+@pytest.mark.realkey
+def test_the_generator_writes_the_same_files():
+    """To the byte, and no other files."""
+    spec = importlib.util.spec_from_file_location("generate_vectors", FOLDER / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert generate.documents() == written
+
+
+@each(PCTD["keys"], "name")
+def test_keys(case):
+    """The numbers form a key, have the fingerprint, and the shares add up."""
+    public = public_of(case)
+    p, q = number(case["p"]), number(case["q"])
+    assert p * q == public.n
+    assert public.bits == case["bits"]
+    assert public.fingerprint.hex() == case["fingerprint"]
+    private = PrivateKey(public, number(case["lambda"]), number(case["u"]))
+    assert private.lambda_ == (p - 1) * (q - 1)
+    total = number(case["lambda_1"]) + number(case["lambda_2"])
+    assert (total % private.lambda_, total % public.n) == (0, 1)
+
+
+@each_of_keys("encryptions")
+def test_encryptions(key, case):
+    """Randomizer, ciphertext, partial decryptions and both ways to decrypt."""
+    public = public_of(key)
+    m, c = int(case["plaintext"]), public.ciphertext(number(case["ciphertext"]))
+    assert pow(public.h_s, number(case["exponent"]), public.n_squared) == number(case["randomizer"])
+    assert public.encrypt(m, randomizer=number(case["randomizer"])) == c
+    assert PrivateKey(public, number(key["lambda"]), number(key["u"])).decrypt(c) == m
+    partials = [KeyShare(public, number(key[share])).partial_decrypt(c) for share in ("lambda_1", "lambda_2")]
+    assert [partial.value for partial in partials] == [number(case["partial_1"]), number(case["partial_2"])]
+    assert pctd.combine(*partials) == m
+
+
+@each(PCTD["keys"], "name")
+def test_encryptions_as_vectors(case):
+    """The batch gives the same numbers as the scalar vectors say."""
+    public, rows = public_of(case), case["encryptions"]
+
+    def column(name: str) -> blocks.Block:
+        return blocks.from_ints([number(row[name]) for row in rows], public.ciphertext_bytes)
+
+    ciphertexts = CipherVector(public, column("ciphertext"))
+    first = ciphertexts.partial_decrypt(KeyShare(public, number(case["lambda_1"])))
+    second = ciphertexts.partial_decrypt(KeyShare(public, number(case["lambda_2"])))
+    assert first == PartialVector(public, column("partial_1"))
+    assert second == PartialVector(public, column("partial_2"))
+    assert signed_values(combine(first, second), public) == [int(row["plaintext"]) for row in rows]
+
+
+@pytest.mark.parametrize("group", ["sums", "differences"])
+@each(PCTD["keys"], "name")
+def test_sums_and_differences(case, group):
+    """The very ciphertexts, and what they decrypt to."""
+    public = public_of(case)
+    private = PrivateKey(public, number(case["lambda"]), number(case["u"]))
+    inputs = [public.ciphertext(number(row["ciphertext"])) for row in case["encryptions"]]
+    for row in case[group]:
+        left, right = inputs[row["left"]], inputs[row["right"]]
+        result = left + right if group == "sums" else left - right
+        assert result.value == number(row["ciphertext"])
+        assert private.decrypt(result) == int(row["plaintext"])
+
+
+@each(PCTD["keys"], "name")
+def test_scalar_products(case):
+    """Multiples by positive, negative, zero and extreme scalars."""
+    public = public_of(case)
+    private = PrivateKey(public, number(case["lambda"]), number(case["u"]))
+    for row in case["products"]:
+        factor = public.ciphertext(number(case["encryptions"][row["index"]]["ciphertext"]))
+        result = factor * int(row["scalar"])
+        assert result.value == number(row["ciphertext"])
+        assert private.decrypt(result) == int(row["plaintext"])
+
+
+@each_of_keys("bad")
+def test_bad_steps(key, case):
+    """The step named fails with the error named."""
+    public = public_of(key)
+
+    def partial(index: int, share: int) -> PartialDecryption:
+        return PartialDecryption(number(key["encryptions"][index][f"partial_{share}"]), public)
+
+    steps = {
+        "encrypt": lambda: public.encrypt(int(case["plaintext"])),
+        "scale": lambda: Ciphertext(mpz(1), public) * int(case["scalar"]),
+        "receive": lambda: public.ciphertext(number(case["ciphertext"])),
+        "combine": lambda: pctd.combine(*(partial(*which) for which in case["partials"])),
+    }
+    with pytest.raises(named(case)) as caught:
+        steps[case["step"]]()
+    assert caught.type is named(case)
+
+
+@each(PACKING["good"], "slots", "slot_bits")
+def test_packings(case):
+    """Both ways to pack, both ways to unpack."""
+    packing = Packing(number(case["n"]), case["slots"], case["slot_bits"])
+    values, residues = [int(v) for v in case["values"]], [number(r) for r in case["residues"]]
+    assert blocks.to_ints(packing.pack_wide(values)) == residues
+    block = blocks.from_ints(residues, blocks.width_of(packing.n))
+    assert packing.unpack_wide(block, len(values)) == values
+    if case["slot_bits"] <= 64:
+        assert blocks.to_ints(packing.pack(np.array(values, dtype=np.int64))) == residues
+        assert packing.unpack(block, len(values)).tolist() == values
+
+
+@each(PACKING["bad"], "step", "slots", "slot_bits", "error")
+def test_bad_packings(case):
+    """Shapes, values and plaintexts that do not fit."""
+
+    def attempt() -> None:
+        packing = Packing(number(case["n"]), case["slots"], case["slot_bits"])
+        assert case["step"] != "shape", "the shape was taken"
+        if case["step"] == "pack":
+            packing.pack_wide([int(v) for v in case["values"]])
+        else:
+            packing.unpack_wide(blocks.from_ints([number(r) for r in case["residues"]], 16), case["slots"])
+
+    with pytest.raises(named(case)) as caught:
+        attempt()
+    assert caught.type is named(case)
+
+
+READERS = {1: CipherVector, 2: PartialVector}
+
+
+@each(FORM["good"], "name")
+def test_good_forms(case):
+    """Bytes to numbers and back to the same bytes."""
+    public, data = public_of(FORM["keys"][case["key"]]), bytes.fromhex(case["bytes"])
+    assert public.fingerprint.hex() == FORM["keys"][case["key"]]["fingerprint"]
+    vector = READERS[case["kind"]].from_bytes(data, public, max_count=3)
+    assert blocks.to_ints(vector.block) == [number(c) for c in case["numbers"]]
+    assert vector.to_bytes() == data
+
+
+@pytest.mark.parametrize("way", ["memory", "stream"])
+@each(FORM["bad"], "name")
+def test_bad_forms(case, way):
+    """Refused with the error named, from memory and from a stream."""
+    public, data, kind = public_of(FORM["keys"]["small"]), bytes.fromhex(case["bytes"]), case["kind"]
+    limit = FORM["max_count"]
+    ways = {
+        "memory": lambda: READERS[kind].from_bytes(data, public, max_count=limit),
+        "stream": lambda: Unchecked.read(io.BytesIO(data), public, max_count=limit, kind=kind).validate(),
+    }
+    with pytest.raises(named(case)) as caught:
+        ways[way]()
+    assert caught.type is named(case)
+
+
+@each(PERMUTATION["cases"], "purpose", "count")
+def test_permutations(case):
+    """The coins and the order they give."""
+    seed = bytes.fromhex(case["seed"])
+    assert public_stream(seed, case["purpose"], 32).hex() == case["stream"]
+    assert public_permutation(seed, case["purpose"], case["count"]).tolist() == case["order"]
+
+
+def test_every_kind_of_refusal_has_a_vector():
+    """The errors that another implementation has to tell apart."""
+    bad = [*FORM["bad"], *PACKING["bad"], *(case for key in PCTD["keys"] for case in key["bad"])]
+    assert {case["error"] for case in bad} == {
+        "CiphertextOutOfRange",
+        "FormatError",
+        "KeyMismatch",
+        "LimitExceeded",
+        "NotAUnit",
+        "PlaintextOutOfRange",
+        "SharesDoNotMatch",
+        "SlotOverflow",
+        "TrailingBytes",
+        "Truncated",
+        "UnsupportedVersion",
+        "WidthError",
+    }

@@ -1,0 +1,423 @@
+"""Writes the test vectors beside this file. Run it from anywhere: `python vectors/generate.py`.
+
+Everything follows from the fixed labels below and from plain integer arithmetic; nothing of CrowdFL is imported, so the
+vectors are a second opinion and not an echo. The keys are public: never encrypt anything under them.
+"""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import gmpy2
+
+__all__ = ["documents", "main"]
+
+Json: TypeAlias = "str | int | bool | list[Json] | dict[str, Json] | None"
+
+
+def stream(label: str, length: int) -> bytes:
+    """Fixed bytes for a label: what stands in for randomness here."""
+    return hashlib.shake_256(f"crowdfl test vectors 1: {label}".encode()).digest(length)
+
+
+def number(label: str, bound: int) -> int:
+    """A fixed number in [0, bound)."""
+    return int.from_bytes(stream(label, bound.bit_length() // 8 + 16), "big") % bound
+
+
+def prime(label: str, bits: int) -> int:
+    """The first prime that is 3 mod 4 from a fixed place on, in the upper quarter of the numbers of so many bits."""
+    candidate = (3 << (bits - 2)) + (number(label, 1 << (bits - 4)) << 2) + 3
+    while not gmpy2.is_prime(candidate, 40):
+        candidate += 4
+    return candidate
+
+
+def power(base: int, exponent: int, modulus: int) -> int:
+    """base^exponent mod modulus; a negative exponent inverts."""
+    return int(gmpy2.powmod(base, exponent, modulus))
+
+
+def hexadecimal(value: int, width: int) -> str:
+    """`width` bytes, big-endian."""
+    return value.to_bytes(width, "big").hex()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key from fixed primes."""
+
+    name: str
+    prime_bits: int
+
+    @cached_property
+    def primes(self) -> tuple[int, int]:
+        """The first pair with gcd(p-1, q-1) = 2 and gcd(N, lambda) = 1."""
+        p = prime(f"{self.name} p", self.prime_bits)
+        for attempt in range(1000):
+            q = prime(f"{self.name} q {attempt}", self.prime_bits)
+            if p != q and math.gcd(p - 1, q - 1) == 2 and math.gcd(p * q, (p - 1) * (q - 1)) == 1:
+                return p, q
+        raise LookupError(self.name)
+
+    @property
+    def n(self) -> int:
+        """N = p*q."""
+        return self.primes[0] * self.primes[1]
+
+    @property
+    def square(self) -> int:
+        """N^2."""
+        return self.n**2
+
+    @property
+    def lambda_(self) -> int:
+        """(p-1)(q-1)."""
+        return (self.primes[0] - 1) * (self.primes[1] - 1)
+
+    @property
+    def u(self) -> int:
+        """lambda^-1 mod N."""
+        return power(self.lambda_, -1, self.n)
+
+    @cached_property
+    def h_s(self) -> int:
+        """h^N mod N^2 with h = -x^2 mod N."""
+        x = 2 + number(f"{self.name} x", self.n - 2)
+        return power(-x * x % self.n, self.n, self.square)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a number modulo N."""
+        return (self.n.bit_length() + 7) // 8
+
+    @property
+    def c_bytes(self) -> int:
+        """Bytes of a number modulo N^2."""
+        return (2 * self.n.bit_length() + 7) // 8
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of a label, N and h_s."""
+        numbers = self.n.to_bytes(self.c_bytes, "big") + self.h_s.to_bytes(self.c_bytes, "big")
+        return hashlib.sha256(b"crowdfl public key 1" + numbers).digest()
+
+    @cached_property
+    def shares(self) -> tuple[int, int]:
+        """lambda_1 fixed in [0, lambda*N), lambda_2 the rest to eps modulo lambda*N."""
+        modulus = self.lambda_ * self.n
+        lambda_1 = number(f"{self.name} lambda_1", modulus)
+        return lambda_1, (self.lambda_ * self.u - lambda_1) % modulus
+
+    def exponent(self, label: str) -> int:
+        """A fixed exponent of |N|/2 bits."""
+        return number(f"{self.name} exponent {label}", 2 ** (self.n.bit_length() // 2))
+
+    def encrypt(self, m: int, exponent: int) -> int:
+        """(1 + m*N) * h_s^exponent mod N^2."""
+        return (1 + m % self.n * self.n) * power(self.h_s, exponent, self.square) % self.square
+
+    def signed(self, m: int) -> int:
+        """The number in (-N/2, N/2) congruent to m."""
+        m %= self.n
+        return m if 2 * m < self.n else m - self.n
+
+    def c_hex(self, value: int) -> str:
+        """A number modulo N^2."""
+        return hexadecimal(value, self.c_bytes)
+
+    def public(self) -> dict[str, Json]:
+        """What everybody may know."""
+        return {
+            "n": hexadecimal(self.n, self.n_bytes),
+            "h_s": self.c_hex(self.h_s),
+            "fingerprint": self.fingerprint.hex(),
+        }
+
+
+SMALL = Key("small", 64)
+OTHER = Key("other", 64)
+REAL = Key("real", 1024)
+
+
+def pctd() -> Json:
+    """The cryptosystem: one test key, one key of real length."""
+    return {
+        "about": "PCTD. Hexadecimal is big-endian and unsigned; decimal strings are signed plaintexts and scalars.",
+        "keys": [_pctd_of(SMALL), _pctd_of(REAL)],
+    }
+
+
+def _pctd_of(key: Key) -> Json:
+    most = key.n // 2
+    plaintexts = [0, 1, -1, 1234567, -1234000, most, -most]
+    exponents = [key.exponent(str(i)) for i in range(len(plaintexts))]
+    ciphertexts = [key.encrypt(m, e) for m, e in zip(plaintexts, exponents, strict=True)]
+    share_bytes = (key.lambda_ * key.n).bit_length() // 8 + 1
+    encryptions: list[Json] = [
+        {
+            "plaintext": str(m),
+            "exponent": hexadecimal(e, key.n_bytes),
+            "randomizer": key.c_hex(power(key.h_s, e, key.square)),
+            "ciphertext": key.c_hex(c),
+            "partial_1": key.c_hex(power(c, key.shares[0], key.square)),
+            "partial_2": key.c_hex(power(c, key.shares[1], key.square)),
+        }
+        for m, e, c in zip(plaintexts, exponents, ciphertexts, strict=True)
+    ]
+
+    def pairs(indices: Iterable[tuple[int, int]], sign: int) -> list[Json]:
+        return [
+            {
+                "left": i,
+                "right": j,
+                "plaintext": str(key.signed(plaintexts[i] + sign * plaintexts[j])),
+                "ciphertext": key.c_hex(ciphertexts[i] * power(ciphertexts[j], sign, key.square) % key.square),
+            }
+            for i, j in indices
+        ]
+
+    products: list[Json] = [
+        {
+            "index": i,
+            "scalar": str(k),
+            "plaintext": str(key.signed(plaintexts[i] * k)),
+            "ciphertext": key.c_hex(power(ciphertexts[i], k, key.square)),
+        }
+        for i, k in ((3, 0), (3, 1), (3, -1), (3, 1000), (4, -7), (1, most), (5, 2))
+    ]
+    p, q = key.primes
+    return {
+        "name": key.name,
+        "bits": key.n.bit_length(),
+        "p": hexadecimal(p, (key.prime_bits + 7) // 8),
+        "q": hexadecimal(q, (key.prime_bits + 7) // 8),
+        **key.public(),
+        "lambda": hexadecimal(key.lambda_, key.n_bytes),
+        "u": hexadecimal(key.u, key.n_bytes),
+        "lambda_1": hexadecimal(key.shares[0], share_bytes),
+        "lambda_2": hexadecimal(key.shares[1], share_bytes),
+        "encryptions": encryptions,
+        "sums": pairs([(3, 4), (1, 2), (5, 1)], 1),
+        "differences": pairs([(3, 4), (1, 1), (6, 1)], -1),
+        "products": products,
+        "bad": [
+            {"step": "encrypt", "plaintext": str(most + 1), "error": "PlaintextOutOfRange"},
+            {"step": "encrypt", "plaintext": str(-most - 1), "error": "PlaintextOutOfRange"},
+            {"step": "scale", "scalar": str(most + 1), "error": "PlaintextOutOfRange"},
+            {"step": "receive", "ciphertext": key.c_hex(0), "error": "CiphertextOutOfRange"},
+            {"step": "receive", "ciphertext": key.c_hex(key.square), "error": "CiphertextOutOfRange"},
+            {"step": "receive", "ciphertext": "ff" * key.c_bytes, "error": "CiphertextOutOfRange"},
+            {"step": "receive", "ciphertext": key.c_hex(key.n), "error": "NotAUnit"},
+            {"step": "receive", "ciphertext": key.c_hex(5 * p), "error": "NotAUnit"},
+            {"step": "receive", "ciphertext": key.c_hex(q * q), "error": "NotAUnit"},
+            {"step": "combine", "partials": [[3, 1], [3, 1]], "error": "SharesDoNotMatch"},
+            {"step": "combine", "partials": [[3, 1], [4, 2]], "error": "SharesDoNotMatch"},
+        ],
+    }
+
+
+def packing() -> Json:
+    """Signed slots in plaintexts."""
+    shapes = [
+        (SMALL, 3, 38, "mixed"),
+        (SMALL, 1, 2, "mixed"),
+        (SMALL, 7, 18, "extremes"),
+        (SMALL, 2, 63, "extremes"),
+        (SMALL, 1, 127, "extremes"),
+        (REAL, 53, 38, "mixed"),
+        (REAL, 20, 99, "extremes"),
+    ]
+    return {
+        "about": "T = sum of v_j * 2^(W*j) mod N for each run of K values; the last run is padded with zeros.",
+        "good": [_packed(*shape) for shape in shapes],
+        "bad": [
+            _bad_packing(SMALL, 0, 38, "WidthError"),
+            _bad_packing(SMALL, 3, 1, "WidthError"),
+            _bad_packing(SMALL, 4, 32, "WidthError"),
+            _bad_packing(SMALL, 3, 38, "SlotOverflow", values=["0", str(2**37)]),
+            _bad_packing(SMALL, 3, 38, "SlotOverflow", values=[str(-(2**37))]),
+            _bad_packing(SMALL, 3, 38, "SlotOverflow", residue=SMALL.n // 2),
+            _bad_packing(SMALL, 3, 38, "SlotOverflow", residue=2**114),
+            _bad_packing(SMALL, 3, 38, "SlotOverflow", residue=SMALL.n - 2**114),
+        ],
+    }
+
+
+def _packed(key: Key, slots: int, slot_bits: int, style: str) -> Json:
+    most = 2 ** (slot_bits - 1) - 1
+    count = 2 * slots + 1
+    if style == "extremes":
+        values = [(most, -most, -most)[i % 3] for i in range(count)]
+    else:
+        values = [number(f"packing {slots} {slot_bits} {i}", 2 * most + 1) - most for i in range(count)]
+    rows = [values[i : i + slots] for i in range(0, count, slots)]
+    totals = [sum(v * 2 ** (slot_bits * j) for j, v in enumerate(row)) % key.n for row in rows]
+    return {
+        "n": hexadecimal(key.n, key.n_bytes),
+        "slots": slots,
+        "slot_bits": slot_bits,
+        "values": [str(v) for v in values],
+        "residues": [hexadecimal(t, key.n_bytes) for t in totals],
+    }
+
+
+def _bad_packing(
+    key: Key, slots: int, slot_bits: int, error: str, *, values: list[Json] | None = None, residue: int | None = None
+) -> Json:
+    step = "pack" if values is not None else "shape" if residue is None else "unpack"
+    case: dict[str, Json] = {
+        "step": step,
+        "n": hexadecimal(key.n, key.n_bytes),
+        "slots": slots,
+        "slot_bits": slot_bits,
+        "error": error,
+    }
+    if values is not None:
+        case["values"] = values
+    if residue is not None:
+        case["residues"] = [hexadecimal(residue, key.n_bytes)]
+    return case
+
+
+def _form(
+    key: Key,
+    numbers: list[int],
+    *,
+    magic: bytes = b"CFLV",
+    version: int = 1,
+    kind: int = 1,
+    reserved: int = 0,
+    width: int | None = None,
+    count: int | None = None,
+) -> bytes:
+    header = struct.pack(
+        ">4sBBH32sIQ",
+        magic,
+        version,
+        kind,
+        reserved,
+        key.fingerprint,
+        key.c_bytes if width is None else width,
+        len(numbers) if count is None else count,
+    )
+    return header + b"".join(c.to_bytes(key.c_bytes, "big") for c in numbers)
+
+
+def vector_form() -> Json:
+    """The binary form of a vector, right and wrong."""
+    three = [SMALL.encrypt(m, SMALL.exponent(f"form {m}")) for m in (1, -2, 3)]
+    partials = [power(c, SMALL.shares[0], SMALL.square) for c in three]
+    real = [REAL.encrypt(-5, REAL.exponent("form"))]
+    good = [
+        ("no entries", SMALL, 1, []),
+        ("three ciphertexts", SMALL, 1, three),
+        ("the smallest and the largest unit", SMALL, 1, [1, SMALL.square - 1]),
+        ("three partial decryptions", SMALL, 2, partials),
+        ("one ciphertext of a real key", REAL, 1, real),
+    ]
+    whole = _form(SMALL, three)
+    bad = [
+        ("nothing", 1, b"", "Truncated"),
+        ("half a header", 1, whole[:26], "Truncated"),
+        ("a header one byte short", 1, whole[:51], "Truncated"),
+        ("a last number one byte short", 1, whole[:-1], "Truncated"),
+        ("a last number missing", 1, whole[: -SMALL.c_bytes], "Truncated"),
+        ("a byte too many", 1, whole + b"\0", "TrailingBytes"),
+        ("a number too many", 1, whole + bytes(SMALL.c_bytes), "TrailingBytes"),
+        ("another magic", 1, _form(SMALL, three, magic=b"CFLX"), "FormatError"),
+        ("version 0", 1, _form(SMALL, three, version=0), "UnsupportedVersion"),
+        ("version 2", 1, _form(SMALL, three, version=2), "UnsupportedVersion"),
+        ("an unknown kind", 1, _form(SMALL, three, kind=3), "FormatError"),
+        ("ciphertexts for partial decryptions", 2, whole, "FormatError"),
+        ("partial decryptions for ciphertexts", 1, _form(SMALL, partials, kind=2), "FormatError"),
+        ("reserved bits set", 1, _form(SMALL, three, reserved=1), "FormatError"),
+        ("another key", 1, _form(OTHER, [1, 1, 1]), "KeyMismatch"),
+        ("another width", 1, _form(SMALL, three, width=SMALL.c_bytes + 1), "FormatError"),
+        ("one entry more than is allowed", 1, _form(SMALL, [*three, 1]), "LimitExceeded"),
+        ("2^64 - 1 entries announced", 1, _form(SMALL, three, count=2**64 - 1), "LimitExceeded"),
+        ("a zero", 1, _form(SMALL, [three[0], 0]), "CiphertextOutOfRange"),
+        ("N^2", 1, _form(SMALL, [three[0], SMALL.square]), "CiphertextOutOfRange"),
+        ("N", 1, _form(SMALL, [three[0], SMALL.n]), "NotAUnit"),
+        ("a multiple of p", 1, _form(SMALL, [7 * SMALL.primes[0], three[0]]), "NotAUnit"),
+        ("a zero among partial decryptions", 2, _form(SMALL, [0], kind=2), "CiphertextOutOfRange"),
+    ]
+    return {
+        "about": "kind 1: ciphertexts, kind 2: partial decryptions. In the bad cases the reader expects `kind` under key "
+        "`small` and allows max_count entries.",
+        "keys": {key.name: {"bits": key.n.bit_length(), **key.public()} for key in (SMALL, REAL)},
+        "good": [
+            {
+                "name": name,
+                "key": key.name,
+                "kind": kind,
+                "numbers": [key.c_hex(c) for c in numbers],
+                "bytes": _form(key, numbers, kind=kind).hex(),
+            }
+            for name, key, kind, numbers in good
+        ],
+        "max_count": 3,
+        "bad": [{"name": name, "kind": kind, "bytes": data.hex(), "error": error} for name, kind, data, error in bad],
+    }
+
+
+def permutation() -> Json:
+    """Public coins and the permutation they give."""
+    cases = [
+        (b"", "", 0),
+        (b"", "", 1),
+        (b"task 1", "parameters", 10),
+        (bytes(32), "sketch", 33),
+        (b"\xff" * 32, "\u00e9", 50),
+    ]
+    return {
+        "about": "stream: SHAKE-256(2-byte length of purpose || purpose in UTF-8 || seed), first 32 bytes. order: positions "
+        "sorted by the stream's successive big-endian 64-bit numbers, ties by position.",
+        "cases": [
+            {
+                "seed": seed.hex(),
+                "purpose": purpose,
+                "count": count,
+                "stream": _public_stream(seed, purpose, 32).hex(),
+                "order": list(_order(seed, purpose, count)),
+            }
+            for seed, purpose, count in cases
+        ],
+    }
+
+
+def _public_stream(seed: bytes, purpose: str, length: int) -> bytes:
+    label = purpose.encode()
+    return hashlib.shake_256(struct.pack(">H", len(label)) + label + seed).digest(length)
+
+
+def _order(seed: bytes, purpose: str, count: int) -> list[int]:
+    keys = struct.unpack(f">{count}Q", _public_stream(seed, purpose, 8 * count))
+    return sorted(range(count), key=lambda position: (keys[position], position))
+
+
+def documents() -> dict[str, str]:
+    """Every file's name and text."""
+    parts = {
+        "pctd.json": pctd(),
+        "packing.json": packing(),
+        "vector_form.json": vector_form(),
+        "permutation.json": permutation(),
+    }
+    return {name: json.dumps(part, indent=1) + "\n" for name, part in parts.items()}
+
+
+def main() -> None:
+    """Write them."""
+    for name, text in documents().items():
+        Path(__file__).with_name(name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
