@@ -48,6 +48,11 @@
     │       ├── WrongAmount
     │       ├── MasksDoNotFit       not the masks that were committed to
     │       └── AlreadyPaid
+    ├── CampaignError               a campaign's rules forbid it now
+    │   ├── RoundNotOpen            this round takes no uploads any more
+    │   ├── TooLate                 the upload missed its round
+    │   ├── NotEnoughMoney          an account does not hold what is asked of it
+    │   └── LedgerConflict          a movement of that name was made with other contents
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     └── Cancelled                   long work was told to stop
 
@@ -58,6 +63,7 @@ __all__ = [
     "AlreadyCounted",
     "AlreadyPaid",
     "BadSignature",
+    "CampaignError",
     "Cancelled",
     "CiphertextError",
     "CiphertextOutOfRange",
@@ -76,11 +82,13 @@ __all__ = [
     "KeyFileVersion",
     "KeyMaterialError",
     "KeyMismatch",
+    "LedgerConflict",
     "LengthMismatch",
     "LimitExceeded",
     "MasksDoNotFit",
     "ModelMismatch",
     "NotAUnit",
+    "NotEnoughMoney",
     "NotFinite",
     "NothingToAverage",
     "PassphraseError",
@@ -91,6 +99,7 @@ __all__ = [
     "PoolExhausted",
     "ProtocolError",
     "RewardsOff",
+    "RoundNotOpen",
     "RoundsExhausted",
     "SealBroken",
     "SeedReused",
@@ -98,6 +107,7 @@ __all__ = [
     "SharesDoNotMatch",
     "SlotOverflow",
     "TooFewParticipants",
+    "TooLate",
     "TooManyUploads",
     "TrailingBytes",
     "Truncated",
@@ -298,6 +308,26 @@ class MasksDoNotFit(ClaimRefused):
 
 class AlreadyPaid(ClaimRefused):
     """The claim was paid already."""
+
+
+class CampaignError(CrowdFLError):
+    """A campaign's rules forbid it now."""
+
+
+class RoundNotOpen(CampaignError):
+    """This round takes no uploads any more."""
+
+
+class TooLate(CampaignError):
+    """The upload missed its round."""
+
+
+class NotEnoughMoney(CampaignError):
+    """An account does not hold what is asked of it."""
+
+
+class LedgerConflict(CampaignError):
+    """A movement of that name was made with other contents."""
 
 
 class PeerUnavailable(CrowdFLError):

@@ -373,6 +373,8 @@ def test_every_batch_can_be_watched_and_cancelled(keys):
     a, b = keys.encrypt([1, 2, 3]), keys.encrypt([4, 5, 6])
     partials = [a.partial_decrypt(share) for share in keys.shares]
     order, signs = np.arange(3), np.zeros(3, dtype=np.bool_)
+    total = RunningProduct(keys.public, 3, 5)
+    total.add(b)  # the first upload is only copied
     batches = {
         "encrypt": lambda watch: encrypt(keys.randomizers, [1, 2, 3], watch=watch),
         "add": lambda watch: a.add(b, watch=watch),
@@ -385,7 +387,7 @@ def test_every_batch_can_be_watched_and_cancelled(keys):
         "bucket_sums": lambda watch: a.bucket_sums(order, signs, 3, watch=watch),
         "partial_decrypt": lambda watch: a.partial_decrypt(keys.shares[0], watch=watch),
         "combine": lambda watch: combine(*partials, watch=watch),
-        "running product": lambda watch: RunningProduct(keys.public, 3, 1).add(a, watch=watch),
+        "running product": lambda watch: total.add(a, watch=watch),
     }
     for name, batch in batches.items():
         seen = []

@@ -1,18 +1,15 @@
 """`crowdfl bench crypto`: runs every measurement, one after another, and sets the figures beside the peers'."""
 
-import os
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import gmpy2
-
 from crowdfl.bench import compare, measure, memory, peers
 from crowdfl.bench.compare import Asked
 from crowdfl.bench.rows import Report, Row
 from crowdfl.bench.setting import PAPER, Setting, Workload
+from crowdfl.bench.timing import machine
 from crowdfl.errors import PeerUnavailable
 
 __all__ = ["LEFT_OUT", "bench_crypto"]
@@ -25,7 +22,7 @@ def bench_crypto(
     setting: Setting = PAPER, *, python: Path | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Report:
     """All rows. `python` is the peers' interpreter, None to leave them out; `say` hears what is being measured."""
-    machine = _machine()  # first, so that the load is what others cause
+    where = machine()  # first, so that the load is what others cause
     work = Workload(setting)
     say("making a key")
     _ = work.keys, work.share, work.weights
@@ -38,7 +35,7 @@ def bench_crypto(
     with tempfile.TemporaryDirectory(prefix="crowdfl-bench-") as folder:
         rows = _rows(work, fresh, phe, tenseal, Path(folder), say)
     versions = {"phe": phe.version, "TenSEAL": tenseal.version}
-    return Report(setting.title, machine, setting.to_dict(), versions, rows)
+    return Report(setting.title, where, setting.to_dict(), versions, rows)
 
 
 def _rows(
@@ -78,15 +75,3 @@ def _ask(measure_peer: Callable[[Path, Setting], _T], python: Path | None, setti
         return Asked(measure_peer(python, setting))
     except PeerUnavailable as error:
         return Asked(None, str(error))
-
-
-def _machine() -> dict[str, str | int]:
-    return {
-        "cores": os.cpu_count() or 1,
-        "architecture": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "gmpy2": gmpy2.version(),
-        "gmp": gmpy2.mp_version(),
-        "load_before": f"{os.getloadavg()[0]:.2f}",
-    }

@@ -3,23 +3,30 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Figure", "Peer", "Report", "Row", "Target"]
+__all__ = ["Figure", "Grid", "Peer", "Report", "Row", "Target"]
 
-_PREFIXES = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")), "B": ((1e6, "MB"), (1e3, "kB"), (1.0, "B"))}
+_PREFIXES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+    "%": ((1.0, "%"),),
+    "": ((1.0, ""),),
+}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number; `sample` says what it was computed from when not all of it was measured."""
+    """A measured number; `sample` says what it was computed from when not all of it was measured. No unit: a count."""
 
     value: float
-    unit: Literal["s", "B"]
+    unit: Literal["s", "B", "%", ""]
     sample: str = ""
 
     def __str__(self) -> str:
         steps = _PREFIXES[self.unit]
         scale, name = next((step for step in steps if abs(self.value) >= step[0]), steps[-1])
-        return f"{self.value / scale:.3g} {name}{' *' if self.sample else ''}"
+        scaled = self.value / scale
+        number = f"{scaled:.3g}" if abs(scaled) < 999.5 else f"{scaled:,.0f}"
+        return f"{number} {name}".strip() + (" *" if self.sample else "")
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity. `judged` is False where the run is not the one the target speaks of."""
+    """One quantity, with a target or for the record. `judged` is False where the run is not the one the target speaks of."""
 
     key: str
     quantity: str
     crowdfl: Figure
-    target: Target
+    target: Target | None
     peers: tuple[Peer, ...] = ()
     ratio: float | None = None
     ratio_of: str = ""
@@ -67,8 +74,19 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether the target is met; None where nothing can be said."""
+        if self.target is None:
+            return None
         value = self.crowdfl.value if self.target.of == "crowdfl" else self.ratio
         return self.target.met_by(value) if self.judged and value is not None else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Figures that belong side by side: a name and a figure per column in each row."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Figure, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,7 @@ class Report:
     setting: dict[str, int | bool]
     peers: dict[str, str]
     rows: tuple[Row, ...]
+    grids: tuple[Grid, ...] = ()
 
     @property
     def missed(self) -> tuple[Row, ...]:
@@ -88,8 +107,8 @@ class Report:
 
     @property
     def unjudged(self) -> tuple[Row, ...]:
-        """Rows of which nothing can be said."""
-        return tuple(row for row in self.rows if row.met is None)
+        """Rows with a target of which nothing can be said."""
+        return tuple(row for row in self.rows if row.target is not None and row.met is None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

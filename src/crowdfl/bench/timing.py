@@ -1,11 +1,15 @@
 """Timing on a noisy machine: variants take turns, so that a disturbance falls on all of them alike."""
 
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Timing", "timed", "turns"]
+import gmpy2
+
+__all__ = ["Timing", "machine", "timed", "turns"]
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,16 @@ def turns(variants: Mapping[str, Callable[[], object]], repetitions: int) -> dic
     """Time the variants A B C A B C ..., `repetitions` times each."""
     rounds = [{name: timed(action) for name, action in variants.items()} for _ in range(repetitions)]
     return {name: Timing(tuple(seconds[name] for seconds in rounds)) for name in variants}
+
+
+def machine() -> dict[str, str | int]:
+    """Where a run takes place; to be asked first, so that the load is what others cause."""
+    return {
+        "cores": os.cpu_count() or 1,
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "gmpy2": gmpy2.version(),
+        "gmp": gmpy2.mp_version(),
+        "load_before": f"{os.getloadavg()[0]:.2f}",
+    }

@@ -13,20 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from crowdfl.bench.crypto import bench_crypto
-from crowdfl.bench.rows import Report, Row
+from crowdfl.bench.protocols import bench_protocols
+from crowdfl.bench.protocols_setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
+from crowdfl.bench.rows import Grid, Report, Row
 from crowdfl.bench.setting import PAPER, QUICK
 
-__all__ = ["app"]
+__all__ = ["app", "crypto"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
 
 app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps `crypto` a named command while it is the only one."""
 
 
 @app.command()
@@ -43,13 +40,32 @@ def crypto(
     if check and quick:
         raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
     report = bench_crypto(QUICK if quick else PAPER, python=None if no_peers else peers, say=_teller())
+    _print(report, as_json=as_json)
+    # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
+    if check and (report.missed or (report.unjudged and not no_peers)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def protocols(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
+) -> None:
+    """Averaging, reading, rewards and the two profiles side by side, in ratios of one run."""
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    report = bench_protocols(QUICK_PROTOCOLS if quick else PAPER_PROTOCOLS, say=_teller())
+    _print(report, as_json=as_json)
+    if check and (report.missed or report.unjudged):
+        raise typer.Exit(1)
+
+
+def _print(report: Report, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
     else:
         _show(report)
-    # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
-    if check and (report.missed or (report.unjudged and not no_peers)):
-        raise typer.Exit(1)
 
 
 def _teller() -> Callable[[str], None]:
@@ -64,6 +80,8 @@ def _show(report: Report) -> None:
     for number, row in enumerate(report.rows, start=1):
         table.add_row(str(number), *_cells(row), end_section=True)
     console.print(table)
+    for grid in report.grids:
+        _show_grid(console, grid)
     for number, row in enumerate(report.rows, start=1):
         console.print(f"{number:2}  {_how(row)}", markup=False)
     for name, facts in (("machine", report.machine), ("peers", report.peers)):
@@ -71,10 +89,20 @@ def _show(report: Report) -> None:
     console.print("* extrapolated from a sample, or a mean over one; see the line of the row's number", markup=False)
 
 
+def _show_grid(console: Console, grid: Grid) -> None:
+    table = Table("", title=grid.title)
+    for column in grid.columns:
+        table.add_column(column, justify="right")
+    for name, figures in grid.rows:
+        table.add_row(name, *map(str, figures))
+    console.print(table)
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     ratio = "-" if row.ratio is None else f"{row.ratio:.3g} ({row.ratio_of})"
+    target = row.target.text if row.target else "-"
     compared = "\n".join(str(peer) for peer in row.peers)
-    return row.quantity, str(row.crowdfl), escape(compared), ratio, row.target.text, _VERDICTS[row.met]
+    return row.quantity, str(row.crowdfl), escape(compared), ratio, target, _VERDICTS[row.met]
 
 
 def _how(row: Row) -> str:

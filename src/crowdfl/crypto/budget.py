@@ -18,7 +18,7 @@ from crowdfl.errors import SlotOverflow, WidthBudgetExceeded
 
 __all__ = ["WidthBudget", "bits"]
 
-_WORD = 63  # uploads are int64 before they are packed
+_WORD = 63  # uploads before they are packed and sums once unpacked are int64
 
 
 def bits(number: int) -> int:
@@ -49,12 +49,14 @@ class WidthBudget:
         for name in ("key_bits", "parameters", "max_participants", "max_samples", "rounds", "sigma"):
             if getattr(self, name) < 1:
                 raise WidthBudgetExceeded(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.total not in ("shown", "hidden"):
+            raise WidthBudgetExceeded(f"total is 'shown' or 'hidden', not {self.total!r}")
         if self.lanes is not None and self.lanes < 0:
             raise WidthBudgetExceeded(f"lanes must be 0 (no rewards), None (exact) or positive, not {self.lanes}")
-        if bits(self.upload_bound) > _WORD:
+        if bits(self.sum_bound) > _WORD:
             raise WidthBudgetExceeded(
-                f"one upload reaches {self.upload_bound}, {bits(self.upload_bound)} bits of {_WORD}: "
-                "lower max_samples, clip or decimals"
+                f"the sum of all uploads reaches {self.sum_bound}, {bits(self.sum_bound)} bits of {_WORD}: "
+                "lower max_participants, max_samples, clip or decimals"
             )
         if self.slots < 1:
             raise WidthBudgetExceeded(
@@ -131,6 +133,7 @@ class WidthBudget:
             raise SlotOverflow(f"{samples} samples; the task allows 0..{self.max_samples}")
         if len(values) != self.parameters:
             raise SlotOverflow(f"{len(values)} parameters; the task has {self.parameters}")
+        values = np.asarray(values, dtype=np.int64)  # a narrower type would wrap in the product
         beyond = np.flatnonzero((values > self.encoding.bound) | (values < -self.encoding.bound))
         if beyond.size:
             raise SlotOverflow(f"{beyond.size} values exceed {self.encoding.bound}, the first at position {beyond[0]}")

@@ -67,4 +67,6 @@ class FixedPoint:
 
     def decode(self, values: npt.NDArray[np.int64], divisor: int = 1) -> npt.NDArray[np.float64]:
         """Integers at scale 10^L back to weights, divided by `divisor` (for a sum: the total it is the sum of)."""
+        if divisor < 1:
+            raise EncodingError(f"a sum is divided by the positive total it is the sum of, not by {divisor}")
         return values.astype(np.float64) / (float(self.scale) * divisor)

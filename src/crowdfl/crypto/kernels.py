@@ -62,7 +62,7 @@ class PowMod:
     def run(self, *blocks: Block) -> Block:
         """base^exponent mod modulus; negative exponents invert."""
         bases = to_ints(blocks[0])
-        if self.constant_time:
+        if self.constant_time and self.exponent:  # powmod_sec takes no exponent 0
             powers = [gmpy2.powmod_sec(base, self.exponent, self.modulus) for base in bases]
         else:
             powers = gmpy2.powmod_base_list(bases, self.exponent, self.modulus)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, width_of
-from crowdfl.errors import SlotOverflow, WidthError
+from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
 __all__ = ["Packing"]
 
@@ -52,8 +52,8 @@ class Packing:
     def pack(self, values: npt.NDArray[np.int64]) -> Block:
         """Values as plaintext residues modulo N; the last plaintext is padded with zeros."""
         values = np.asarray(values, dtype=np.int64)
-        if self.slot_bits < 64:
-            self._refuse_outside((values >= self.bound) | (values <= -self.bound))
+        if self.slot_bits <= 64:  # in a wider slot every int64 fits
+            self._refuse_outside((values > self.bound - 1) | (values < 1 - self.bound))
         fields = np.empty((len(values), self._field_limbs), dtype=np.uint64)
         for limb in range(self._field_limbs):
             # An arithmetic shift by 63 leaves the sign in every bit: two's complement, as wide as the slot.
@@ -123,6 +123,8 @@ class Packing:
 
     def _split(self, residues: Block, count: int) -> _Limbs:
         """Residues modulo N into two's complement fields, one per value."""
+        if not 0 <= count <= len(residues) * self.slots:
+            raise LengthMismatch(f"{len(residues)} plaintexts hold {len(residues) * self.slots} values, not {count}")
         limbs = _to_limbs(residues, self._row_limbs)
         _, below_half = _add(limbs, -((int(self.n) + 1) // 2))
         positive, _ = _add(limbs, self._offset)

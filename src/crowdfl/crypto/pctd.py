@@ -190,7 +190,7 @@ class KeyShare:
     def partial_decrypt(self, c: Ciphertext, *, constant_time: bool = False) -> PartialDecryption:
         """PDec: M_i = [[m]]^lambda_i mod N^2. `constant_time`: see docs/constant-time.md."""
         self.public.require_same(c.public)
-        power = gmpy2.powmod_sec if constant_time else gmpy2.powmod
+        power = gmpy2.powmod_sec if constant_time and self.exponent else gmpy2.powmod  # powmod_sec takes no exponent 0
         return PartialDecryption(power(c.value, self.exponent, self.public.n_squared), self.public)
 
 

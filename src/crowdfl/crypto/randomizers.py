@@ -82,7 +82,7 @@ class PrintedRandomizers:
 
 
 def best_window(public: PublicKey, count: int) -> int:
-    """The table window that makes `count` randomizers in the fewest multiplications, within 64 MiB."""
+    """The table window that makes `count` randomizers in the fewest multiplications, within 64 MiB (1 if none fits)."""
 
     def work(window: int) -> int:
         digits = -(-public.exponent_bits // window)
@@ -91,4 +91,4 @@ def best_window(public: PublicKey, count: int) -> int:
     def fits(window: int) -> bool:
         return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window).table_bytes <= _TABLE_LIMIT
 
-    return min((window for window in range(2, 15) if fits(window)), key=work)
+    return min((window for window in range(2, 15) if fits(window)), key=work, default=1)

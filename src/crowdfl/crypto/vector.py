@@ -175,6 +175,8 @@ class CipherVector(_Numbers):
             raise LengthMismatch(
                 f"{len(order)} places, {len(signs)} signs, {buckets} buckets for {len(self)} ciphertexts"
             )
+        if not np.array_equal(np.sort(order), np.arange(len(self))):
+            raise LengthMismatch("order must name every ciphertext once")
         size = -(-len(self) // buckets)
         width = self.public.ciphertext_bytes
         rows = np.zeros((size * buckets, width), dtype=np.uint8)
@@ -213,6 +215,8 @@ class CipherVector(_Numbers):
     __rmul__ = __mul__
 
     def __getitem__(self, index: int) -> Ciphertext:
+        if not isinstance(index, int):
+            raise TypeError("an index gives one ciphertext; part(start, stop) gives several")
         return Ciphertext(mpz.from_bytes(self.block[index].tobytes(), "big"), self.public)
 
     def part(self, start: int, stop: int | None = None) -> "CipherVector":
@@ -222,6 +226,8 @@ class CipherVector(_Numbers):
     @classmethod
     def concat(cls, vectors: Sequence["CipherVector"]) -> "CipherVector":
         """Vectors under one key, end to end."""
+        if not vectors:
+            raise LengthMismatch("no vectors to join")
         for vector in vectors:
             vectors[0].public.require_same(vector.public)
         return cls(vectors[0].public, np.concatenate([vector.block for vector in vectors]))
@@ -282,8 +288,8 @@ class Unchecked(_Numbers):
     @classmethod
     def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
         """The numbers of a binary form read from a stream; memory is taken only after the header has passed."""
-        count = _decode_header(stream.read(_HEADER.size), public, max_count, kind)
-        data = stream.read(count * public.ciphertext_bytes)
+        count = _decode_header(_read_exactly(stream, _HEADER.size), public, max_count, kind)
+        data = _read_exactly(stream, count * public.ciphertext_bytes)
         if len(data) < count * public.ciphertext_bytes:
             raise Truncated(f"the stream ended after {len(data)} of {count * public.ciphertext_bytes} bytes")
         if stream.read(1):
@@ -328,7 +334,10 @@ class RunningProduct:
         if self.count:
             self._backend.map(self._kernel, self._block, vector.block, out=self._next, watch=watch)
         else:  # the first upload is the sum so far
+            watch = watch or Watch()
+            watch.check()
             self._next[:] = vector.block
+            watch.report(len(vector), len(vector))
         self._block, self._next = self._next, self._block
         self.count += 1
 
@@ -374,13 +383,24 @@ def signed_values(residues: Block, public: PublicKey) -> list[int]:
     return [public.signed(residue) for residue in blocks.to_ints(residues)]
 
 
+def _read_exactly(stream: BinaryIO, length: int) -> bytearray | bytes:
+    """`length` bytes, or fewer at the end; a socket may give them in pieces."""
+    data = stream.read(length)
+    if len(data) == length or not data:
+        return data
+    pieces = bytearray(data)
+    while len(pieces) < length and (piece := stream.read(length - len(pieces))):
+        pieces += piece
+    return pieces
+
+
 def _encode(kind: _Kind, numbers: _Numbers) -> bytes:
     public = numbers.public
     header = _HEADER.pack(_MAGIC, _VERSION, kind, 0, public.fingerprint, public.ciphertext_bytes, len(numbers))
     return header + numbers.block.tobytes()
 
 
-def _decode_header(data: bytes, public: PublicKey, max_count: int, expected: int) -> int:
+def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, expected: int) -> int:
     if len(data) < _HEADER.size:
         raise Truncated(f"{len(data)} bytes where the header alone has {_HEADER.size}")
     magic, version, kind, reserved, fingerprint, width, count = _HEADER.unpack(data)
@@ -388,8 +408,10 @@ def _decode_header(data: bytes, public: PublicKey, max_count: int, expected: int
         raise FormatError("these bytes are no CrowdFL vector")
     if version != _VERSION:
         raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
-    if kind != expected or reserved:
+    if kind != expected:
         raise FormatError(f"a vector of kind {kind} where kind {int(expected)} is expected")
+    if reserved:
+        raise FormatError("the reserved bytes of a vector must be zero")
     if fingerprint != public.fingerprint:
         raise KeyMismatch(f"a vector under key {fingerprint.hex()[:16]}, expected {public.fingerprint.hex()[:16]}")
     if width != public.ciphertext_bytes:

@@ -60,6 +60,7 @@ __all__ = [
     "HardenedRequester",
     "HardenedSp",
     "Roster",
+    "reward_widths",
 ]
 
 _SIGMA = 40

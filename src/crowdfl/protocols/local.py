@@ -5,7 +5,7 @@ result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,16 @@ from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.hardened import HardenedProfile
 from crowdfl.protocols.paper import PaperProfile
 from crowdfl.protocols.party import View
-from crowdfl.protocols.profile import Dealer, Exchange, ParticipantSide, Profile, SpSide, Tools
+from crowdfl.protocols.profile import (
+    CspSide,
+    Dealer,
+    Exchange,
+    ParticipantSide,
+    Profile,
+    RequesterSide,
+    SpSide,
+    Tools,
+)
 from crowdfl.protocols.settings import TaskSettings, from_millionths, to_millionths
 
 __all__ = ["PROFILES", "LocalFederation", "RoundResult", "Update"]
@@ -47,12 +56,12 @@ class RoundResult:
     clipped: dict[str, int]
 
 
-@dataclass
 class LocalFederation:
-    """A task with all its parties. Keywords are those of `TaskSettings`."""
+    """A task with all its parties. Keywords are those of `TaskSettings`; keys are dealt at the first round."""
 
-    settings: TaskSettings
-    dealer: Dealer | None = field(default=None, repr=False)
+    sp: SpSide
+    csp: CspSide
+    requester: RequesterSide
 
     def __init__(
         self,
@@ -68,6 +77,7 @@ class LocalFederation:
             raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {self.settings.profile!r}")
         watch = Watch(progress) if progress else None
         self._tools = Tools(backend or default_backend(), watch, insecure_test_key, constant_time)
+        self.dealer: Dealer | None = None
         self._shapes: list[tuple[int, ...]] | None = None
         self._people: dict[str, ParticipantSide] = {}
         self.round_number = 0
@@ -140,7 +150,7 @@ class LocalFederation:
     def _deal(self, parameters: int) -> None:
         profile = PROFILES[self.settings.profile]
         self.dealer = profile.deal("local", self.settings, parameters, self._tools)
-        self.sp: SpSide = self.dealer.sp()
+        self.sp = self.dealer.sp()
         self.csp = self.dealer.csp()
         self.requester = self.dealer.requester()
 

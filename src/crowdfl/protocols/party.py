@@ -20,13 +20,18 @@ __all__ = ["Party", "View"]
 
 @dataclass
 class View:
-    """What a party saw in the clear beyond its own inputs, by the name of the step: the raw material of the audit."""
+    """What a party saw in the clear beyond its own inputs, by the name of the step: the raw material of the audit.
 
-    entries: list[tuple[str, Any]] = field(default_factory=list)
+    `keep=False` records nothing: a service has no use for it, and no business keeping it.
+    """
+
+    entries: list[tuple[str, Any]] = field(default_factory=list, repr=False)
+    keep: bool = True
 
     def saw(self, what: str, values: Any) -> None:  # noqa: ANN401 -- whatever a step opened
         """Record."""
-        self.entries.append((what, values))
+        if self.keep:
+            self.entries.append((what, values))
 
     def of(self, what: str) -> list[Any]:
         """Everything seen under one name, in order."""

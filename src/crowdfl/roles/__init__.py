@@ -1,0 +1,1 @@
+"""The five roles: decisions and state, through ports (a store, a clock, a peer). No HTTP, no SQL."""

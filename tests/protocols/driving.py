@@ -1,0 +1,137 @@
+"""How these tests drive the parties: short keys, one worker, and a wire between SP and CSP that can be recorded."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.protocols.local import PROFILES, LocalFederation, Update
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import CspSide, ParticipantSide, RequesterSide, SpSide, Tools
+from crowdfl.protocols.settings import TaskSettings
+
+ONE = Threads(1)
+
+SMALL = {  # rewards under a short key: every bound is small, every formula the same
+    "key_bits": 576,
+    "sigma": 20,
+    "decimals": 3,
+    "clip": 2.0,
+    "max_participants": 5,
+    "max_samples": 10,
+    "lanes": None,
+    "rounds": 1000,
+}
+SMALL_PAPER = {**SMALL, "profile": "paper", "key_bits": 512, "sigma": 60}
+
+
+def federation(**settings: Any) -> LocalFederation:
+    """A LocalFederation with a test key, for three participants unless told otherwise."""
+    defaults = {"max_participants": 3, "key_bits": 512, "lanes": 0}
+    return LocalFederation(**({"insecure_test_key": True, "backend": ONE} | defaults | settings))
+
+
+def updates(models: Sequence[Any], samples: Sequence[int]) -> dict[str, Update]:
+    """One update per model: p0, p1, ..."""
+    pairs = enumerate(zip(models, samples, strict=True))
+    return {f"p{i}": Update([np.asarray(model, dtype=np.float64)], count) for i, (model, count) in pairs}
+
+
+def converse(step: Generator[bytes, bytes, Any], answer: Callable[[bytes], bytes]) -> Any:
+    """Carry a step of SP's to its end; what it returns."""
+    try:
+        request = next(step)
+        while True:
+            request = step.send(answer(request))
+    except StopIteration as end:
+        return end.value
+
+
+@dataclass
+class Wire:
+    """CSP as SP sees it, with a record of what went over the wire."""
+
+    csp: CspSide
+    requests: list[bytes] = field(default_factory=list)
+    replies: list[bytes] = field(default_factory=list)
+
+    def __call__(self, request: bytes) -> bytes:
+        """Answer and remember."""
+        self.requests.append(request)
+        self.replies.append(self.csp.answer(request))
+        return self.replies[-1]
+
+
+@dataclass
+class Tape:
+    """CSP as it was heard before: gives the same replies, whatever it is asked, and keeps the questions."""
+
+    replies: list[bytes]
+    requests: list[bytes] = field(default_factory=list)
+
+    def __call__(self, request: bytes) -> bytes:
+        """The next reply."""
+        self.requests.append(request)
+        return self.replies[len(self.requests) - 1]
+
+
+@dataclass
+class Sides:
+    """Every party of one task, dealt but not yet acting."""
+
+    dealer: Any
+    sp: SpSide
+    csp: CspSide
+    requester: RequesterSide
+    people: dict[str, ParticipantSide]
+
+    def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
+        """The bytes of one participant's upload."""
+        return self.people[who].prepare(np.asarray(weights, dtype=np.float64), samples)
+
+
+def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Sides:
+    """All sides of a task under a test key."""
+    defaults = {"max_participants": participants, "key_bits": 512, "lanes": 0}
+    task = TaskSettings.of(**(defaults | settings))
+    dealer = PROFILES[task.profile].deal(name, task, parameters, Tools(ONE, insecure_test_key=True))
+    people = {f"p{i}": dealer.participant(f"p{i}") for i in range(participants)}
+    return Sides(dealer, dealer.sp(), dealer.csp(), dealer.requester(), people)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """SP and CSP with their shares of one key, and the whole key for the test to look with."""
+
+    sp: Party
+    csp: Party
+    private: PrivateKey
+
+    @property
+    def public(self) -> PublicKey:
+        """The key."""
+        return self.private.public
+
+    def encrypt(self, numbers: Sequence[int]) -> CipherVector:
+        """Signed numbers as ciphertexts."""
+        return self.sp.encrypt(numbers)
+
+    def read(self, vector: CipherVector) -> list[int]:
+        """The plaintexts, by the scalar Dec."""
+        return [self.private.decrypt(vector[i]) for i in range(len(vector))]
+
+
+def pair(key_bits: int) -> Pair:
+    """Two servers under a fresh test key."""
+    keys = pctd.keygen(key_bits // 2, insecure_test_key=True)
+    shares = keys.private.split()
+    return Pair(_party("SP", shares[0]), _party("CSP", shares[1]), keys.private)
+
+
+def _party(name: str, share: KeyShare) -> Party:
+    return Party(name, share.public, share, ONE)

@@ -1,0 +1,66 @@
+from dataclasses import replace
+
+import pytest
+
+from crowdfl.errors import RoundNotOpen, TooLate
+from crowdfl.protocols.settings import TaskSettings
+from crowdfl.roles.rounds import Round, RoundState
+
+DISCARD = TaskSettings(window=100, grace=50, strategy="discard", max_participants=5)
+RETRANSMIT = replace(DISCARD, strategy="retransmit")
+ROUND = Round(1, opened_at=1000)
+
+
+def test_a_round_closes_early_once_everyone_is_in():
+    """No need to wait for nobody."""
+    assert ROUND.decide(DISCARD, 1001, uploads=3, enrolled=3).state is RoundState.CLOSED
+    assert ROUND.decide(DISCARD, 1001, uploads=3, enrolled=4) == ROUND
+
+
+def test_everyone_must_be_a_quorum():
+    """Two of two enrolled are too few to protect each other."""
+    assert ROUND.decide(DISCARD, 1001, uploads=2, enrolled=2) == ROUND
+
+
+def test_discard_closes_at_the_end_of_the_window():
+    """With a quorum, exactly then."""
+    assert ROUND.decide(DISCARD, 1099.9, 3, 5) == ROUND
+    assert ROUND.decide(DISCARD, 1100, 3, 5).state is RoundState.CLOSED
+
+
+def test_retransmit_waits_for_its_grace():
+    """Late uploads are taken for `grace` after the window, and everyone in ends the wait."""
+    assert ROUND.decide(RETRANSMIT, 1149.9, 3, 5) == ROUND
+    assert ROUND.decide(RETRANSMIT, 1150, 3, 5).state is RoundState.CLOSED
+    assert ROUND.decide(RETRANSMIT, 1101, 5, 5).state is RoundState.CLOSED
+
+
+@pytest.mark.parametrize(("settings", "end"), [(DISCARD, 1200), (RETRANSMIT, 1250)])
+def test_below_the_quorum_a_round_is_extended_once_then_aborted(settings, end):
+    """One more window, then the end; a quorum in time closes it instead."""
+    extended = ROUND.decide(settings, 1100, 2, 5)
+    assert (extended.state, extended.extended) == (RoundState.OPEN, True)
+    assert extended.decide(settings, end - 0.1, 2, 5) == extended
+    assert extended.decide(settings, end, 2, 5).state is RoundState.ABORTED
+    assert extended.decide(settings, end, 3, 5).state is RoundState.CLOSED
+
+
+def test_uploads_are_welcome_until_the_last_call():
+    """discard ends with the window, retransmit with the grace; the refusal says what to do."""
+    ROUND.require_upload_welcome(DISCARD, 1100)
+    with pytest.raises(TooLate, match="next round"):
+        ROUND.require_upload_welcome(DISCARD, 1100.1)
+    ROUND.require_upload_welcome(RETRANSMIT, 1150)
+    with pytest.raises(TooLate):
+        ROUND.require_upload_welcome(RETRANSMIT, 1150.1)
+    assert not ROUND.is_late(RETRANSMIT, 1100)
+    assert ROUND.is_late(RETRANSMIT, 1101)
+
+
+@pytest.mark.parametrize("state", [state for state in RoundState if state is not RoundState.OPEN])
+def test_a_round_that_is_not_open_takes_nothing_and_stays(state):
+    """Whatever the time, and its decision is made."""
+    done = replace(ROUND, state=state)
+    with pytest.raises(RoundNotOpen, match=str(state)):
+        done.require_upload_welcome(RETRANSMIT, 1001)
+    assert done.decide(RETRANSMIT, 9999, 5, 5) == done
