@@ -49,6 +49,15 @@
     │       ├── MasksDoNotFit       not the masks that were committed to
     │       └── AlreadyPaid
     ├── CampaignError               a campaign's rules forbid it now
+    │   ├── DocumentError           a signed document is not what it should be
+    │   ├── UnknownTask             no such task here
+    │   ├── UnknownParticipant      nobody of that name is enrolled
+    │   ├── InvitationRefused       used, expired, or for another task
+    │   ├── TaskFull                every place is taken
+    │   ├── TaskNotRunning          paused, cancelled or over
+    │   ├── NotThereYet             ask again later
+    │   ├── Conflict                the same name with other contents
+    │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
     │   ├── NotEnoughMoney          an account does not hold what is asked of it
@@ -68,11 +77,15 @@ __all__ = [
     "CiphertextError",
     "CiphertextOutOfRange",
     "ClaimRefused",
+    "Conflict",
     "CrowdFLError",
+    "DocumentError",
     "EncodingError",
+    "Forbidden",
     "FormatError",
     "InsecureKeyRefused",
     "InvalidKey",
+    "InvitationRefused",
     "KeyFileDamaged",
     "KeyFileError",
     "KeyFileExists",
@@ -90,6 +103,7 @@ __all__ = [
     "NotAUnit",
     "NotEnoughMoney",
     "NotFinite",
+    "NotThereYet",
     "NothingToAverage",
     "PassphraseError",
     "PeerUnavailable",
@@ -106,11 +120,15 @@ __all__ = [
     "SettingsError",
     "SharesDoNotMatch",
     "SlotOverflow",
+    "TaskFull",
+    "TaskNotRunning",
     "TooFewParticipants",
     "TooLate",
     "TooManyUploads",
     "TrailingBytes",
     "Truncated",
+    "UnknownParticipant",
+    "UnknownTask",
     "UnsupportedVersion",
     "WidthBudgetExceeded",
     "WidthError",
@@ -312,6 +330,42 @@ class AlreadyPaid(ClaimRefused):
 
 class CampaignError(CrowdFLError):
     """A campaign's rules forbid it now."""
+
+
+class DocumentError(CampaignError):
+    """A signed document is not what it should be."""
+
+
+class UnknownTask(CampaignError):
+    """There is no such task here."""
+
+
+class UnknownParticipant(CampaignError):
+    """Nobody of that name is enrolled in the task."""
+
+
+class InvitationRefused(CampaignError):
+    """The invitation is used, expired, or for another task."""
+
+
+class TaskFull(CampaignError):
+    """Every place of the task is taken."""
+
+
+class TaskNotRunning(CampaignError):
+    """The task is paused, cancelled or over."""
+
+
+class NotThereYet(CampaignError):
+    """What was asked for does not exist yet: ask again later."""
+
+
+class Conflict(CampaignError):
+    """The same name was used with other contents."""
+
+
+class Forbidden(CampaignError):
+    """This is not for this caller."""
 
 
 class RoundNotOpen(CampaignError):

@@ -10,15 +10,15 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.protocols.local import PROFILES, LocalFederation, Update
+from crowdfl.protocols.local import PROFILES, LocalDealer, LocalFederation, Update
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import CspSide, ParticipantSide, RequesterSide, SpSide, Tools
+from crowdfl.protocols.profile import About, CspSide, RequesterSide, Tools
 from crowdfl.protocols.settings import TaskSettings
 
 ONE = Threads(1)
 
 SMALL = {  # rewards under a short key: every bound is small, every formula the same
-    "key_bits": 576,
+    "key_bits": 704,
     "sigma": 20,
     "decimals": 3,
     "clip": 2.0,
@@ -84,11 +84,11 @@ class Tape:
 class Sides:
     """Every party of one task, dealt but not yet acting."""
 
-    dealer: Any
-    sp: SpSide
+    dealer: LocalDealer
+    sp: Any
     csp: CspSide
     requester: RequesterSide
-    people: dict[str, ParticipantSide]
+    people: dict[str, Any]
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         """The bytes of one participant's upload."""
@@ -99,7 +99,7 @@ def deal(participants: int = 3, parameters: int = 2, name: str = "task", **setti
     """All sides of a task under a test key."""
     defaults = {"max_participants": participants, "key_bits": 512, "lanes": 0}
     task = TaskSettings.of(**(defaults | settings))
-    dealer = PROFILES[task.profile].deal(name, task, parameters, Tools(ONE, insecure_test_key=True))
+    dealer = LocalDealer(PROFILES[task.profile], About(name, task, parameters), Tools(ONE, insecure_test_key=True))
     people = {f"p{i}": dealer.participant(f"p{i}") for i in range(participants)}
     return Sides(dealer, dealer.sp(), dealer.csp(), dealer.requester(), people)
 

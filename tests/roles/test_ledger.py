@@ -54,7 +54,7 @@ def test_a_movement_under_a_used_name_is_refused():
 def test_nobody_pays_what_it_does_not_hold():
     """One millionth more than there is, is refused with both numbers."""
     ledger = funded(100)
-    with pytest.raises(NotEnoughMoney, match="100.*101"):
+    with pytest.raises(NotEnoughMoney, match=r"100.*101"):
         ledger.post(ledger.fund_round(1, 101))
     ledger.post(ledger.fund_round(1, 100))
     ledger.post(ledger.reward_round(1))

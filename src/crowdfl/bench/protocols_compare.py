@@ -49,7 +49,8 @@ def averaging_rows(setting: ProtocolSetting, averaged: Averaging, workers: int) 
             averaged.overhead,
             "whole / bare",
             setting.judged,
-            f"least of {rounds} turns; by medians {ratio_of_medians:.3f}, against those inside the exchange "
+            f"least of {rounds} turns; by medians {ratio_of_medians:.3f}, by processor time "
+            f"{averaged.cpu['publish'] / averaged.cpu['bare']:.3f}, against the decryptions inside the exchange "
             f"{averaged.inside:.3f}; {roles}; of it {_shares(averaged.kernels)}; "
             f"the randomizers' table, once per key: {Figure(averaged.table_seconds, 's')}",
         ),
@@ -90,6 +91,7 @@ def rewards_row(setting: ProtocolSetting, rewards: Rewards, averaged: Averaging,
     """PriRwd against one averaging of the same model."""
     one = averaged.publish.median / averaged.ciphertexts
     turns = len(averaged.publish.seconds)
+    one_cpu = averaged.cpu["publish"] / turns / averaged.ciphertexts
     averaging = Figure(one * ciphertexts, "s", f"{turns} publications of {averaged.ciphertexts} ciphertexts, median")
     return Row(
         "rewards",
@@ -100,7 +102,8 @@ def rewards_row(setting: ProtocolSetting, rewards: Rewards, averaged: Averaging,
         rewards.seconds / averaging.value,
         "PriRwd / averaging",
         setting.judged,
-        f"whole, once, uploads derived from two; of it {_shares(rewards.kernels)}",
+        f"whole, once, uploads derived from two; by processor time {rewards.cpu / one_cpu / ciphertexts:.3f}; "
+        f"of it {_shares(rewards.kernels)}",
     )
 
 

@@ -18,7 +18,6 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.costs import CountingBackend
-from crowdfl.protocols.hardened import HardenedDealer
 from crowdfl.protocols.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.profile import Tools
@@ -41,6 +40,7 @@ class Averaging:
     csp_decryptions: int
     publish: Timing
     bare: Timing
+    cpu: dict[str, float]  # processor seconds of all turns and workers, which others' load hardly lengthens
     roles: dict[str, float]
     kernels: dict[str, float]
     table_seconds: float
@@ -59,7 +59,7 @@ class Averaging:
 def average(setting: ProtocolSetting, backend: TimedBackend) -> Averaging:
     """SP masks, rerandomises, decrypts its half, sends; CSP checks, decrypts, seals; SP makes the publication."""
     tools = Tools(backend, insecure_test_key=setting.insecure_test_key)
-    dealer = HardenedDealer("bench averaging", setting.task("hardened"), setting.averaged_parameters, tools)
+    dealer = setting.dealer("hardened", setting.averaged_parameters, tools)
     # Once per key and process, whatever the number of ciphertexts: told apart.
     table_seconds = timed(FreshRandomizers(dealer.task.public).prepare)
     sp, csp = dealer.sp(), dealer.csp()
@@ -71,14 +71,19 @@ def average(setting: ProtocolSetting, backend: TimedBackend) -> Averaging:
     limits = sp.party.limits(CHUNK)
     masked = CipherVector.concat([OpenRequest.from_bytes(request, limits).masked for request in requests])
     published: list[list[Lap]] = []
+    cpu = {"publish": 0.0, "bare": 0.0}
 
     def publish() -> None:
+        busy = time.process_time()
         published.append(exchange(sp.publish(final=False), csp.answer))
         sp.publication()
+        cpu["publish"] += time.process_time() - busy
 
     def bare() -> None:
+        busy = time.process_time()
         sp.party.partial_decrypt(masked)
         csp.party.partial_decrypt(masked)
+        cpu["bare"] += time.process_time() - busy
 
     seconds = turns({"publish": publish, "bare": bare}, setting.averaging_turns)
     roles: defaultdict[str, float] = defaultdict(float)
@@ -88,9 +93,9 @@ def average(setting: ProtocolSetting, backend: TimedBackend) -> Averaging:
             roles[lap.role] += lap.seconds
         for name, spent in seconds_by_kernel(backend.spans, laps).items():
             kernels[name] += spent
-    return Averaging(
-        len(masked), *decryptions, seconds["publish"], seconds["bare"], dict(roles), dict(kernels), table_seconds
-    )
+    publications, alone = seconds["publish"], seconds["bare"]
+    spent_on = dict(roles), dict(kernels)
+    return Averaging(len(masked), *decryptions, publications, alone, cpu, *spent_on, table_seconds)
 
 
 @dataclass(frozen=True)
@@ -184,6 +189,7 @@ class Rewards:
 
     crowd: int
     seconds: float
+    cpu: float  # processor seconds of all workers
     parts: dict[tuple[str, str], float]  # by part and role
     kernels: dict[str, float]
     openings: int  # ciphertexts that CSP opened for operands of SMUL
@@ -197,7 +203,9 @@ def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: 
     sp, costs = campaign.sp, campaign.csp.party.costs
     before = costs.counts["SMUL", "PDec"], costs.total("SMUL")
     payment = crowd * MILLION
+    busy = time.process_time()
     laps = exchange(sp.reward(payment), campaign.csp.answer)
+    cpu = time.process_time() - busy
     envelopes = sp.envelopes()
     paid = sum(campaign.people[who].open_reward(envelope, round_number) for who, envelope in envelopes.items())
     if not payment - 2 * crowd <= paid <= payment:
@@ -205,6 +213,7 @@ def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: 
     return Rewards(
         crowd,
         sum(lap.seconds for lap in laps),
+        cpu,
         _by_part(laps, backend.spans),
         seconds_by_kernel(backend.spans, laps),
         costs.counts["SMUL", "PDec"] - before[0],

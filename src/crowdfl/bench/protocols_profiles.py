@@ -14,7 +14,6 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.prirwd import RewardWidths
 from crowdfl.protocols.profile import Tools
@@ -45,7 +44,7 @@ def measure_round(setting: ProtocolSetting, profile: str, backend: Backend) -> R
     """Upload, average, publish, everyone reads, reward, everyone opens the own reward."""
     size, crowd = setting.small_parameters, setting.small_crowd
     tools = Tools(backend, insecure_test_key=setting.insecure_test_key)
-    dealer = PROFILES[profile].deal("bench", setting.task(profile), size, tools)
+    dealer = setting.dealer(profile, size, tools)
     FreshRandomizers(dealer.task.public).prepare()  # the table is made once per key, not once per round
     sp, csp = dealer.sp(), dealer.csp()
     people = {f"p{i}": dealer.participant(f"p{i}") for i in range(crowd)}

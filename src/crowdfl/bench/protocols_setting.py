@@ -9,8 +9,8 @@ import numpy.typing as npt
 from crowdfl.crypto import pctd
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.protocols.hardened import HardenedDealer, HardenedParticipant
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.local import PROFILES, LocalDealer
+from crowdfl.protocols.profile import About, Tools
 from crowdfl.protocols.settings import TaskSettings
 
 __all__ = ["PAPER_PROTOCOLS", "QUICK_PROTOCOLS", "SIGMA", "Campaign", "ProtocolSetting", "made_up_weights"]
@@ -27,8 +27,10 @@ class ProtocolSetting:
     lanes: int = 1024
     prime_bits: int = pctd.SECURE_PRIME_BITS
     insecure_test_key: bool = False
-    averaged_parameters: int = 1_260  # of the averaging sample: 63 ciphertexts and the total's
-    averaging_turns: int = 12  # short turns: a change of the machine's load falls on both sides alike
+    averaged_parameters: int = (
+        500  # of the averaging sample: 23 ciphertexts and the total's, which divide evenly by 2 workers
+    )
+    averaging_turns: int = 30  # many short turns: on a busy machine some of either kind fall into quiet moments
     reads: int = 3
     crowds: tuple[int, ...] = (5, 10)  # beside `participants`, for the count of openings
     small_parameters: int = 40
@@ -63,6 +65,10 @@ class ProtocolSetting:
             key_bits=2 * self.prime_bits,
         )
 
+    def dealer(self, profile: str, parameters: int, tools: Tools) -> LocalDealer:
+        """Deals such a task."""
+        return LocalDealer(PROFILES[profile], About("bench", self.task(profile), parameters), tools)
+
 
 PAPER_PROTOCOLS = ProtocolSetting()
 QUICK_PROTOCOLS = ProtocolSetting(
@@ -91,11 +97,10 @@ class Campaign:
     def __init__(self, setting: ProtocolSetting, tools: Tools, say: Callable[[str], None]) -> None:
         self._setting = setting
         say(f"dealing a task of {setting.parameters:,} parameters")
-        self.dealer = HardenedDealer("bench", setting.task("hardened"), setting.parameters, tools)
+        self.dealer = setting.dealer("hardened", setting.parameters, tools)
         self.sp, self.csp = self.dealer.sp(), self.dealer.csp()
-        self.people: dict[str, HardenedParticipant] = {
-            who: self.dealer.participant(who) for who in (f"p{i:03}" for i in range(setting.participants))
-        }
+        names = [f"p{i:03}" for i in range(setting.participants)]
+        self.people = {who: self.dealer.participant(who) for who in names}
         say("encrypting two uploads")
         first, second = list(self.people.values())[:2]
         real = [

@@ -18,7 +18,7 @@ from crowdfl.bench.protocols_setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
 from crowdfl.bench.rows import Grid, Report, Row
 from crowdfl.bench.setting import PAPER, QUICK
 
-__all__ = ["app", "crypto"]
+__all__ = ["app", "crypto", "protocols"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}

@@ -1,22 +1,29 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
-import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto import pctd
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.crypto.vector import CipherVector, RunningProduct
-from crowdfl.errors import AlreadyCounted, FormatError, RewardsOff, RoundsExhausted, SeedReused, TooFewParticipants
+from crowdfl.errors import (
+    AlreadyCounted,
+    FormatError,
+    KeyMismatch,
+    LengthMismatch,
+    RewardsOff,
+    RoundsExhausted,
+    SeedReused,
+    TooFewParticipants,
+)
 from crowdfl.protocols import claims
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.hardened_keys import CspBundle, ReaderBundle, SpBundle, deal
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.opening import (
     PARTICIPANTS,
     REQUESTER,
@@ -47,14 +54,13 @@ from crowdfl.protocols.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.profile import Average, Exchange, Task, Tools
+from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Task, Tools
 from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
 from crowdfl.protocols.settings import TaskSettings, to_millionths
 from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
 
 __all__ = [
     "HardenedCsp",
-    "HardenedDealer",
     "HardenedParticipant",
     "HardenedProfile",
     "HardenedRequester",
@@ -73,6 +79,13 @@ class Roster:
 
     signing: dict[str, bytes] = field(default_factory=dict)
     reading: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, identity: Identity) -> None:
+        """One more, or the same again; another key under a known name is refused."""
+        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
+        if known != (identity.signing, identity.reading):
+            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
+        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
 
 
 @dataclass(frozen=True)
@@ -124,46 +137,39 @@ class HardenedProfile:
         if settings.lanes != 0:
             reward_widths(settings, parameters)
 
-    def deal(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> "HardenedDealer":
+    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
         """Make the keys of a task."""
-        self.check(settings, parameters)
-        return HardenedDealer(name, settings, parameters, tools)
+        self.check(about.settings, about.parameters)
+        return deal(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
 
+    def sp(self, about: About, bundle: bytes, tools: Tools) -> "HardenedSp":
+        """SP has lambda_sc and no audience key."""
+        own = SpBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        party = tools.party("SP", public, own.key_share(public))
+        return HardenedSp(party, _Shape(about.task(public), own.seed), own.csp_key)
 
-class HardenedDealer:
-    """KGC of one task."""
+    def csp(self, about: About, bundle: bytes, tools: Tools) -> "HardenedCsp":
+        """CSP has lambda_c and both audience keys."""
+        own = CspBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        party = tools.party("CSP", public, own.key_share(public))
+        audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
+        return HardenedCsp(party, _Shape(about.task(public), own.seed), audiences, SigningKey(own.signing))
 
-    def __init__(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> None:
-        keys = pctd.keygen(settings.key_bits // 2, insecure_test_key=tools.insecure_test_key)
-        self.task = Task(name, settings, parameters, keys.public)
-        self.roster = Roster()
-        self._tools = tools
-        self._shape = _Shape(self.task, secrets.token_bytes(SEED_BYTES))
-        self._sp_share, self._csp_share = keys.private.split()
-        self._participants, self._requester = AudienceKey.fresh(), AudienceKey.fresh()
-        self._csp_signing = SigningKey.fresh()
+    def requester(self, about: About, bundle: bytes, tools: Tools) -> "HardenedRequester":
+        """The requester has its audience key."""
+        own = ReaderBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        shape = _Shape(about.task(public), own.seed)
+        return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
 
-    def sp(self) -> "HardenedSp":
-        """SP gets lambda_sc and no audience key."""
-        party = self._tools.party("SP", self.task.public, self._sp_share)
-        return HardenedSp(party, self._shape, self.roster, self._csp_signing.public)
-
-    def csp(self) -> "HardenedCsp":
-        """CSP gets lambda_c and both audience keys."""
-        party = self._tools.party("CSP", self.task.public, self._csp_share)
-        audiences = {PARTICIPANTS: self._participants, REQUESTER: self._requester}
-        return HardenedCsp(party, self._shape, self.roster, audiences, self._csp_signing)
-
-    def requester(self) -> "HardenedRequester":
-        """The requester gets its audience key."""
-        return HardenedRequester(self._tools.party("requester", self.task.public), self._shape, self._requester)
-
-    def participant(self, who: str) -> "HardenedParticipant":
-        """A participant gets the participants' audience key, and certificates of keys it makes itself."""
-        party = self._tools.party("participant", self.task.public)
-        side = HardenedParticipant(party, self._shape, self._participants, who)
-        self.roster.signing[who], self.roster.reading[who] = side.signing.public, side.reader.public
-        return side
+    def participant(self, about: About, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
+        """A participant has the participants' audience key and keys of its own."""
+        own = ReaderBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        shape = _Shape(about.task(public), own.seed)
+        return HardenedParticipant(tools.party("participant", public), shape, AudienceKey(own.audience), keys)
 
 
 class _Reader:
@@ -192,11 +198,10 @@ class HardenedRequester(_Reader):
 class HardenedParticipant(_Reader):
     """A phone: encrypts, reads, opens its rewards, claims them."""
 
-    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey, who: str) -> None:
+    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey, keys: ParticipantKeys) -> None:
         super().__init__(party, shape, audience)
-        self.who = who
+        self.who, self.signing, self.reader = keys.who, keys.signing, keys.reader
         self.clipped = 0
-        self.signing, self.reader = SigningKey.fresh(), ReaderKey.fresh()
         self._envelopes: dict[bytes, RewardEnvelope] = {}
         self._rewards: dict[bytes, int] = {}
 
@@ -226,14 +231,19 @@ class HardenedParticipant(_Reader):
 class HardenedSp:
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
-    def __init__(self, party: Party, shape: _Shape, roster: Roster, csp_key: bytes) -> None:
+    def __init__(self, party: Party, shape: _Shape, csp_key: bytes) -> None:
         self.party, self._shape = party, shape
         self.round_number = 0
-        self._claims = claims.ClaimsSp(shape.task.name, csp_key, roster.signing, party.limits(1))
+        self.roster = Roster()
+        self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
         self._publication: Publication | None = None
         self._envelopes: dict[str, RewardEnvelope] = {}
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
         self.open_round(1)
+
+    def enrol(self, identity: Identity) -> None:
+        """Whose claims to take."""
+        self.roster.add(identity)
 
     def open_round(self, round_number: int) -> None:
         """Nothing in it yet."""
@@ -256,9 +266,15 @@ class HardenedSp:
             if self._uploads[who][0] != name:
                 raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
             return
-        vector = CipherVector.from_bytes(upload, self.party.public, max_count=self._length, backend=self.party.compute)
+        vector = self._parse(upload)
         self._products.add(vector)
         self._uploads[who] = (name, vector)
+
+    def _parse(self, upload: bytes) -> CipherVector:
+        vector = CipherVector.from_bytes(upload, self.party.public, max_count=self._length, backend=self.party.compute)
+        if len(vector) != self._length:
+            raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
+        return vector
 
     def publish(self, *, final: bool) -> Exchange:
         """Open the average to its audience; neither server sees it."""
@@ -296,6 +312,12 @@ class HardenedSp:
             raise SeedReused("this round was opened for another set of uploads already")
         return state
 
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """Go on with the seeds made durable before, and make each new one durable before it is used."""
+        for purpose, state in known.items():
+            self.restore_seed(purpose, MaskSeed.from_bytes(state))
+        self.on_seed = lambda purpose, state: keep(purpose, state.to_bytes())
+
     def restore_seed(self, purpose: str, state: MaskSeed) -> None:
         """After a crash: the seed that was made durable."""
         self._seeds[purpose] = state
@@ -319,9 +341,13 @@ class HardenedSp:
         """One for each participant, for that participant alone."""
         return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
 
-    def check_claim(self, claim: bytes) -> None:
-        """Refuse what CSP need not see."""
-        self._claims.check(claim)
+    def check_upload(self, upload: bytes) -> None:
+        """Refuse what is no upload of this task."""
+        self._parse(upload)
+
+    def check_claim(self, claim: bytes) -> str:
+        """Whose claim it is; refuse what CSP need not see."""
+        return self._claims.check(claim).participant
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
         """Millionths, once per participant."""
@@ -335,10 +361,10 @@ class HardenedSp:
 class HardenedCsp:
     """The computation server: answers, by kind of request."""
 
-    def __init__(
-        self, party: Party, shape: _Shape, roster: Roster, audiences: Mapping[int, AudienceKey], signing: SigningKey
-    ) -> None:
+    def __init__(self, party: Party, shape: _Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
         self.party, self._shape = party, shape
+        self.roster = Roster()
+        self._rewards: RewardCsp | None = None
         settings = shape.task.settings
         self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
         self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
@@ -346,12 +372,22 @@ class HardenedCsp:
             hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
             self._answers[ScaleRequest.kind] = hidden.answer
         if settings.lanes != 0:
-            self._add_rewards(roster, signing)
+            self._add_rewards(signing)
 
-    def _add_rewards(self, roster: Roster, signing: SigningKey) -> None:
-        task, party = self._shape.task, self.party
+    def enrol(self, identity: Identity) -> None:
+        """Whom to seal rewards to, and whose claims to attest."""
+        self.roster.add(identity)
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """Keep what must outlive a request there, from now on."""
+        if self._rewards is not None:
+            self._rewards.memory = memory
+
+    def _add_rewards(self, signing: SigningKey) -> None:
+        task, party, roster = self._shape.task, self.party, self.roster
         n, rows = task.settings.max_participants, self._shape.budget.buckets
         rewards = RewardCsp(party, self._shape.packing, max(n * rows, n), roster.reading)
+        self._rewards = rewards
         claimed = claims.ClaimsCsp(task.name, rewards, self._shape.widths().fraction, signing, roster.signing)
         self._answers |= {
             PolynomialsRequest.kind: PolynomialsCsp(party, max_count=20 * n + 20).answer,

@@ -7,7 +7,7 @@ result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,11 @@ from crowdfl.protocols.hardened import HardenedProfile
 from crowdfl.protocols.paper import PaperProfile
 from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import (
+    About,
     CspSide,
-    Dealer,
     Exchange,
+    Identity,
+    ParticipantKeys,
     ParticipantSide,
     Profile,
     RequesterSide,
@@ -30,10 +32,11 @@ from crowdfl.protocols.profile import (
 )
 from crowdfl.protocols.settings import TaskSettings, from_millionths, to_millionths
 
-__all__ = ["PROFILES", "LocalFederation", "RoundResult", "Update"]
+__all__ = ["PROFILES", "LocalDealer", "LocalFederation", "RoundResult", "Update"]
 
 PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile())}
 _Arrays = Sequence[npt.ArrayLike]
+_Server = TypeVar("_Server", SpSide, CspSide)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,44 @@ class RoundResult:
     costs: dict[str, Costs]
     views: dict[str, View]
     clipped: dict[str, int]
+
+
+class LocalDealer:
+    """KGC in this process: deals a task's bundles and builds every side from its own."""
+
+    def __init__(self, profile: Profile, about: About, tools: Tools) -> None:
+        self._profile, self.about, self._tools = profile, about, tools
+        self._dealing = profile.deal(about, insecure_test_key=tools.insecure_test_key)
+        self.task = about.task(self._dealing.public)
+        self._identities: list[Identity] = []
+        self._servers: list[SpSide | CspSide] = []
+
+    def sp(self) -> SpSide:
+        """The sensing platform."""
+        return self._tell(self._profile.sp(self.about, self._dealing.sp, self._tools))
+
+    def csp(self) -> CspSide:
+        """The computation server."""
+        return self._tell(self._profile.csp(self.about, self._dealing.csp, self._tools))
+
+    def requester(self) -> RequesterSide:
+        """The requester."""
+        return self._profile.requester(self.about, self._dealing.requester, self._tools)
+
+    def participant(self, who: str) -> ParticipantSide:
+        """A participant with fresh keys, certified to every server."""
+        keys = ParticipantKeys.fresh(who)
+        self._identities.append(keys.identity)
+        for server in self._servers:
+            server.enrol(keys.identity)
+        return self._profile.participant(self.about, self._dealing.participant, keys, self._tools)
+
+    def _tell(self, server: _Server) -> _Server:
+        """A server knows everyone enrolled, before it was built or after."""
+        for identity in self._identities:
+            server.enrol(identity)
+        self._servers.append(server)
+        return server
 
 
 class LocalFederation:
@@ -77,7 +118,7 @@ class LocalFederation:
             raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {self.settings.profile!r}")
         watch = Watch(progress) if progress else None
         self._tools = Tools(backend or default_backend(), watch, insecure_test_key, constant_time)
-        self.dealer: Dealer | None = None
+        self.dealer: LocalDealer | None = None
         self._shapes: list[tuple[int, ...]] | None = None
         self._people: dict[str, ParticipantSide] = {}
         self.round_number = 0
@@ -148,8 +189,8 @@ class LocalFederation:
             return
 
     def _deal(self, parameters: int) -> None:
-        profile = PROFILES[self.settings.profile]
-        self.dealer = profile.deal("local", self.settings, parameters, self._tools)
+        about = About("local", self.settings, parameters)
+        self.dealer = LocalDealer(PROFILES[self.settings.profile], about, self._tools)
         self.sp = self.dealer.sp()
         self.csp = self.dealer.csp()
         self.requester = self.dealer.requester()

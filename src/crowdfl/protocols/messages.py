@@ -26,15 +26,21 @@ _LONGEST_INT = 4096  # bytes
 class Limits:
     """What a receiver accepts: numbers under its key, at most so many in a vector, at most so many entries in a list."""
 
-    public: PublicKey
+    public: PublicKey | None
     max_count: int
     max_entries: int = 1_000_000
     backend: Backend | None = None
 
+    @classmethod
+    def plain(cls) -> "Limits":
+        """For messages without ciphertexts."""
+        return cls(None, 0, max_entries=10_000)
+
     @property
     def max_field(self) -> int:
         """Bytes of the longest field."""
-        return self.max_count * self.public.ciphertext_bytes + 4096 + self.max_entries * 8
+        width = self.public.ciphertext_bytes if self.public else 0
+        return self.max_count * width + 4096 + self.max_entries * 8
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,8 @@ def _encode(value: Any) -> bytes:  # noqa: ANN401 -- the one place where fields 
 
 def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
     if hint is CipherVector or hint is PartialVector:
+        if limits.public is None:
+            raise FormatError("no ciphertexts are expected here")
         return hint.from_bytes(body, limits.public, max_count=limits.max_count, backend=limits.backend)
     if hint is bytes:
         return body

@@ -1,40 +1,42 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from gmpy2 import mpz
 
 from crowdfl.crypto import pctd
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.crypto.pctd import KeyShare, PrivateKey
+from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct
 from crowdfl.errors import (
     AlreadyCounted,
     ClaimRefused,
     FormatError,
+    InvalidKey,
     RewardsOff,
     SettingsError,
     SlotOverflow,
     TooFewParticipants,
 )
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.prifedavg import upload_digest
 from crowdfl.protocols.prirwd_paper import PaperRewardSp, PaperRewardWidths
-from crowdfl.protocols.profile import Average, Exchange, Task, Tools
+from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Task, Tools
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.settings import MILLION, TaskSettings, to_millionths
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
 
 __all__ = [
+    "PaperBundle",
     "PaperCsp",
-    "PaperDealer",
     "PaperParticipant",
     "PaperProfile",
     "PaperPublication",
@@ -63,6 +65,19 @@ class PaperReward(Message):
     kind: ClassVar[int] = 24
     mu: CipherVector
     mu_1: PartialVector
+
+
+@dataclass(frozen=True, repr=False)
+class PaperBundle(Message):
+    """What KGC deals to a role: the public key, and the role's secrets."""
+
+    kind: ClassVar[int] = 33
+    n: int
+    h_s: int
+    secrets: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return "PaperBundle(secret)"
 
 
 @dataclass(frozen=True)
@@ -123,38 +138,53 @@ class PaperProfile:
         for kappa in kappas:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
 
-    def deal(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> "PaperDealer":
-        """Make the keys of a task."""
-        self.check(settings, parameters)
-        return PaperDealer(name, settings, parameters, tools)
+    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
+        """Make the keys of a task: two splits, and sk itself for the requester."""
+        self.check(about.settings, about.parameters)
+        keys = pctd.keygen(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
+        lambda_c, lambda_sc = keys.private.split_as_printed()
+        lambda_p, lambda_sp = keys.private.split_as_printed()
 
+        def bundle(*secrets: int) -> bytes:
+            return PaperBundle(int(keys.public.n), int(keys.public.h_s), tuple(int(x) for x in secrets)).to_bytes()
 
-class PaperDealer:
-    """KGC of one task."""
+        return Dealing(
+            public=keys.public,
+            sp=bundle(lambda_sc.exponent, lambda_sp.exponent),
+            csp=bundle(lambda_c.exponent),
+            requester=bundle(keys.private.lambda_, keys.private.u),
+            participant=bundle(lambda_p.exponent),
+        )
 
-    def __init__(self, name: str, settings: TaskSettings, parameters: int, tools: Tools) -> None:
-        keys = pctd.keygen(settings.key_bits // 2, insecure_test_key=tools.insecure_test_key)
-        self.task = Task(name, settings, parameters, keys.public)
-        self._tools, self._private = tools, keys.private
-        self._lambda_c, self._lambda_sc = keys.private.split_as_printed()
-        self._lambda_p, self._lambda_sp = keys.private.split_as_printed()
+    def sp(self, about: About, bundle: bytes, tools: Tools) -> "PaperSp":
+        """SP has lambda_sc and lambda_sp."""
+        public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
+        party = tools.party("SP", public, KeyShare(public, lambda_sc))
+        return PaperSp(party, about.task(public), KeyShare(public, lambda_sp))
 
-    def sp(self) -> "PaperSp":
-        """SP gets lambda_sc and lambda_sp."""
-        return PaperSp(self._tools.party("SP", self.task.public, self._lambda_sc), self.task, self._lambda_sp)
+    def csp(self, about: About, bundle: bytes, tools: Tools) -> "PaperCsp":
+        """CSP has lambda_c."""
+        public, (lambda_c,) = _open_bundle(bundle, 1, tools)
+        return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), about.task(public))
 
-    def csp(self) -> "PaperCsp":
-        """CSP gets lambda_c."""
-        return PaperCsp(self._tools.party("CSP", self.task.public, self._lambda_c), self.task)
-
-    def requester(self) -> "PaperRequester":
+    def requester(self, about: About, bundle: bytes, tools: Tools) -> "PaperRequester":
         """The requester owns sk."""
-        return PaperRequester(self._tools.party("requester", self.task.public), self.task, self._private)
+        public, (lambda_, u) = _open_bundle(bundle, 2, tools)
+        private = PrivateKey(public, lambda_, u)
+        return PaperRequester(tools.party("requester", public), about.task(public), private)
 
-    def participant(self, who: str) -> "PaperParticipant":
-        """Every participant gets the same lambda_p."""
-        party = self._tools.party("participant", self.task.public, self._lambda_p)
-        return PaperParticipant(party, self.task, who)
+    def participant(self, about: About, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
+        """Every participant has the same lambda_p."""
+        public, (lambda_p,) = _open_bundle(bundle, 1, tools)
+        party = tools.party("participant", public, KeyShare(public, lambda_p))
+        return PaperParticipant(party, about.task(public), keys.who)
+
+
+def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, list[mpz]]:
+    own = PaperBundle.from_bytes(bundle, Limits.plain())
+    if len(own.secrets) != count:
+        raise InvalidKey(f"this bundle is of another role: {len(own.secrets)} keys where {count} belong")
+    return PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key), [mpz(x) for x in own.secrets]
 
 
 class PaperParticipant:
@@ -220,6 +250,9 @@ class PaperSp:
         self._widths = _Widths(task.settings, task.parameters)
         self.open_round(1)
 
+    def enrol(self, identity: Identity) -> None:
+        """The paper's SP knows nobody's keys."""
+
     def open_round(self, round_number: int) -> None:
         """Nothing in it yet."""
         self.round_number = round_number
@@ -237,13 +270,18 @@ class PaperSp:
             if self.uploads[who][0] != name:
                 raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
             return
+        vector = self._parse(upload)
+        length = len(vector)
+        sums = CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, length)])
+        self._products.add(sums)
+        self.uploads[who] = (name, vector)
+
+    def _parse(self, upload: bytes) -> CipherVector:
         length = (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
         vector = CipherVector.from_bytes(upload, self.task.public, max_count=length, backend=self.party.compute)
         if len(vector) != length:
             raise FormatError(f"an upload of {len(vector)} ciphertexts where {length} are expected")
-        sums = CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, length)])
-        self._products.add(sums)
-        self.uploads[who] = (name, vector)
+        return vector
 
     def publish(self, *, final: bool) -> Exchange:
         """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp. May run again after a late upload, as section 5.2 says."""
@@ -286,7 +324,14 @@ class PaperSp:
         """One for each participant."""
         return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
 
-    def check_claim(self, claim: bytes) -> None:
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
+
+    def check_upload(self, upload: bytes) -> None:
+        """Refuse what is no upload of this task."""
+        self._parse(upload)
+
+    def check_claim(self, claim: bytes) -> str:
         """The paper has no claims."""
         raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
 
@@ -305,6 +350,12 @@ class PaperCsp:
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
+
+    def enrol(self, identity: Identity) -> None:
+        """The paper's CSP knows nobody's keys."""
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """The paper's CSP remembers nothing."""
 
     def answer(self, request: bytes) -> bytes:
         """One request, one reply."""

@@ -14,7 +14,7 @@ sum within b although a division may come out one too high (deviation D12).
 """
 
 import hashlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -403,23 +403,23 @@ class RewardCsp:
     """CSP's side of the steps that are PriRwd's own; divisions and polynomials have theirs.
 
     `readers` are the participants' sealing keys as KGC certified them: SP does not choose whom a reward is sealed to.
+    `memory` holds what must outlive a request: nonces, inner products, masked rewards; a service makes it durable.
     """
 
     party: Party
     packing: Packing
     max_count: int
     readers: Mapping[str, bytes]
-    nonces: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
-    sums: dict[bytes, dict[int, tuple[list[int], list[int]]]] = field(default_factory=dict, repr=False)
-    kept: dict[tuple[bytes, str], tuple[int, bytes]] = field(default_factory=dict, repr=False)
+    memory: MutableMapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def nonce(self, request: bytes) -> bytes:
         """A nonce for these uploads; other uploads of the same round are refused."""
         message = NonceRequest.from_bytes(request, self.party.limits(1))
-        digest, nonce = self.nonces.setdefault(message.context, (message.digest, Coins.fresh().take(SEED_BYTES)))
-        if digest != message.digest:
+        fresh = message.digest + Coins.fresh().take(SEED_BYTES)
+        kept = self.memory.setdefault(f"nonce {message.context.hex()}", fresh)
+        if kept[: len(message.digest)] != message.digest:
             raise ProtocolError("this round's uploads were closed with other contents")
-        return self._send(NonceReply(nonce))
+        return self._send(NonceReply(kept[len(message.digest) :]))
 
     def lanes(self, request: bytes) -> bytes:
         """Open masked lanes, keep their inner products, return each lane encrypted."""
@@ -436,17 +436,15 @@ class RewardCsp:
         total = [sum(column) for column in zip(*e, strict=True)]
         own = [sum(x * x for x in row) for row in e]
         cross = [sum(x * t for x, t in zip(row, total, strict=True)) for row in e]
-        self.sums.setdefault(message.context, {})[message.start] = (own, cross)
+        self._remember_sums(message, own, cross)
         return self._send(LanesReply(party.encrypt(flat)))
 
     def inner(self, request: bytes) -> bytes:
         """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
         message = InnerRequest.from_bytes(request, self.party.limits(1))
-        pieces = list(self.sums.get(message.context, {}).values())
-        if not pieces:
-            raise ProtocolError("no lanes were opened for this round")
-        own = [sum(column) for column in zip(*(piece[0] for piece in pieces), strict=True)]
-        cross = [sum(column) for column in zip(*(piece[1] for piece in pieces), strict=True)]
+        pieces = self._sums(message.context)
+        own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
+        cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
         return self._send(InnerReply(self.party.encrypt(own), self.party.encrypt(cross)))
 
     def rewards(self, request: bytes) -> bytes:
@@ -462,22 +460,51 @@ class RewardCsp:
         party.view.saw("rewards", opened)
         sealed = []
         for who, commitment, v in zip(message.participants, message.commitments, opened, strict=True):
-            self.kept[message.context, who] = (int(v), commitment)
+            self.memory[_kept_name(message.context, who)] = commitment + v.to_bytes(party.public.plaintext_bytes, "big")
             body = v.to_bytes(party.public.plaintext_bytes, "big")
             sealed.append(seal_to(self.readers[who], body, reward_context(message.context, who)))
         return self._send(RewardReply(tuple(sealed)))
 
     def reward_of(self, context: bytes, who: str, mask: int, salt: bytes) -> int:
         """The reward behind a mask that its owner reveals: v_i - m_i, if the mask is the one committed to."""
-        if (context, who) not in self.kept:
+        kept = self.memory.get(_kept_name(context, who))
+        if kept is None:
             raise MasksDoNotFit(f"no reward of {who} is kept for this round")
-        v, commitment = self.kept[context, who]
-        if commit(mask, salt) != commitment:
+        width = self.party.public.plaintext_bytes
+        if commit(mask, salt) != kept[:-width]:
             raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
-        return int((v - mask) % self.party.public.n)
+        return int((int.from_bytes(kept[-width:], "big") - mask) % self.party.public.n)
+
+    def _remember_sums(self, message: LanesRequest, own: list[int], cross: list[int]) -> None:
+        piece = _InnerSums(message.participants, tuple(own), tuple(cross))
+        self.memory[f"sums {message.context.hex()} {message.start}"] = piece.to_bytes()
+
+    def _sums(self, context: bytes) -> list["_InnerSums"]:
+        prefix = f"sums {context.hex()} "
+        limits = self.party.limits(1)
+        pieces = [_InnerSums.from_bytes(data, limits) for name, data in self.memory.items() if name.startswith(prefix)]
+        if not pieces:
+            raise ProtocolError("no lanes were opened for this round")
+        if len({piece.participants for piece in pieces}) != 1:
+            raise ProtocolError("lanes of different numbers of participants were opened for this round")
+        return pieces
 
     def _send(self, message: Message) -> bytes:
         return self.party.costs.sent(message.to_bytes())
+
+
+@dataclass(frozen=True)
+class _InnerSums(Message):
+    """What one message of lanes adds to the inner products, as CSP remembers it."""
+
+    kind: ClassVar[int] = 25
+    participants: int
+    own: tuple[int, ...]
+    cross: tuple[int, ...]
+
+
+def _kept_name(context: bytes, who: str) -> str:
+    return f"kept {context.hex()} {who}"
 
 
 def reward_context(context: bytes, who: str) -> bytes:

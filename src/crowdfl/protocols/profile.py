@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies, so that a function call, a queue or HTTP can carry them.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,14 +13,18 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, Watch
 from crowdfl.crypto.pctd import KeyShare, PublicKey
-from crowdfl.protocols.party import Party
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.settings import TaskSettings
 
 __all__ = [
+    "About",
     "Average",
     "CspSide",
-    "Dealer",
+    "Dealing",
     "Exchange",
+    "Identity",
+    "ParticipantKeys",
     "ParticipantSide",
     "Profile",
     "RequesterSide",
@@ -55,6 +59,42 @@ class Average:
     total: int | None
 
 
+@dataclass(frozen=True)
+class About:
+    """A task before it has a key."""
+
+    name: str
+    settings: TaskSettings
+    parameters: int
+
+    def task(self, public: PublicKey) -> Task:
+        """The task under its key."""
+        return Task(self.name, self.settings, self.parameters, public)
+
+
+@dataclass(frozen=True, repr=False)
+class Dealing:
+    """What KGC deals: a bundle of bytes for each role, the participants' common one included."""
+
+    public: PublicKey
+    sp: bytes
+    csp: bytes
+    requester: bytes
+    participant: bytes
+
+    def __repr__(self) -> str:
+        return f"Dealing({self.public!r}, secret)"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A participant's name and public keys, as KGC certifies them."""
+
+    who: str
+    signing: bytes
+    reading: bytes
+
+
 class ParticipantSide(Protocol):
     """What a participant's device does."""
 
@@ -79,8 +119,17 @@ class SpSide(Protocol):
 
     party: Party
 
+    def enrol(self, identity: Identity) -> None:
+        """Take note of a certified participant."""
+
     def open_round(self, round_number: int) -> None:
         """Start a round with nothing in it."""
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
+
+    def check_upload(self, upload: bytes) -> None:
+        """Refuse what is no upload of this task."""
 
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""
@@ -97,8 +146,8 @@ class SpSide(Protocol):
     def envelopes(self) -> Mapping[str, bytes]:
         """What each participant is served after `reward`."""
 
-    def check_claim(self, claim: bytes) -> None:
-        """Refuse what is not worth asking CSP about."""
+    def check_claim(self, claim: bytes) -> str:
+        """Whose claim it is; refuse what is not worth asking CSP about."""
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
         """Millionths to pay now."""
@@ -108,6 +157,12 @@ class CspSide(Protocol):
     """What the computation server does: it answers."""
 
     party: Party
+
+    def enrol(self, identity: Identity) -> None:
+        """Take note of a certified participant."""
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """Keep what must outlive a request there, from now on."""
 
     def answer(self, request: bytes) -> bytes:
         """One request of SP's, one reply."""
@@ -122,24 +177,6 @@ class RequesterSide(Protocol):
         """The average of the last round."""
 
 
-class Dealer(Protocol):
-    """KGC of one task: builds every side from that side's part of the keys alone."""
-
-    task: Task
-
-    def sp(self) -> SpSide:
-        """The sensing platform."""
-
-    def csp(self) -> CspSide:
-        """The computation server."""
-
-    def requester(self) -> RequesterSide:
-        """The requester."""
-
-    def participant(self, who: str) -> ParticipantSide:
-        """Enrol a participant: SP and CSP learn its public keys."""
-
-
 class Profile(Protocol):
     """A profile: which key material goes where, and who does what with it."""
 
@@ -148,8 +185,39 @@ class Profile(Protocol):
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Refuse, with the numbers, a task that could overflow."""
 
-    def deal(self, name: str, settings: TaskSettings, parameters: int, tools: "Tools") -> Dealer:
-        """Make the keys of a task."""
+    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
+        """KGC: make the keys of a task."""
+
+    def sp(self, about: About, bundle: bytes, tools: "Tools") -> SpSide:
+        """The sensing platform, from its bundle alone."""
+
+    def csp(self, about: About, bundle: bytes, tools: "Tools") -> CspSide:
+        """The computation server, from its bundle alone."""
+
+    def requester(self, about: About, bundle: bytes, tools: "Tools") -> RequesterSide:
+        """The requester, from its bundle alone."""
+
+    def participant(self, about: About, bundle: bytes, keys: "ParticipantKeys", tools: "Tools") -> ParticipantSide:
+        """A participant, from the participants' bundle and keys it made itself."""
+
+
+@dataclass(frozen=True)
+class ParticipantKeys:
+    """The keys that a participant makes for itself; KGC certifies their public halves."""
+
+    who: str
+    signing: SigningKey
+    reader: ReaderKey
+
+    @classmethod
+    def fresh(cls, who: str) -> "ParticipantKeys":
+        """New keys."""
+        return cls(who, SigningKey.fresh(), ReaderKey.fresh())
+
+    @property
+    def identity(self) -> "Identity":
+        """The public halves."""
+        return Identity(self.who, self.signing.public, self.reader.public)
 
 
 @dataclass(frozen=True)
@@ -160,7 +228,9 @@ class Tools:
     watch: Watch | None = None
     insecure_test_key: bool = False
     constant_time: bool = False
+    keep_views: bool = True
 
     def party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> Party:
         """A party with these tools."""
-        return Party(name, public, share, self.backend, watch=self.watch, constant_time=self.constant_time)
+        view = View(keep=self.keep_views)
+        return Party(name, public, share, self.backend, view=view, watch=self.watch, constant_time=self.constant_time)

@@ -1,0 +1,84 @@
+"""What KGC deals to each role of a `hardened` task: one split of the key, audience keys, a public seed."""
+
+import secrets
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gmpy2 import mpz
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.pctd import KeyShare, PublicKey
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import Dealing
+
+__all__ = ["CspBundle", "ReaderBundle", "SpBundle", "deal"]
+
+
+@dataclass(frozen=True, repr=False)
+class _Bundle(Message):
+    """The public key and the seed of the public permutation, which every role has."""
+
+    n: int
+    h_s: int
+    seed: bytes
+
+    def public(self, *, insecure_test_key: bool) -> PublicKey:
+        """The task's public key; a short one only if asked for."""
+        return PublicKey(mpz(self.n), mpz(self.h_s), insecure_test_key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(secret)"
+
+
+@dataclass(frozen=True, repr=False)
+class SpBundle(_Bundle):
+    """For SP: lambda_sc, and the key that CSP's attestations are checked with. No audience key."""
+
+    kind: ClassVar[int] = 30
+    share: int
+    csp_key: bytes
+
+    def key_share(self, public: PublicKey) -> KeyShare:
+        """lambda_sc."""
+        return KeyShare(public, mpz(self.share))
+
+
+@dataclass(frozen=True, repr=False)
+class CspBundle(_Bundle):
+    """For CSP: lambda_c, both audience keys, the key it attests with."""
+
+    kind: ClassVar[int] = 31
+    share: int
+    participants: bytes
+    requester: bytes
+    signing: bytes
+
+    def key_share(self, public: PublicKey) -> KeyShare:
+        """lambda_c."""
+        return KeyShare(public, mpz(self.share))
+
+
+@dataclass(frozen=True, repr=False)
+class ReaderBundle(_Bundle):
+    """For a member of an audience: that audience's key. No share."""
+
+    kind: ClassVar[int] = 32
+    audience: bytes
+
+
+def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
+    """Make a task's keys; what is not in the dealing is gone when this returns."""
+    keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
+    sc, c = keys.private.split()
+    seed = secrets.token_bytes(SEED_BYTES)
+    participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
+    common = (int(keys.public.n), int(keys.public.h_s), seed)
+    return Dealing(
+        public=keys.public,
+        sp=SpBundle(*common, int(sc.exponent), signing.public).to_bytes(),
+        csp=CspBundle(*common, int(c.exponent), participants.key, requester.key, signing.private).to_bytes(),
+        requester=ReaderBundle(*common, requester.key).to_bytes(),
+        participant=ReaderBundle(*common, participants.key).to_bytes(),
+    )

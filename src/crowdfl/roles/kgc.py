@@ -1,0 +1,118 @@
+"""KGC: makes a task's keys, deals each role its bundle, certifies invited participants, destroys what it need not keep."""
+
+from dataclasses import dataclass, field
+
+from crowdfl.crypto.sealing import SigningKey, seal_to
+from crowdfl.errors import Forbidden, InvitationRefused, NotThereYet, SettingsError, TaskNotRunning
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import Identity
+from crowdfl.roles.documents import Appointment, Certificate, Definition, Invitation, open_document, participant_name
+from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
+
+__all__ = ["Created", "Enrolled", "Kgc", "enrolment_context"]
+
+_DEALT = ("sp", "csp")
+
+
+@dataclass(frozen=True)
+class Created:
+    """What the requester gets for a definition."""
+
+    task: str
+    appointment: str
+    bundle: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """What a participant gets for an invitation: its certificate, and the participants' bundle sealed to it."""
+
+    certificate: str
+    sealed: bytes
+
+
+@dataclass
+class Kgc:
+    """One key generation centre. `bundles` holds key material: its implementation keeps files owner-only."""
+
+    store: KgcStore
+    bundles: Blobs
+    clock: Clock
+    signing: SigningKey = field(repr=False)
+    insecure_test_key: bool = False
+
+    def create_task(self, definition: str) -> Created:
+        """Make the keys of a task, once; asked again with the same definition, the same answer."""
+        opened = Definition.open(definition)
+        task = opened.task
+        if opened.settings.profile not in PROFILES:
+            raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {opened.settings.profile!r}")
+        if not self.bundles.has(f"{task}.dealt"):
+            self._deal(opened)
+        appointment = self.bundles.get(f"{task}.appointment").decode()
+        self.store.add_task(StoredTask(task, definition, appointment, "open"))
+        return Created(task, appointment, self.bundles.get(f"{task}.requester"))
+
+    def _deal(self, definition: Definition) -> None:
+        task = definition.task
+        profile = PROFILES[definition.settings.profile]
+        dealing = profile.deal(definition.about, insecure_test_key=self.insecure_test_key)
+        # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
+        for role, bundle in (
+            ("sp", dealing.sp),
+            ("csp", dealing.csp),
+            ("requester", dealing.requester),
+            ("participant", dealing.participant),
+        ):
+            self.bundles.delete(f"{task}.{role}")
+            self.bundles.put(f"{task}.{role}", bundle)
+        appointment = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing)
+        self.bundles.delete(f"{task}.appointment")
+        self.bundles.put(f"{task}.appointment", appointment.encode())
+        self.bundles.put(f"{task}.dealt", b"")
+
+    def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:
+        """A server's bundle, for that server alone; gone once acknowledged."""
+        stored = self.store.task(task)
+        if role not in _DEALT:
+            raise Forbidden(f"{role} is dealt no bundle of its own")
+        if not self.bundles.has(f"{task}.{role}"):
+            raise NotThereYet(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
+        return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
+
+    def acknowledge(self, task: str, role: str) -> None:
+        """The role has its bundle durably: destroy this copy."""
+        if role not in (*_DEALT, "requester"):
+            raise Forbidden(f"{role} is dealt no bundle of its own")
+        self.store.task(task)
+        self.bundles.delete(f"{task}.{role}")
+
+    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
+        """Certify the keys of an invitation's holder, once per invitation."""
+        stored = self.store.task(task)
+        definition = Definition.open(stored.definition)
+        opened = Invitation.open(invitation, definition.requester)
+        who = participant_name(signing)
+        if opened.task != task:
+            raise InvitationRefused("this invitation is for another task")
+        if stored.state != "open":
+            raise TaskNotRunning("enrolment is closed")
+        if self.clock.now() > opened.expires:
+            raise InvitationRefused("this invitation has expired; ask the requester for another")
+        self.store.use_invitation(task, opened.number, who)
+        certificate = Certificate(task, Identity(who, signing, reading)).sign(self.signing)
+        sealed = seal_to(reading, self.bundles.get(f"{task}.participant"), enrolment_context(task, who))
+        return Enrolled(certificate, sealed)
+
+    def close_enrolment(self, task: str, order: str) -> None:
+        """The requester closes enrolment by a signed order: the participants' bundle is destroyed."""
+        definition = Definition.open(self.store.task(task).definition)
+        if open_document(order, "close enrolment", definition.requester).get("task") != task:
+            raise Forbidden("this order is for another task")
+        self.store.set_state(task, "closed")
+        self.bundles.delete(f"{task}.participant")
+
+
+def enrolment_context(task: str, who: str) -> bytes:
+    """What a sealed participants' bundle is bound to."""
+    return f"crowdfl enrolment 1 {task} {who}".encode()

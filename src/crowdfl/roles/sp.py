@@ -1,0 +1,393 @@
+"""SP: tasks, enrolment, rounds, averages, rewards, claims, and the escrow. Every step is durable and can be repeated.
+
+`tick` moves every task one step on, if there is one to take: it decides about the open round, or carries a closed one through
+averaging, publication and rewards with CSP. A process that dies inside a step leaves a state from which the next `tick`, here
+or in another process, takes the same step with the same masks.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.errors import (
+    Conflict,
+    DocumentError,
+    Forbidden,
+    NotThereYet,
+    RoundNotOpen,
+    TaskNotRunning,
+    UnknownParticipant,
+)
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import Exchange, SpSide, Tools
+from crowdfl.protocols.settings import to_millionths
+from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
+from crowdfl.roles.ledger import ESCROW, REWARDS, Ledger
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredParticipant, StoredTask, Upload
+from crowdfl.roles.rounds import Round, RoundState
+
+__all__ = ["Sp", "TaskState"]
+
+_LEASE_SECONDS = 60.0
+
+
+class TaskState:
+    """The states of a task."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FINISHED = "finished"  # all rounds done: rewards can be claimed until the deadline
+    SETTLED = "settled"  # money returned, uploads scrubbed
+
+
+@dataclass
+class Sp:
+    """One sensing platform. Several processes may share one store: work is leased."""
+
+    store: SpStore
+    blobs: Blobs
+    bundles: Blobs
+    clock: Clock
+    kgc: KgcPeer
+    csp: CspPeer
+    kgc_key: bytes
+    insecure_test_key: bool = False
+    backend: Backend = field(default_factory=default_backend)
+    owner: str = field(default_factory=lambda: secrets.token_hex(8))
+    on_paid: Callable[[str, str, int], None] | None = None
+
+    # The requester's part.
+
+    def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
+        """Take a task over: papers checked, key fetched, CSP told. Again is fine."""
+        opened = Definition.open(definition)
+        task = opened.task
+        if Appointment.open(appointment, self.kgc_key).task != task:
+            raise DocumentError("this appointment is for another task")
+        if hashlib.sha256(initial).hexdigest() != opened.initial:
+            raise DocumentError("the initial weights are not those the definition names")
+        self.blobs.put(f"{task}/initial", initial)
+        if not self.bundles.has(f"{task}.sp"):
+            _, _, bundle = self.kgc.bundle(task)
+            self.bundles.put(f"{task}.sp", bundle)
+        self.kgc.acknowledge(task)
+        self.csp.prepare(task)
+        self.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
+        return task
+
+    def deposit(self, task: str, name: str, amount: int) -> None:
+        """The requester pays in, once per name."""
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self.store.post(task, self.ledger(task).deposit(name, amount))
+
+    def order(self, task: str, order: str) -> None:
+        """A signed order of the requester's: pause, resume or cancel."""
+        definition = self.definition(task)
+        body = open_document(order, "order", definition.requester)
+        actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
+        if body.get("task") != task or body.get("action") not in actions:
+            raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
+        actions[body["action"]](task)
+
+    def _pause(self, task: str) -> None:
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self.store.set_state(task, TaskState.PAUSED)
+
+    def _resume(self, task: str) -> None:
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self.store.set_state(task, TaskState.RUNNING)
+
+    def _cancel(self, task: str) -> None:
+        """No further round; an open one is aborted, a closed one is carried to its end, what is earned stays claimable."""
+        if self.store.task(task).state == TaskState.CANCELLED:
+            return
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        with self.store.together():
+            last = self._last_round(task)
+            if last is not None and last.state is RoundState.OPEN:
+                self._abort(task, last)
+            self.store.set_state(task, TaskState.CANCELLED, self.clock.now())
+
+    # The participants' part.
+
+    def enrol(self, task: str, certificate: str) -> str:
+        """A certified participant joins; CSP is told too, so that its rewards can be sealed. Again is fine."""
+        definition = self.definition(task)
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        opened = Certificate.open(certificate, self.kgc_key)
+        if opened.task != task:
+            raise DocumentError("this certificate is for another task")
+        participant = StoredParticipant(opened.identity, certificate)
+        self.store.add_participant(task, participant, definition.settings.max_participants)
+        self.csp.enrol(task, certificate)
+        return opened.identity.who
+
+    def leave(self, task: str, who: str) -> None:
+        """A participant leaves: rounds no longer wait for it; what it earned stays claimable."""
+        self.participant(task, who)
+        self.store.leave(task, who)
+
+    def upload(self, task: str, number: int, who: str, upload: bytes) -> Upload:
+        """Check, keep durably, acknowledge. The same bytes again are the same upload."""
+        definition, now = self.definition(task), self.clock.now()
+        self.participant(task, who)
+        digest = hashlib.sha256(upload).hexdigest()
+        for known in self.store.uploads(task, number):
+            if known.who == who and known.digest == digest:
+                return known
+        current = self._round(task, number)
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        current.require_upload_welcome(definition.settings, now)
+        self._side(task, number).check_upload(upload)
+        entry = Upload(who, digest, current.is_late(definition.settings, now))
+        self.blobs.put(f"{task}/rounds/{number}/uploads/{digest}", upload)
+        with self.store.together():
+            if self._round(task, number).state is not RoundState.OPEN:  # it closed while the bytes were checked
+                raise RoundNotOpen(f"round {number} has closed: come back for the next round")
+            self.store.add_upload(task, number, entry)
+        return entry
+
+    def publication(self, task: str, number: int, who: str | None) -> bytes:
+        """A round's average, for a participant; `who` None is the requester, who gets the last one."""
+        if who is not None:
+            self.participant(task, who)
+        return self.blobs.get(f"{task}/rounds/{number}/{'requester' if who is None else 'participants'}")
+
+    def envelope(self, task: str, number: int, who: str) -> bytes:
+        """A participant's reward of a round, for that participant alone."""
+        self.participant(task, who)
+        if who not in {upload.who for upload in self.store.uploads(task, number)}:
+            raise UnknownParticipant(f"{who} was not averaged in round {number}: there is no reward")
+        envelopes = json.loads(self.blobs.get(f"{task}/rounds/{number}/rewards"))
+        return bytes.fromhex(envelopes[who])
+
+    def claim(self, task: str, claim: bytes) -> int:
+        """Pay a claim that CSP attests, once per task, after its end and before its deadline."""
+        state = self.store.task(task).state
+        if state not in (TaskState.FINISHED, TaskState.CANCELLED):
+            raise NotThereYet(f"task is {state}: claims are paid after its end and before their deadline")
+        side = self._side(task, 1)
+        who = side.check_claim(claim)
+        paid = f"pay {who}"
+        if any(movement.name == paid for movement in self.store.movements(task)):
+            raise Conflict(f"{who} was paid for this task already")
+        amount = side.pay(claim, self.csp.answer(task, claim))
+        self.store.post(task, self.ledger(task).pay(who, amount))
+        if self.on_paid is not None:
+            self.on_paid(task, who, amount)
+        return amount
+
+    # What anyone with a right may see.
+
+    def definition(self, task: str) -> Definition:
+        """What the task is."""
+        return Definition.open(self.store.task(task).definition)
+
+    def participant(self, task: str, who: str) -> StoredParticipant:
+        """An enrolled participant."""
+        for participant in self.store.participants(task):
+            if participant.identity.who == who:
+                return participant
+        raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+
+    def ledger(self, task: str) -> Ledger:
+        """The task's books."""
+        return Ledger(self.store.movements(task))
+
+    def status(self, task: str) -> dict[str, Any]:
+        """Where the task stands."""
+        stored, settings = self.store.task(task), self.definition(task).settings
+        rounds = self.store.rounds(task)
+        return {
+            "task": task,
+            "state": stored.state,
+            "enrolled": sum(not p.left for p in self.store.participants(task)),
+            "rounds": [
+                {
+                    "number": r.number,
+                    "state": str(r.state),
+                    "deadline": r.deadline(settings),
+                    "last_call": r.last_call(settings),
+                    "uploads": len(self.store.uploads(task, r.number)),
+                }
+                for r in rounds
+            ],
+            "balances": self.ledger(task).balances(),
+        }
+
+    # The platform's own part.
+
+    def tick(self) -> bool:
+        """One step of every task that has one to take and that nobody else works on; True if any was taken."""
+        moved = False
+        for stored in self.store.tasks():
+            if stored.state in (TaskState.SETTLED, TaskState.PAUSED):
+                continue
+            if self.store.lease(stored.task, self.owner, self.clock.now(), _LEASE_SECONDS):
+                try:
+                    moved |= self._step(stored.task)
+                finally:
+                    self.store.release(stored.task, self.owner)
+        return moved
+
+    def _step(self, task: str) -> bool:
+        stored, last = self.store.task(task), self._last_round(task)
+        if last is not None and last.state is RoundState.OPEN:
+            return self._decide(task, last)
+        if last is not None and last.state in (RoundState.CLOSED, RoundState.AVERAGED):
+            return self._publish(task, last)
+        if last is not None and last.state is RoundState.PUBLISHED:
+            return self._reward(task, last)
+        if stored.state == TaskState.RUNNING:
+            return self._open_next(task, last)
+        return self._settle(task, stored)
+
+    def _open_next(self, task: str, last: Round | None) -> bool:
+        settings = self.definition(task).settings
+        number = 1 if last is None else last.number + 1
+        if number > settings.rounds:
+            return self._finish(task)
+        if self._enrolled(task) < settings.min_participants:
+            return False
+        ledger = self.ledger(task)
+        payment = to_millionths(settings.budget) if settings.budget is not None else 0
+        if ledger.balance(ESCROW) < payment:
+            return False  # prepaid before a round opens
+        with self.store.together():
+            self.store.post(task, ledger.fund_round(number, payment))
+            self.store.put_round(task, Round(number, self.clock.now()))
+        return True
+
+    def _decide(self, task: str, current: Round) -> bool:
+        settings = self.definition(task).settings
+        uploads = len(self.store.uploads(task, current.number))
+        decided = current.decide(settings, self.clock.now(), uploads, self._enrolled(task))
+        if decided == current:
+            return False
+        with self.store.together():
+            if decided.state is RoundState.ABORTED:
+                self._abort(task, current)
+            else:
+                self.store.put_round(task, decided)
+        return True
+
+    def _abort(self, task: str, current: Round) -> None:
+        self.store.post(task, self.ledger(task).abort_round(current.number))
+        self.store.put_round(task, replace(current, state=RoundState.ABORTED))
+
+    def _publish(self, task: str, current: Round) -> bool:
+        settings = self.definition(task).settings
+        final = current.number == settings.rounds
+        self._open_to(task, current.number, final=final)
+        self.store.put_round(task, replace(current, state=RoundState.PUBLISHED))
+        return True
+
+    def _open_to(self, task: str, number: int, *, final: bool) -> None:
+        name = f"{task}/rounds/{number}/{'requester' if final else 'participants'}"
+        if not self.blobs.has(name):
+            side = self._loaded(task, number)
+            self._exchange(task, side.publish(final=final))
+            self.blobs.put(name, side.publication())
+
+    def _reward(self, task: str, current: Round) -> bool:
+        settings, number = self.definition(task).settings, current.number
+        name = f"{task}/rounds/{number}/rewards"
+        if settings.budget is not None and to_millionths(settings.budget) > 0 and not self.blobs.has(name):
+            side = self._loaded(task, number)
+            self._exchange(
+                task, side.publish(final=number == settings.rounds)
+            )  # the same bytes as before: CSP knows them
+            self._exchange(task, side.reward(to_millionths(settings.budget)))
+            envelopes = {who: envelope.hex() for who, envelope in side.envelopes().items()}
+            self.blobs.put(name, json.dumps(envelopes).encode())
+        with self.store.together():
+            self.store.post(task, self.ledger(task).reward_round(number))
+            self.store.put_round(task, replace(current, state=RoundState.REWARDED))
+        return True
+
+    def _finish(self, task: str) -> bool:
+        """All rounds are done. The requester gets the last average there is, even if the last round was aborted."""
+        done = [r for r in self.store.rounds(task) if r.state is RoundState.REWARDED]
+        if done and not self.blobs.has(f"{task}/rounds/{done[-1].number}/requester"):
+            self._open_to(task, done[-1].number, final=True)
+        self.store.set_state(task, TaskState.FINISHED, self.clock.now())
+        return True
+
+    def _settle(self, task: str, stored: StoredTask) -> bool:
+        """Escrow returns at once; what nobody claimed, after the deadline; then uploads are scrubbed, ids stay."""
+        ended = stored.ended_at if stored.ended_at is not None else self.clock.now()
+        deadline = ended + self.definition(task).claim_window
+        ledger = self.ledger(task)
+        if ledger.balance(ESCROW) > 0:
+            self.store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
+            return True
+        if self.clock.now() < deadline:
+            return False
+        with self.store.together():
+            if ledger.balance(REWARDS) > 0:
+                ledger.post(ledger.expire_claims())
+                self.store.post(task, ledger.movements[-1])
+                self.store.post(task, ledger.refund("unclaimed"))
+            self.store.set_state(task, TaskState.SETTLED, ended)
+        for round_ in self.store.rounds(task):
+            for upload in self.store.uploads(task, round_.number):
+                self.blobs.delete(f"{task}/rounds/{round_.number}/uploads/{upload.digest}")
+        return True
+
+    # Tools.
+
+    def _require(self, task: str, *states: str) -> None:
+        state = self.store.task(task).state
+        if state not in states:
+            raise TaskNotRunning(f"the task is {state}")
+
+    def _last_round(self, task: str) -> Round | None:
+        rounds = self.store.rounds(task)
+        return rounds[-1] if rounds else None
+
+    def _round(self, task: str, number: int) -> Round:
+        for round_ in self.store.rounds(task):
+            if round_.number == number:
+                return round_
+        raise NotThereYet(f"round {number} has not opened yet")
+
+    def _enrolled(self, task: str) -> int:
+        return sum(not participant.left for participant in self.store.participants(task))
+
+    def _side(self, task: str, number: int) -> SpSide:
+        definition = self.definition(task)
+        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+        side = PROFILES[definition.settings.profile].sp(definition.about, self.bundles.get(f"{task}.sp"), tools)
+        for participant in self.store.participants(task):
+            side.enrol(participant.identity)
+        side.open_round(number)
+        return side
+
+    def _loaded(self, task: str, number: int) -> SpSide:
+        """SP's side of a round with its uploads in and its seeds as they were made durable."""
+        side = self._side(task, number)
+        for upload in self.store.uploads(task, number):
+            side.add(upload.who, self.blobs.get(f"{task}/rounds/{number}/uploads/{upload.digest}"))
+        side.keep_seeds(
+            self.store.seeds(task, number), lambda purpose, state: self.store.put_seed(task, number, purpose, state)
+        )
+        return side
+
+    def _exchange(self, task: str, step: Exchange) -> None:
+        try:
+            request = next(step)
+            while True:
+                self._renew(task)
+                request = step.send(self.csp.answer(task, request))
+        except StopIteration:
+            return
+
+    def _renew(self, task: str) -> None:
+        """Long steps keep their lease; one that was lost meanwhile must not go on."""
+        if not self.store.lease(task, self.owner, self.clock.now(), _LEASE_SECONDS):
+            raise Forbidden("another process has taken this task over")

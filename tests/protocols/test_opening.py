@@ -1,0 +1,250 @@
+"""The masked opening: who can read what, and that no seed serves two sums."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.errors import FormatError, NothingToAverage, ProtocolError, SealBroken, SeedReused, SlotOverflow
+from crowdfl.protocols import opening
+from crowdfl.protocols.opening import (
+    CHUNK,
+    PARTICIPANTS,
+    REQUESTER,
+    MaskSeed,
+    OpeningCsp,
+    OpeningSp,
+    OpenRequest,
+    Publication,
+    mask_rows,
+    read,
+)
+from tests.protocols.driving import converse, deal, pair
+
+CONTEXT = b"a round of a task"
+VALUES = [0, 1, -1, 2**100, -(2**100), 12345]
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """SP and CSP under 256 bits."""
+    return pair(256)
+
+
+@pytest.fixture(scope="module")
+def audiences():
+    """The keys that CSP shares with the readers."""
+    return {PARTICIPANTS: AudienceKey.fresh(), REQUESTER: AudienceKey.fresh()}
+
+
+def requests_of(servers, state, sums, audience=PARTICIPANTS):
+    """What SP sends for an opening."""
+    return list(OpeningSp(servers.sp).requests(state, sums, CONTEXT, audience))
+
+
+def publish(servers, audiences, values=VALUES, audience=PARTICIPANTS):
+    """A publication, and what led to it."""
+    sums = servers.encrypt(values)
+    state = MaskSeed.fresh_for(sums)
+    csp = OpeningCsp(servers.csp, audiences)
+    replies = [csp.answer(request) for request in requests_of(servers, state, sums, audience)]
+    return OpeningSp(servers.sp).publication(state, sums, replies)
+
+
+def values_of(servers, block):
+    """Opened residues as signed numbers."""
+    return [servers.public.signed(v) for v in to_ints(block)]
+
+
+def test_the_audience_reads_what_was_summed(servers, audiences):
+    """Signed values of every size come back."""
+    publication = publish(servers, audiences)
+    assert values_of(servers, read(publication, audiences[PARTICIPANTS], CONTEXT, servers.public)) == VALUES
+
+
+def test_long_sums_go_in_chunks(servers, audiences, monkeypatch):
+    """Every chunk has masks of its own, and the seams do not show."""
+    monkeypatch.setattr(opening, "CHUNK", 4)
+    values = list(range(-5, 6))
+    publication = publish(servers, audiences, values)
+    assert len(publication.sealed) == 3
+    assert values_of(servers, read(publication, audiences[PARTICIPANTS], CONTEXT, servers.public)) == values
+    assert not np.array_equal(*(mask_rows(publication.seed, start, 4, servers.public) for start in (0, 4)))
+
+
+def test_a_seed_is_bound_to_its_sum(servers):
+    """Another sum is refused before a single request is made."""
+    state = MaskSeed.fresh_for(servers.encrypt([1, 2]))
+    with pytest.raises(SeedReused):
+        requests_of(servers, state, servers.encrypt([1, 2]))
+
+
+def test_the_same_state_gives_the_same_bytes(servers):
+    """A retry sends what was sent before, also after the state went through the store."""
+    sums = servers.encrypt(VALUES)
+    state = MaskSeed.fresh_for(sums)
+    first = requests_of(servers, state, sums)
+    assert requests_of(servers, MaskSeed.from_bytes(state.to_bytes()), sums) == first
+
+
+def test_different_sums_get_different_seeds(servers):
+    """And so does the same sum, asked for anew."""
+    sums = [servers.encrypt([1]) for _ in range(3)]
+    seeds = {MaskSeed.fresh_for(s).seed for s in [*sums, sums[0]]}
+    assert len(seeds) == 4
+
+
+@pytest.mark.parametrize("size", [0, SEED_BYTES, 2 * SEED_BYTES - 1, 2 * SEED_BYTES + 1])
+def test_a_stored_seed_of_another_length_is_refused(size):
+    """A damaged store does not become a weak mask."""
+    with pytest.raises(FormatError):
+        MaskSeed.from_bytes(bytes(size))
+
+
+def test_csp_never_sees_the_seed(servers, audiences):
+    """It is in the publication and in no request."""
+    sums = servers.encrypt(VALUES)
+    state = MaskSeed.fresh_for(sums)
+    sent = requests_of(servers, state, sums)
+    assert all(state.seed not in request for request in sent)
+    replies = [OpeningCsp(servers.csp, audiences).answer(request) for request in sent]
+    assert state.seed in OpeningSp(servers.sp).publication(state, sums, replies).to_bytes()
+
+
+def test_csp_opens_the_masked_values_and_nothing_else(servers, audiences):
+    """What it sees is value + mask modulo N."""
+    publication = publish(servers, audiences)
+    masks = to_ints(mask_rows(publication.seed, 0, len(VALUES), servers.public))
+    seen = to_ints(servers.csp.view.of("opened")[-1])
+    assert seen == [(v + m) % servers.public.n for v, m in zip(VALUES, masks, strict=True)]
+
+
+def test_sp_cannot_read_its_own_publication(servers, audiences):
+    """It holds the seed and the sealed bytes, and no audience key."""
+    publication = publish(servers, audiences)
+    with pytest.raises(SealBroken):
+        read(publication, AudienceKey(publication.seed), CONTEXT, servers.public)
+
+
+def test_the_other_audience_cannot_read(servers, audiences):
+    """Participants do not read what is for the requester, nor the other way round."""
+    for own, other in ((PARTICIPANTS, REQUESTER), (REQUESTER, PARTICIPANTS)):
+        publication = publish(servers, audiences, audience=own)
+        with pytest.raises(SealBroken):
+            read(publication, audiences[other], CONTEXT, servers.public)
+
+
+def test_a_publication_is_bound_to_its_round(servers, audiences):
+    """Served for another round it does not open."""
+    with pytest.raises(SealBroken):
+        read(publish(servers, audiences), audiences[PARTICIPANTS], b"another round", servers.public)
+
+
+def test_chunks_cannot_be_swapped_altered_or_dropped(servers, audiences, monkeypatch):
+    """Each is sealed to its place; the count is checked."""
+    monkeypatch.setattr(opening, "CHUNK", 4)
+    publication = publish(servers, audiences, list(range(8)))
+    first, second = publication.sealed
+    flipped = first[:-1] + bytes([first[-1] ^ 1])
+    for sealed in ((second, first), (flipped, second), (first[:10], second), (b"", second)):
+        with pytest.raises(SealBroken):
+            read(replace(publication, sealed=sealed), audiences[PARTICIPANTS], CONTEXT, servers.public)
+    with pytest.raises(ProtocolError, match="4 values where 8"):
+        read(replace(publication, sealed=(first,)), audiences[PARTICIPANTS], CONTEXT, servers.public)
+
+
+def test_replies_are_counted(servers):
+    """SP publishes nothing that CSP has not answered in full."""
+    sums = servers.encrypt([1])
+    with pytest.raises(ProtocolError, match="0 replies for 1"):
+        OpeningSp(servers.sp).publication(MaskSeed.fresh_for(sums), sums, [])
+
+
+def test_an_unknown_audience_is_refused(servers, audiences):
+    """CSP seals to the task's audiences alone."""
+    sums = servers.encrypt([1])
+    (request,) = requests_of(servers, MaskSeed.fresh_for(sums), sums, audience=3)
+    with pytest.raises(ProtocolError, match="no audience 3"):
+        OpeningCsp(servers.csp, audiences).answer(request)
+
+
+def test_a_request_is_no_longer_than_a_chunk(servers, audiences):
+    """CSP's memory is bounded by the protocol, not by SP."""
+    sums = servers.encrypt([0] * (CHUNK + 1))
+    request = OpenRequest(CONTEXT, PARTICIPANTS, 0, sums, servers.sp.partial_decrypt(sums))
+    with pytest.raises(FormatError):
+        OpeningCsp(servers.csp, audiences).answer(request.to_bytes())
+
+
+@pytest.fixture(scope="module", params=["shown", "hidden"])
+def published(request):
+    """A task with two rounds done: the first for the participants, the last for the requester."""
+    sides = deal(3, 2, total=request.param, key_bits=512, rounds=2)
+    publications = []
+    for number in (1, 2):
+        sides.sp.open_round(number)
+        for i in range(3):
+            sides.sp.add(f"p{i}", sides.upload([number, -1.0], 5, f"p{i}"))
+        converse(sides.sp.publish(final=number == 2), sides.csp.answer)
+        publications.append(sides.sp.publication())
+    return sides, publications
+
+
+def test_each_round_is_read_by_its_audience(published):
+    """Participants read the first, the requester the last."""
+    sides, (first, last) = published
+    assert sides.people["p1"].read(first, 1).weights == pytest.approx([1, -1], abs=1.1e-6)
+    assert sides.requester.read(last, 2).weights == pytest.approx([2, -1], abs=1.1e-6)
+
+
+def test_a_publication_for_another_round_or_audience_fails(published):
+    """By name, in every wrong combination."""
+    sides, (first, last) = published
+    for reader, publication, number in (
+        (sides.people["p0"], first, 2),
+        (sides.people["p0"], last, 1),
+        (sides.people["p0"], last, 2),
+        (sides.requester, first, 1),
+        (sides.requester, last, 1),
+    ):
+        with pytest.raises(SealBroken):
+            reader.read(publication, number)
+
+
+def test_a_reader_of_another_task_cannot_read(published):
+    """Its audience key is another."""
+    _, (first, _) = published
+    stranger = deal(3, 2, key_bits=512).people["p0"]
+    with pytest.raises(SealBroken):
+        stranger.read(first, 1)
+
+
+def test_readers_compute_no_power(published):
+    """No key share and no modular exponentiation on a phone."""
+    sides, (first, _) = published
+    phone = sides.people["p2"]
+    before = phone.party.costs.counts.copy()
+    phone.read(first, 1)
+    assert phone.party.costs.counts == before
+    assert phone.party.share is None
+
+
+def test_nothing_is_served_before_it_is_published():
+    """Asking early is an error with a name."""
+    with pytest.raises(FormatError, match="nothing is published"):
+        deal().sp.publication()
+
+
+def test_a_wrong_seed_does_not_give_another_average():
+    """It gives noise, which the packing notices."""
+    sides = deal(3, 2)
+    for i in range(3):
+        sides.sp.add(f"p{i}", sides.upload([0.5, 0.25], 1, f"p{i}"))
+    converse(sides.sp.publish(final=False), sides.csp.answer)
+    message = Publication.from_bytes(sides.sp.publication(), sides.people["p0"].party.limits(100))
+    assert sides.people["p0"].read(message.to_bytes(), 1).weights.tolist() == [0.5, 0.25]
+    with pytest.raises((SlotOverflow, NothingToAverage)):
+        sides.people["p0"].read(replace(message, seed=bytes(32)).to_bytes(), 1)

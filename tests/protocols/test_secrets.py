@@ -1,0 +1,113 @@
+"""Secrets never reach repr: sides, seeds, envelopes, claims, coins, bundles, keys."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.errors import NotFinite
+from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.local import Update
+from crowdfl.protocols.opening import MaskSeed, Publication
+from crowdfl.protocols.prirwd import RewardEnvelope
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.smul import PaperSmulSp, PolynomialsSp
+from tests.protocols.driving import SMALL, converse, deal, federation, pair, updates
+
+SECRET = bytes(range(200, 232))
+NUMBER = 123456789012345678901234567890
+
+
+def shows(thing, *secrets):
+    """Whether a repr, or that of anything it holds directly, gives one of the secrets away in any usual form."""
+    parts = [thing, *vars(thing).values()] if hasattr(thing, "__dict__") else [thing]
+    texts = [repr(part) for part in parts if dataclasses.is_dataclass(part) or part is thing]
+    forms = []
+    for secret in secrets:
+        forms += [repr(secret)[2:-1], secret.hex()] if isinstance(secret, bytes) else [str(int(secret)), hex(secret)[2:]]
+    return [form for form in forms for text in texts if form in text]
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        MaskSeed(SECRET, bytes(32)),
+        Coins(SECRET),
+        AudienceKey(SECRET),
+        ReaderKey(SECRET),
+        SigningKey(SECRET),
+        ParticipantKeys("p", SigningKey(SECRET), ReaderKey(SECRET)),
+        RewardEnvelope(NUMBER, SECRET, SECRET),
+        Claim("task", "p", NUMBER, (b"c",), (NUMBER,), (SECRET,), b"s"),
+        pytest.param(
+            Publication(SECRET, 1, (b"sealed",)),
+            marks=pytest.mark.xfail(strict=True, reason="the mask seed is in its repr: bug R21"),
+        ),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_what_is_built_from_a_secret_does_not_show_it(thing):
+    """Neither as bytes, nor in hex, nor as a number."""
+    assert shows(thing, SECRET, NUMBER) == []
+
+
+def test_the_check_above_can_fail():
+    """A plain dataclass does show its secret."""
+    plain = dataclasses.make_dataclass("Plain", ["seed", "number"])
+    assert len(shows(plain(SECRET, NUMBER), SECRET, NUMBER)) >= 2
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_sides_do_not_show_their_keys(profile):
+    """SP, CSP, requester, participants, their parties and the dealing, before and after a round."""
+    settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 768, "sigma": 60}
+    sides = deal(3, 1, **settings)
+    for i, who in enumerate(sides.people):
+        sides.sp.add(who, sides.upload([0.1 * i], 1, who))
+    converse(sides.sp.publish(final=False), sides.csp.answer)
+    converse(sides.sp.reward(1_000_000), sides.csp.answer)
+    everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides.dealer, sides.dealer._dealing]
+    dealing = sides.dealer._dealing
+    secrets = [sides.sp.party.share.exponent, sides.csp.party.share.exponent]
+    secrets += [dealing.sp[-64:], dealing.csp[-64:], dealing.participant[-32:], dealing.requester[-32:]]
+    for side in everyone:
+        assert shows(side, *secrets) == []
+        if hasattr(side, "party"):
+            assert shows(side.party, *secrets) == []
+
+
+def test_pending_steps_do_not_show_their_masks():
+    """What SP keeps between a request and its reply."""
+    servers = pair(512)
+    one = servers.encrypt([5])
+    coins = Coins.fresh()
+    division, _ = HardenedSdivSp(servers.sp, SdivWidths(512, 16, 20, 40, 4)).begin(one, one, coins)
+    product, _ = PaperSmulSp(servers.sp, mask_bits=100).begin(one, one, coins)
+    polynomials, _ = PolynomialsSp(servers.sp, sigma=40, masks_in_task=1).begin(one, [8], [{(0, 0): 1}], coins)
+    assert shows(division, *division.corrections) == []
+    assert shows(product, *product.r_1, *product.r_2) == []
+    assert shows(polynomials, *polynomials.masks) == []
+
+
+def test_views_are_kept_but_not_printed():
+    """They are for the audit; a log that prints a result prints no opened value."""
+    result = federation().round(updates([[0.5]] * 3, [1] * 3))
+    view = result.views["CSP"]
+    assert len(view.entries) > 0
+    assert "array" not in repr(view)
+
+
+@pytest.mark.xfail(strict=True, reason="an update prints the participant's model: bug R21")
+def test_an_update_does_not_show_its_weights():
+    """The model is what the whole protocol hides."""
+    assert "0.123456" not in repr(Update([np.array([0.123456])], 3))
+
+
+def test_errors_do_not_hold_weights():
+    """A refused model is described by place and number."""
+    with pytest.raises(NotFinite) as refusal:
+        federation().round(updates([[0.123456, float("nan")]] * 3, [1] * 3))
+    assert "0.123456" not in str(refusal.value)
