@@ -62,6 +62,11 @@
     │   ├── TooLate                 the upload missed its round
     │   ├── NotEnoughMoney          an account does not hold what is asked of it
     │   └── LedgerConflict          a movement of that name was made with other contents
+    ├── LearningError               data or models cannot be used for training
+    │   ├── DataMissing             a data set, or a person in it, is not there
+    │   ├── DataAltered             a data file is not the one it should be
+    │   ├── DataMalformed           windows and labels do not fit together
+    │   └── LearningUnavailable     a package that training needs is not installed
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     └── Cancelled                   long work was told to stop
 
@@ -79,6 +84,9 @@ __all__ = [
     "ClaimRefused",
     "Conflict",
     "CrowdFLError",
+    "DataAltered",
+    "DataMalformed",
+    "DataMissing",
     "DocumentError",
     "EncodingError",
     "Forbidden",
@@ -95,6 +103,8 @@ __all__ = [
     "KeyFileVersion",
     "KeyMaterialError",
     "KeyMismatch",
+    "LearningError",
+    "LearningUnavailable",
     "LedgerConflict",
     "LengthMismatch",
     "LimitExceeded",
@@ -382,6 +392,26 @@ class NotEnoughMoney(CampaignError):
 
 class LedgerConflict(CampaignError):
     """A movement of that name was made with other contents."""
+
+
+class LearningError(CrowdFLError):
+    """Data or models cannot be used for training."""
+
+
+class DataMissing(LearningError):
+    """A data set, or a person in it, is not there."""
+
+
+class DataAltered(LearningError):
+    """A data file is not the one it should be."""
+
+
+class DataMalformed(LearningError):
+    """Windows and labels do not fit together."""
+
+
+class LearningUnavailable(LearningError):
+    """A package that training needs is not installed."""
 
 
 class PeerUnavailable(CrowdFLError):

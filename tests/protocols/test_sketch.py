@@ -136,7 +136,7 @@ def test_distances_of_updates_that_drift_one_way(offset):
 
 def small_task(lanes, parameters):
     """A task of three under a short key, with a sketch."""
-    return deal(3, parameters, **(SMALL | {"lanes": lanes, "rounds": 5, "max_participants": 3, "key_bits": 640}))
+    return deal(3, parameters, **(SMALL | {"lanes": lanes, "rounds": 5, "max_participants": 3, "key_bits": 768}))
 
 
 def test_the_encrypted_sketch_is_the_plain_one():

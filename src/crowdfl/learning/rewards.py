@@ -30,9 +30,7 @@ def weights(d: npt.ArrayLike, samples: Sequence[int], epsilon: float) -> _Floats
     return np.asarray(delta / delta.sum() * d.sum() / (d + epsilon))
 
 
-def rewards(
-    models: Sequence[npt.ArrayLike], samples: Sequence[int], budget: float, epsilon: float = 1e-6
-) -> _Floats:
+def rewards(models: Sequence[npt.ArrayLike], samples: Sequence[int], budget: float, epsilon: float = 1e-6) -> _Floats:
     """mu_i: the budget split by samples and closeness to the average."""
     d = distances(models, fedavg(models, samples))
     shares = np.asarray(samples, dtype=np.float64) / (d + epsilon)

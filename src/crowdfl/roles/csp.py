@@ -1,6 +1,7 @@
 """CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes."""
 
 import hashlib
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.compute import Backend, default_backend
@@ -48,27 +49,57 @@ class Csp:
             self._sides[task].enrol(opened.identity)
 
     def answer(self, task: str, request: bytes) -> bytes:
-        """Compute once, keep the answer before giving it."""
+        """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
         name = hashlib.sha256(request).hexdigest()
         known = self.store.answered(task, name)
         if known is not None:
             return self.blobs.get(known)
+        draft = _Draft(self.store.memory(task))
+        reply = self._side(task, draft).answer(request)
+        blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
+        self.blobs.put(blob, reply)
         with self.store.together():  # what the side remembers and the answer stand or fall together
-            reply = self._side(task).answer(request)
-            blob = f"{task}/answers/{name}"
-            self.blobs.delete(blob)  # left by a crash before its transaction ended: nobody has seen it
-            self.blobs.put(blob, reply)
-            self.store.put_answer(task, name, blob)
-        return reply
+            kept = self.store.answered(task, name)
+            if kept is None:
+                draft.commit()
+                self.store.put_answer(task, name, blob)
+        return reply if kept is None else self.blobs.get(kept)
 
-    def _side(self, task: str) -> CspSide:
+    def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspSide:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
             tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
             bundle = self.bundles.get(f"{task}.csp")
             side = PROFILES[definition.settings.profile].csp(definition.about, bundle, tools)
-            side.remember(self.store.memory(task))
             for participant in self.store.participants(task):
                 side.enrol(participant.identity)
             self._sides[task] = side
+        self._sides[task].remember(memory)
         return self._sides[task]
+
+
+class _Draft(MutableMapping[str, bytes]):
+    """What a side writes while it computes, apart until the answer is kept: a long computation holds no transaction."""
+
+    def __init__(self, durable: MutableMapping[str, bytes]) -> None:
+        self._durable = durable
+        self._written: dict[str, bytes] = {}
+
+    def commit(self) -> None:
+        """Make it durable, inside the caller's transaction."""
+        self._durable.update(self._written)
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._written[name] if name in self._written else self._durable[name]
+
+    def __setitem__(self, name: str, value: bytes) -> None:
+        self._written[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise NotImplementedError("CSP forgets nothing within a task")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**dict.fromkeys(self._durable), **self._written})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

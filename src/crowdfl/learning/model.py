@@ -1,0 +1,61 @@
+"""What a model looks like from outside: named arrays, in an order that everyone in a task shares."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import ModelMismatch
+
+__all__ = ["ModelShape", "Weights"]
+
+Weights = list[npt.NDArray[np.float64]]
+"""A model's arrays. float64, for averages are, and float32 goes there and back unchanged."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The names and shapes of a model's arrays, in order."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.shapes):
+            raise ModelMismatch(f"{len(self.names)} names for {len(self.shapes)} arrays")
+        if len(set(self.names)) != len(self.names):
+            raise ModelMismatch("two arrays have the same name")
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.ArrayLike]) -> "ModelShape":
+        """The shape of these arrays."""
+        return cls(tuple(arrays), tuple(np.shape(array) for array in arrays.values()))
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the arrays hold together."""
+        return sum(map(math.prod, self.shapes))
+
+    def check(self, weights: Sequence[npt.ArrayLike]) -> Weights:
+        """The weights as arrays, or which of them is not as it should be."""
+        if len(weights) != len(self.shapes):
+            raise ModelMismatch(f"the model has {len(self.shapes)} arrays, not {len(weights)}")
+        arrays = [np.asarray(array, dtype=np.float64) for array in weights]
+        for name, wanted, array in zip(self.names, self.shapes, arrays, strict=True):
+            if array.shape != wanted:
+                raise ModelMismatch(f"the array {name!r} has the shape {array.shape}, the model's has {wanted}")
+        return arrays
+
+    def flat(self, weights: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+        """All parameters in one row, as they are encrypted."""
+        return np.concatenate([array.reshape(-1) for array in self.check(weights)]) if self.shapes else np.zeros(0)
+
+    def arrays(self, flat: npt.ArrayLike) -> Weights:
+        """The row taken apart again."""
+        row = np.asarray(flat, dtype=np.float64)
+        if row.shape != (self.parameters,):
+            raise ModelMismatch(f"the model has {self.parameters:,} parameters, the row has the shape {row.shape}")
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        return [part.reshape(shape) for part, shape in zip(np.split(row, ends), self.shapes, strict=True)]
