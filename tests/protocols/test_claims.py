@@ -173,9 +173,7 @@ def test_one_round_of_two_may_be_claimed(sides):
     """The amount is that round's."""
     own, person = claim_of(sides, "p0"), sides.people["p0"]
     amount = person._rewards[own.contexts[1]] >> sides.sp._shape.widths().fraction
-    part = signed(
-        sides, "p0", contexts=own.contexts[1:], masks=own.masks[1:], salts=own.salts[1:], amount=amount
-    )
+    part = signed(sides, "p0", contexts=own.contexts[1:], masks=own.masks[1:], salts=own.salts[1:], amount=amount)
     assert pay(sides, part) == amount
 
 

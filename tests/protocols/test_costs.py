@@ -230,9 +230,14 @@ def test_costs_are_reported_per_role():
 def test_scopes_do_not_leak():
     """What happens inside SMUL or SDIV is counted there, also when it fails."""
     costs = Costs()
-    with pytest.raises(ZeroDivisionError), costs.inside("SDIV", 2):
-        costs.count("PDec")
-        raise ZeroDivisionError
+
+    def failing():
+        with costs.inside("SDIV", 2):
+            costs.count("PDec")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
     with costs.continuing("SDIV"):
         costs.count("Enc")
     costs.count("PDec", 5)

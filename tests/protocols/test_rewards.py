@@ -132,7 +132,7 @@ _budgets = st.sampled_from(["0.000001", "0.000007", "0.01", "1", "36"]) | st.dec
 
 
 @every_profile
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(models=_models, data=st.data(), budget=_budgets)
 def test_the_budget_is_kept_and_nearly_spent(profile, models, data, budget):
     """Any models and samples, budgets from one millionth up."""

@@ -27,7 +27,8 @@ def shows(thing, *secrets):
     texts = [repr(part) for part in parts if dataclasses.is_dataclass(part) or part is thing]
     forms = []
     for secret in secrets:
-        forms += [repr(secret)[2:-1], secret.hex()] if isinstance(secret, bytes) else [str(int(secret)), hex(secret)[2:]]
+        text = isinstance(secret, bytes)
+        forms += [repr(secret)[2:-1], secret.hex()] if text else [str(int(secret)), hex(secret)[2:]]
     return [form for form in forms for text in texts if form in text]
 
 

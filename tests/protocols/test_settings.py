@@ -280,7 +280,7 @@ def test_an_update_that_does_not_match_costs_no_round():
 def test_what_is_not_finite_is_refused_before_it_is_encrypted(profile, value):
     """The participant encrypts nothing, and is told where."""
     fed = federation(profile=profile)
-    with pytest.raises(NotFinite, match="1 of 3 weights .* position 1"):
+    with pytest.raises(NotFinite, match=r"1 of 3 weights .* position 1"):
         fed.round(updates([[0.0, value, 0.0]] * 3, [1] * 3))
     assert fed.costs()["participants"].total("Enc") == 0
 

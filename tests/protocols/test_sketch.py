@@ -79,7 +79,7 @@ def train(start, x, y, rng, *, epochs=20, batch=10, rate=0.05):
             slope[np.arange(len(rows)), y[rows]] -= 1
             back = (slope @ w2.T) * (h > 0)
             for array, gradient in ((w2, h.T @ slope), (b2, slope.sum(0)), (w1, x[rows].T @ back), (b1, back.sum(0))):
-                array -= rate / len(rows) * gradient
+                np.subtract(array, rate / len(rows) * gradient, out=array)
     return np.concatenate([array.ravel() for array in (w1, b1, w2, b2)])
 
 

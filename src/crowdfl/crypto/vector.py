@@ -53,6 +53,7 @@ __all__ = [
     "Unchecked",
     "combine",
     "encrypt",
+    "form_bytes",
     "residues",
     "signed_values",
 ]
@@ -376,6 +377,11 @@ def combine(
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:
     """Numbers in [0, N) as a block of plaintexts."""
     return blocks.from_ints(numbers, public.plaintext_bytes)
+
+
+def form_bytes(public: PublicKey, count: int) -> int:
+    """Bytes of the binary form of `count` ciphertexts."""
+    return _HEADER.size + count * public.ciphertext_bytes
 
 
 def signed_values(residues: Block, public: PublicKey) -> list[int]:

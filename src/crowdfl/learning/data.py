@@ -1,7 +1,7 @@
 """Where training data comes from: one person's windows and labels, behind one small interface.
 
-A recording is cut by time, the earlier part to train and the later part to test, with a gap between them; windows are made after
-the cut, so that overlapping windows never carry a sample from one side to the other.
+A recording is cut by time, the earlier part to train and the later part to test, with a gap between. Windows are made after the
+cut, so that overlapping ones never carry a sample from one side to the other.
 """
 
 from collections.abc import Sequence

@@ -51,8 +51,8 @@ def features(name: str, windows: Windows) -> Inputs:
 
 def features_per_window(name: str, length: int, channels: int) -> int:
     """How many inputs the network needs."""
-    return features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1]
+    return int(features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1])
 
 
 def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    return np.log(values + _FLOOR)
+    return np.asarray(np.log(values + _FLOOR))

@@ -1,8 +1,8 @@
 """NumPy object files read without running them.
 
-Such a file is a program for pickle's machine, and loading it the usual way runs whatever it says. Here the instructions are only
-listed, and a machine that knows about twenty of them puts together lists, dicts, strings, numbers and arrays of numbers. No name
-from the file is ever imported and nothing from it is called: four NumPy constructors are recognised by name and acted out here.
+Such a file is a program for pickle's machine, and loading it the usual way runs whatever it says. Here its instructions are
+only listed, and a machine that knows the few which data needs puts together lists, dicts, strings, numbers and arrays. No name
+from the file is imported and nothing from it is called: four constructors are recognised by name and acted out here.
 """
 
 import pickletools
@@ -58,7 +58,7 @@ class StoredArray:
             raise DataAltered("the object file holds an array that is not as long as its shape says") from error
 
 
-def read_object_file(data: bytes) -> Any:
+def read_object_file(data: bytes) -> object:
     """What a .npy file of a single object holds, its arrays as `StoredArray`."""
     stream = BytesIO(data)
     try:
@@ -69,10 +69,12 @@ def read_object_file(data: bytes) -> Any:
         if shape != () or dtype != np.dtype(object):
             raise DataAltered(f"not an object file, but an array of {dtype} with shape {shape}")
         outer = _Machine().run(stream)
+        if not isinstance(outer, StoredArray):
+            raise DataAltered("the object file holds no array")
         (content,) = outer.content
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataAltered(f"the object file does not make sense: {error}") from error
-    return content
+    return content  # of an array without axes
 
 
 class _Machine:
@@ -83,7 +85,7 @@ class _Machine:
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
 
-    def run(self, stream: BytesIO) -> Any:
+    def run(self, stream: BytesIO) -> object:
         for opcode, argument, _ in pickletools.genops(stream):
             if opcode.name in _PUSHES:
                 self.stack.append(argument)
@@ -158,7 +160,7 @@ class _Machine:
             raise TypeError("only dicts take items")
         self.stack[-1].update(zip(flat[::2], flat[1::2], strict=True))
 
-    def push(self, value: Any) -> None:
+    def push(self, value: object) -> None:
         self.stack.append(value)
 
 
@@ -184,7 +186,6 @@ _STEPS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NONE": lambda machine, _: machine.push(None),
     "REDUCE": _Machine.reduce,
-    "SETITEM": lambda machine, _: machine.stack[-3].update([machine.take(2)]),
     "SETITEMS": _Machine.items,
     "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
     "TUPLE1": _tuple_of(1),

@@ -60,7 +60,7 @@ class TorchLearner:
             chosen = torch.from_numpy(batch)
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
         return len(labels)
 

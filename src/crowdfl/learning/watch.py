@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdfl.errors import DataAltered, DataMissing
 from crowdfl.learning.data import Cut, Recording, Split, split_recordings
@@ -94,11 +93,10 @@ def _checked(path: Path) -> bytes:
 
 def _recordings(data: bytes, subject: int) -> list[Recording]:
     """The recordings of one subject; the others' stay undecoded and are dropped with the file."""
-    content = read_object_file(data)
-    subjects, exercises, signals = _numbers(content["subject"]), _numbers(content["y"]), content["X"]
-    mine = np.flatnonzero(subjects == subject)
-    return [Recording(_numbers(signals[i]) / _UNITS, int(exercises[i])) for i in mine]
-
-
-def _numbers(stored: StoredArray) -> npt.NDArray[np.floating]:
-    return stored.read()
+    match read_object_file(data):
+        case {"X": list(signals), "y": StoredArray() as y, "subject": StoredArray() as subjects}:
+            exercises = y.read()
+            mine = np.flatnonzero(subjects.read() == subject)
+            return [Recording(signals[i].read() / _UNITS, int(exercises[i])) for i in mine]
+        case _:
+            raise DataAltered("the watch data holds other things than signals, exercises and subjects")

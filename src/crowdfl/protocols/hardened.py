@@ -10,7 +10,7 @@ import numpy.typing as npt
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.crypto.vector import CipherVector, RunningProduct
+from crowdfl.crypto.vector import CipherVector, RunningProduct, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
     FormatError,
@@ -340,6 +340,10 @@ class HardenedSp:
     def envelopes(self) -> Mapping[str, bytes]:
         """One for each participant, for that participant alone."""
         return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+
+    def upload_bytes(self) -> int:
+        """Bytes of an upload of this task."""
+        return form_bytes(self.party.public, self._length)
 
     def check_upload(self, upload: bytes) -> None:
         """Refuse what is no upload of this task."""

@@ -14,7 +14,7 @@ from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct
+from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
     ClaimRefused,
@@ -277,7 +277,7 @@ class PaperSp:
         self.uploads[who] = (name, vector)
 
     def _parse(self, upload: bytes) -> CipherVector:
-        length = (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
+        length = self._length
         vector = CipherVector.from_bytes(upload, self.task.public, max_count=length, backend=self.party.compute)
         if len(vector) != length:
             raise FormatError(f"an upload of {len(vector)} ciphertexts where {length} are expected")
@@ -326,6 +326,14 @@ class PaperSp:
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
+
+    def upload_bytes(self) -> int:
+        """Bytes of an upload of this task."""
+        return form_bytes(self.task.public, self._length)
+
+    @property
+    def _length(self) -> int:
+        return (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
 
     def check_upload(self, upload: bytes) -> None:
         """Refuse what is no upload of this task."""

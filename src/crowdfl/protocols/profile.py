@@ -128,6 +128,9 @@ class SpSide(Protocol):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
 
+    def upload_bytes(self) -> int:
+        """Bytes of an upload of this task."""
+
     def check_upload(self, upload: bytes) -> None:
         """Refuse what is no upload of this task."""
 

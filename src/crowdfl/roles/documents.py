@@ -119,12 +119,13 @@ class Definition:
     def open(cls, text: str) -> "Definition":
         """A definition, signed by the requester it names."""
         body = open_document(text, "definition")
-        definition = _read("definition", body, cls._from_body)
+        definition = _read("definition", body, cls.from_body)
         open_document(text, "definition", definition.requester)
         return definition
 
     @classmethod
-    def _from_body(cls, body: dict[str, Any]) -> "Definition":
+    def from_body(cls, body: dict[str, Any]) -> "Definition":
+        """From JSON that was checked before."""
         arrays = tuple(ModelArray(str(name), tuple(_whole(side) for side in shape)) for name, shape in body["arrays"])
         return cls(
             purpose=_text(body, "purpose"),
@@ -193,10 +194,11 @@ class Certificate:
     def open(cls, text: str, kgc: bytes) -> "Certificate":
         """Signed by KGC."""
         body = open_document(text, "certificate", kgc)
-        return _read("certificate", body, cls._from_body)
+        return _read("certificate", body, cls.from_body)
 
     @classmethod
-    def _from_body(cls, body: dict[str, Any]) -> "Certificate":
+    def from_body(cls, body: dict[str, Any]) -> "Certificate":
+        """From JSON that was checked before."""
         keys = bytes.fromhex(body["signing"]), bytes.fromhex(body["reading"])
         return cls(_text(body, "task"), Identity(_text(body, "who"), *keys))
 

@@ -152,6 +152,10 @@ class Sp:
             self.store.add_upload(task, number, entry)
         return entry
 
+    def upload_limit(self, task: str) -> int:
+        """Bytes of an upload of this task: a longer body is refused before it is read."""
+        return self._side(task, 1).upload_bytes()
+
     def publication(self, task: str, number: int, who: str | None) -> bytes:
         """A round's average, for a participant; `who` None is the requester, who gets the last one."""
         if who is not None:

@@ -1,0 +1,99 @@
+"""A model as a file: npz, which NumPy reads, and safetensors, which nearly everything else reads. Neither can hold code.
+
+Reading takes the shape that the task promises, and compares before it allocates: a few bytes may announce gigabytes.
+"""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors_numpy
+
+from crowdfl.errors import FormatError, ModelMismatch
+from crowdfl.learning.model import ModelShape, Weights
+
+__all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
+
+_FLOATS = (np.dtype("<f4"), np.dtype("<f8"))
+_ENDING = ".npy"
+
+
+def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    """The arrays under their names, as float64: an average loses nothing."""
+    stream = BytesIO()
+    arrays = dict(zip(shape.names, shape.check(weights), strict=True))
+    with zipfile.ZipFile(stream, "w") as archive:  # by hand, for `savez` takes some names as its own arguments
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(name + _ENDING), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def from_npz(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order, or which of them does not fit."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            _check_names(shape, [name.removesuffix(_ENDING) for name in archive.namelist()])
+            members = zip(shape.names, shape.shapes, strict=True)
+            return [_read_member(archive, name, wanted) for name, wanted in members]
+    # What zipfile and NumPy raise on bytes that are no npz.
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, NotImplementedError) as error:
+        raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    """The arrays under their names, as float64."""
+    arrays = [np.ascontiguousarray(array) for array in shape.check(weights)]
+    return safetensors_numpy.save(dict(zip(shape.names, arrays, strict=True)))
+
+
+def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order (the file keeps none), or which of them does not fit."""
+    try:
+        arrays = safetensors_numpy.load(data)
+    except SafetensorError as error:
+        raise FormatError(f"the model is not a readable safetensors file: {error}") from error
+    _check_names(shape, list(arrays))
+    for name in shape.names:
+        _check_type(name, arrays[name].dtype)
+    return shape.check([arrays[name] for name in shape.names])
+
+
+def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
+    if sorted(found) != sorted(shape.names):
+        missing, extra = sorted(set(shape.names) - set(found)), sorted(set(found) - set(shape.names))
+        raise ModelMismatch(f"the file's arrays are not the model's: {missing} missing, {extra} not expected")
+
+
+def _check_type(name: str, dtype: np.dtype[np.generic]) -> None:
+    if dtype not in _FLOATS:
+        raise ModelMismatch(f"the array {name!r} holds {dtype}, a model's hold float32 or float64")
+
+
+def _read_member(archive: zipfile.ZipFile, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    with archive.open(name + _ENDING) as member:
+        found, fortran, dtype = _header(member)
+        if found != wanted:
+            raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
+        _check_type(name, dtype)
+        size = math.prod(wanted) * dtype.itemsize
+        content = member.read(size + 1)
+    if len(content) != size:
+        raise FormatError(f"the array {name!r} does not hold as many bytes as its shape says")
+    flat = np.frombuffer(content, dtype=dtype)
+    return flat.reshape(wanted, order="F" if fortran else "C").astype(np.float64)
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    version = np.lib.format.read_magic(member)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(member)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(member)
+    raise FormatError(f"an array of npy version {version} is not read here")

@@ -1,0 +1,254 @@
+"""Participant: look before joining, enrol, train on data that stays here, upload, read, be paid, leave.
+
+What must survive a crash lies in `blobs`, written before it is sent: an upload that was interrupted is sent again with the same
+bytes, so that it is the same upload.
+"""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.errors import AlreadyCounted, DocumentError, ModelMismatch, NotThereYet, RoundNotOpen, TooLate
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
+from crowdfl.roles.documents import Appointment, Definition, participant_name
+from crowdfl.roles.kgc import Enrolled, enrolment_context
+from crowdfl.roles.ports import Blobs
+
+__all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train", "arrays_from_npz", "arrays_to_npz"]
+
+Arrays = list[npt.NDArray[np.float64]]
+Train = Callable[[Arrays, Mapping[str, Any]], tuple[Arrays, int]]
+"""From the present model and the task's training settings to a trained model and the number of samples it was trained on."""
+Evaluate = Callable[[Arrays], Mapping[str, float]]
+"""How a model does on this participant's own held-out data."""
+
+
+class ParticipantKgc(Protocol):
+    """KGC as a participant reaches it."""
+
+    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
+        """A certificate for the holder of an invitation."""
+
+
+class ParticipantSp(Protocol):
+    """SP as a participant reaches it."""
+
+    def papers(self, task: str) -> tuple[str, str]:
+        """Definition and appointment."""
+
+    def initial(self, task: str) -> bytes:
+        """The initial weights."""
+
+    def status(self, task: str) -> dict[str, Any]:
+        """Where the task stands."""
+
+    def enrol(self, task: str, certificate: str) -> str:
+        """Join."""
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        """Upload; the signed receipt."""
+
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        """A round's publication."""
+
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        """A round's reward envelope."""
+
+    def claim(self, task: str, claim: bytes) -> int:
+        """Claim; millionths paid."""
+
+    def quit(self, task: str, keys: ParticipantKeys) -> None:
+        """Leave."""
+
+
+@dataclass
+class Participant:
+    """One participant in one task."""
+
+    task: str
+    blobs: Blobs
+    kgc: ParticipantKgc
+    sp: ParticipantSp
+    kgc_key: bytes
+    insecure_test_key: bool = False
+    backend: Backend = field(default_factory=default_backend)
+    on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
+    _side: ParticipantSide | None = field(default=None, repr=False)
+
+    def look(self) -> Definition:
+        """The task as its requester signed it and KGC appointed it: read this before joining."""
+        definition, appointment = self.sp.papers(self.task)
+        opened = Definition.open(definition)
+        if opened.task != self.task or Appointment.open(appointment, self.kgc_key).task != self.task:
+            raise DocumentError("the platform showed the papers of another task")
+        return opened
+
+    def join(self, invitation: str) -> str:
+        """Enrol with KGC and SP; again is fine. The name this participant goes by."""
+        definition = self.look()
+        if not self.blobs.has("keys"):
+            keys = SigningKey.fresh(), ReaderKey.fresh()
+            self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
+        keys_ = self.keys
+        if not self.blobs.has("certificate"):
+            enrolled = self.kgc.enrol(self.task, invitation, keys_.signing.public, keys_.reader.public)
+            bundle = keys_.reader.open(enrolled.sealed, enrolment_context(self.task, keys_.who))
+            self.blobs.put("definition", json.dumps(definition.body()).encode())
+            self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
+            self.blobs.put("bundle", bundle)
+            self.blobs.put("certificate", enrolled.certificate.encode())
+        self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        self.on_event("joined", {"who": keys_.who})
+        return keys_.who
+
+    @property
+    def keys(self) -> ParticipantKeys:
+        """This participant's own keys."""
+        signing, reading = (bytes.fromhex(key) for key in json.loads(self.blobs.get("keys")))
+        key = SigningKey(signing)
+        return ParticipantKeys(participant_name(key.public), key, ReaderKey(reading))
+
+    def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
+        """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
+        rounds = {entry["number"]: entry["state"] for entry in self.sp.status(self.task)["rounds"]}
+        did = False
+        for number, state in rounds.items():
+            if state in ("published", "rewarded"):
+                did |= self._read(number, evaluate)
+            if state == "rewarded":
+                did |= self._open_reward(number)
+            if state == "open":
+                did |= self._take_part(number, train)
+        return did
+
+    def _take_part(self, number: int, train: Train) -> bool:
+        if self.blobs.has(f"rounds/{number}/receipt") or self.blobs.has(f"rounds/{number}/refused"):
+            return False
+        if not self.blobs.has(f"rounds/{number}/upload"):
+            weights, samples = train(self.model(), self._definition.training)
+            upload = self.side.prepare(self._flatten(weights), samples)
+            self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
+            self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
+        try:
+            receipt = self.sp.send(self.task, number, self.keys, self.blobs.get(f"rounds/{number}/upload"))
+        except (TooLate, RoundNotOpen, AlreadyCounted) as refusal:
+            self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
+            self.on_event("refused", {"round": number, "why": str(refusal)})
+            return True
+        self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
+        self.on_event("uploaded", {"round": number, "bytes": len(self.blobs.get(f"rounds/{number}/upload"))})
+        return True
+
+    def _read(self, number: int, evaluate: Evaluate | None) -> bool:
+        if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
+            return False  # the last average is for the requester
+        publication = self.sp.average(self.task, number, self.keys)
+        average = self._restore(self.side.read(publication, number).weights)
+        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
+        metrics = dict(evaluate(average)) if evaluate is not None else {}
+        self.on_event("read", {"round": number, **metrics})
+        return True
+
+    def _open_reward(self, number: int) -> bool:
+        done = self.blobs.has(f"rounds/{number}/reward") or not self.blobs.has(f"rounds/{number}/receipt")
+        if done or self._definition.settings.budget is None:
+            return False
+        envelope = self.sp.reward(self.task, number, self.keys)
+        amount = self.side.open_reward(envelope, number)
+        self.blobs.put(f"rounds/{number}/reward", envelope)
+        self.on_event("rewarded", {"round": number, "millionths": amount})
+        return True
+
+    def rewards(self) -> dict[int, int]:
+        """Millionths earned, by round."""
+        earned = {}
+        for number in range(1, self._definition.settings.rounds + 1):
+            if self.blobs.has(f"rounds/{number}/reward"):
+                earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+        return earned
+
+    def claim(self) -> int:
+        """Claim everything earned, once, after the task's end; millionths paid."""
+        if self.blobs.has("paid"):
+            return int(self.blobs.get("paid"))
+        self.rewards()  # opens every envelope, so that the claim covers them all
+        if not self.blobs.has("claim"):
+            self.blobs.put("claim", self.side.claim())
+        paid = self.sp.claim(self.task, self.blobs.get("claim"))
+        self.blobs.put("paid", str(paid).encode())
+        self.on_event("paid", {"millionths": paid})
+        return paid
+
+    def leave(self) -> None:
+        """Leave the task; what was earned stays claimable."""
+        self.sp.quit(self.task, self.keys)
+        self.on_event("left", {})
+
+    def model(self) -> Arrays:
+        """The newest model this participant has: the last average read, or the initial weights."""
+        for number in range(self._definition.settings.rounds, 0, -1):
+            if self.blobs.has(f"rounds/{number}/average"):
+                return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
+        if not self.blobs.has("initial"):
+            self.blobs.put("initial", self.sp.initial(self.task))
+        return arrays_from_npz(self.blobs.get("initial"), self._definition)
+
+    @property
+    def side(self) -> ParticipantSide:
+        """The protocols' side."""
+        if self._side is None:
+            tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+            profile = PROFILES[self._definition.settings.profile]
+            self._side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
+        return self._side
+
+    @property
+    def _definition(self) -> Definition:
+        if not self.blobs.has("definition"):
+            raise NotThereYet("join the task first")
+        return Definition.from_body(json.loads(self.blobs.get("definition")))
+
+    def _flatten(self, weights: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+        arrays = [np.asarray(array, dtype=np.float64) for array in weights]
+        wanted = self._definition.arrays
+        if len(arrays) != len(wanted):
+            raise ModelMismatch(f"the trained model has {len(arrays)} arrays, the task {len(wanted)}")
+        for array, spec in zip(arrays, wanted, strict=True):
+            if array.shape != spec.shape:
+                raise ModelMismatch(f"array {spec.name!r} is of shape {array.shape}, the task's of {spec.shape}")
+        return np.concatenate([array.reshape(-1) for array in arrays])
+
+    def _restore(self, flat: npt.NDArray[np.float64]) -> Arrays:
+        arrays, place = [], 0
+        for spec in self._definition.arrays:
+            arrays.append(flat[place : place + spec.size].reshape(spec.shape))
+            place += spec.size
+        return arrays
+
+
+def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
+    """Arrays in order, as npz bytes."""
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()
+
+
+def arrays_from_npz(data: bytes, definition: Definition) -> Arrays:
+    """Arrays of a task's model from npz bytes, checked against its definition."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = [np.asarray(file[f"arr_{i}"], dtype=np.float64) for i in range(len(file.files))]
+    except (ValueError, KeyError, OSError, EOFError) as wrong:
+        raise ModelMismatch(f"these bytes are no model: {wrong}") from None
+    shapes = [array.shape for array in arrays]
+    if shapes != [spec.shape for spec in definition.arrays]:
+        raise ModelMismatch(f"a model of shapes {shapes}, the task has {[spec.shape for spec in definition.arrays]}")
+    return arrays

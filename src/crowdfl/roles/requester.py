@@ -1,0 +1,135 @@
+"""Requester: define a task, fund it, invite people, watch it, stop it, fetch the model, and see what was spent."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import NotThereYet
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import Tools
+from crowdfl.roles.documents import Definition, Invitation, sign_document
+from crowdfl.roles.kgc import Created
+from crowdfl.roles.participant import arrays_to_npz
+from crowdfl.roles.ports import Blobs, Clock
+
+__all__ = ["Requester", "RequesterKgc", "RequesterSp"]
+
+
+class RequesterKgc(Protocol):
+    """KGC as a requester reaches it."""
+
+    def create_task(self, definition: str) -> Created:
+        """Have keys made."""
+
+    def done(self, task: str) -> None:
+        """The requester's bundle is durable here."""
+
+    def close_enrolment(self, task: str, order: str) -> None:
+        """No further participants."""
+
+
+class RequesterSp(Protocol):
+    """SP as a requester reaches it."""
+
+    def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
+        """Post a task."""
+
+    def deposit(self, task: str, name: str, amount: int) -> None:
+        """Pay in."""
+
+    def order(self, task: str, order: str) -> None:
+        """Pause, resume, cancel."""
+
+    def status(self, task: str) -> dict[str, Any]:
+        """Where the task stands."""
+
+    def final(self, task: str, number: int) -> bytes:
+        """The requester's publication of a round."""
+
+    def movements(self, task: str) -> list[dict[str, Any]]:
+        """The books."""
+
+
+@dataclass
+class Requester:
+    """A requester and its tasks. `blobs` holds its signing key and its bundles."""
+
+    blobs: Blobs
+    clock: Clock
+    kgc: RequesterKgc
+    sp: RequesterSp
+    insecure_test_key: bool = False
+    backend: Backend = field(default_factory=default_backend)
+
+    @property
+    def signing(self) -> SigningKey:
+        """Made on first use."""
+        if not self.blobs.has("signing"):
+            self.blobs.put("signing", SigningKey.fresh().private)
+        return SigningKey(self.blobs.get("signing"))
+
+    def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
+        """Have keys made, post the task. Again with the same definition is fine."""
+        weights = arrays_to_npz(initial)
+        complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
+        PROFILES[complete.settings.profile].check(complete.settings, complete.about.parameters)
+        text, task = complete.sign(self.signing), complete.task
+        self.blobs.put(f"{task}/definition", text.encode())
+        if not self.blobs.has(f"{task}/bundle"):
+            created = self.kgc.create_task(text)
+            self.blobs.put(f"{task}/appointment", created.appointment.encode())
+            self.blobs.put(f"{task}/bundle", created.bundle)
+        self.sp.create_task(text, self.blobs.get(f"{task}/appointment").decode(), weights)
+        self.kgc.done(task)
+        return task
+
+    def fund(self, task: str, amount: int, name: str | None = None) -> None:
+        """Pay into escrow; with a name, a repeat is the same payment."""
+        self.sp.deposit(task, name or secrets.token_hex(8), amount)
+
+    def invite(self, task: str, count: int, seconds: float) -> list[str]:
+        """Single-use invitations."""
+        expires = self.clock.now() + seconds
+        return [Invitation(task, secrets.token_hex(16), expires).sign(self.signing) for _ in range(count)]
+
+    def order(self, task: str, action: str) -> None:
+        """pause, resume or cancel."""
+        body = {"task": task, "action": action, "at": self.clock.now()}
+        self.sp.order(task, sign_document("order", body, self.signing))
+
+    def close_enrolment(self, task: str) -> None:
+        """Nobody else can join; KGC destroys what it kept for that."""
+        self.kgc.close_enrolment(task, sign_document("close enrolment", {"task": task}, self.signing))
+
+    def model(self, task: str) -> list[npt.NDArray[np.float64]]:
+        """The last average, opened to the requester."""
+        definition = Definition.open(self.blobs.get(f"{task}/definition").decode())
+        done = [
+            entry["number"] for entry in self.sp.status(task)["rounds"] if entry["state"] in ("published", "rewarded")
+        ]
+        if not done:
+            raise NotThereYet("no round is finished yet")
+        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+        profile = PROFILES[definition.settings.profile]
+        side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)
+        flat = side.read(self.sp.final(task, done[-1]), done[-1]).weights
+        arrays, place = [], 0
+        for spec in definition.arrays:
+            arrays.append(flat[place : place + spec.size].reshape(spec.shape))
+            place += spec.size
+        return arrays
+
+    def report(self, task: str) -> dict[str, Any]:
+        """What was paid in, spent and returned, in millionths."""
+        movements = self.sp.movements(task)
+        paid_in = sum(m["amount"] for m in movements if m["source"] == "requester")
+        returned = sum(m["amount"] for m in movements if m["target"] == "requester")
+        rewards = sum(m["amount"] for m in movements if m["target"].startswith("participant "))
+        return {"paid_in": paid_in, "returned": returned, "rewards": rewards, "movements": movements}
