@@ -57,11 +57,11 @@
     │   ├── TaskNotRunning          paused, cancelled or over
     │   ├── NotThereYet             ask again later
     │   ├── Conflict                the same name with other contents
+    │   │   └── LedgerConflict      a movement of that name was made with other contents
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
-    │   ├── NotEnoughMoney          an account does not hold what is asked of it
-    │   └── LedgerConflict          a movement of that name was made with other contents
+    │   └── NotEnoughMoney          an account does not hold what is asked of it
     ├── LearningError               data or models cannot be used for training
     │   ├── DataMissing             a data set, or a person in it, is not there
     │   ├── DataAltered             a data file is not the one it should be
@@ -390,7 +390,7 @@ class NotEnoughMoney(CampaignError):
     """An account does not hold what is asked of it."""
 
 
-class LedgerConflict(CampaignError):
+class LedgerConflict(Conflict):
     """A movement of that name was made with other contents."""
 
 

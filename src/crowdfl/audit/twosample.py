@@ -35,7 +35,7 @@ _BOUNDS: dict[str, Any] = {
     "clip": 1.0,
     "decimals": 2,
     "sigma": 20,
-    "key_bits": 512,
+    "key_bits": 640,
 }
 _NAMES = ("Y", "UU", "A", "B", "delta")
 

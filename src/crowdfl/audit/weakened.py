@@ -1,13 +1,16 @@
 """`hardened` with its masks shortened on purpose, to show that the audit notices. No option of the protocols leads here."""
 
-from dataclasses import dataclass, fields
+import secrets
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.protocols.hardened import HardenedSp
 from crowdfl.protocols.local import LocalFederation
 from crowdfl.protocols.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.profile import Exchange
+from crowdfl.protocols.sdiv import SdivWidths
 
 __all__ = ["ShortBudget", "ShortRewardWidths", "ShortSp", "shorten", "weaken"]
 
@@ -38,6 +41,9 @@ class ShortRewardWidths(RewardWidths):
         """None."""
         return 0
 
+    def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
+        return replace(super()._sdiv(ybits, qbits), sigma=self.budget.sigma)
+
 
 class ShortSp(HardenedSp):
     """An SP that pays rewards under short masks."""
@@ -45,10 +51,9 @@ class ShortSp(HardenedSp):
     def reward(self, payment: int) -> Exchange:
         """As `HardenedSp`, with other widths."""
         uploads = {who: vector for who, (_, vector) in self._uploads.items()}
-        state = self._seed_for("rewards", self._products.result())
         side = RewardSp(self.party, shorten(self._shape.widths()), self._shape.packing)
         context = self._shape.task.context(self.round_number)
-        self._envelopes = yield from side.run(uploads, payment, context, state.seed)
+        self._envelopes = yield from side.run(uploads, payment, context, secrets.token_bytes(SEED_BYTES))
 
 
 def shorten(widths: RewardWidths) -> ShortRewardWidths:

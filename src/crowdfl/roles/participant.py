@@ -44,7 +44,7 @@ class ParticipantSp(Protocol):
     def papers(self, task: str) -> tuple[str, str]:
         """Definition and appointment."""
 
-    def initial(self, task: str) -> bytes:
+    def initial_weights(self, task: str) -> bytes:
         """The initial weights."""
 
     def status(self, task: str) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Participant:
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
         if not self.blobs.has("initial"):
-            self.blobs.put("initial", self.sp.initial(self.task))
+            self.blobs.put("initial", self.sp.initial_weights(self.task))
         return arrays_from_npz(self.blobs.get("initial"), self._definition)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import (
-    Conflict,
+    AlreadyPaid,
     DocumentError,
     Forbidden,
     NotThereYet,
@@ -179,7 +179,7 @@ class Sp:
         who = side.check_claim(claim)
         paid = f"pay {who}"
         if any(movement.name == paid for movement in self.store.movements(task)):
-            raise Conflict(f"{who} was paid for this task already")
+            raise AlreadyPaid(f"{who} was paid for this task already")
         amount = side.pay(claim, self.csp.answer(task, claim))
         self.store.post(task, self.ledger(task).pay(who, amount))
         if self.on_paid is not None:

@@ -1,0 +1,321 @@
+import json
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import (
+    AlreadyCounted,
+    ClaimRefused,
+    Conflict,
+    DocumentError,
+    InvitationRefused,
+    NotThereYet,
+    RoundNotOpen,
+    TaskFull,
+    TaskNotRunning,
+    TooLate,
+    UnknownParticipant,
+)
+from crowdfl.learning.fedavg import fedavg
+from crowdfl.roles.documents import sign_document
+from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
+from crowdfl.roles.sp import TaskState
+from tests.roles.desk import Desk
+
+BUDGET = 36_000_000
+
+
+def trainer(number: int, samples: int = 5):
+    """A made-up training: the model moved by this person's own amount."""
+    return lambda arrays, _settings: ([array + 0.1 * (number + 1) for array in arrays], samples + number)
+
+
+def take_part(desk: Desk, people=None) -> None:
+    """Everyone (or these) does what is due once."""
+    for number, person in enumerate(desk.people):
+        if people is None or number in people:
+            person.step(trainer(number))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A funded task with four people."""
+    desk = Desk(tmp_path)
+    desk.join(4)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    desk.run()
+    return desk
+
+
+def state_of(desk: Desk, number: int) -> str:
+    """A round's state."""
+    return {entry["number"]: entry["state"] for entry in desk.status(desk.task)["rounds"]}[number]
+
+
+def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
+    """Two rounds: the model is the plain average of the plain training, rewards are paid, and the books close."""
+    expected = [array.copy() for array in desk.initial]
+    for _ in range(2):
+        take_part(desk)
+        trained = [trainer(number)(expected, {}) for number in range(4)]
+        flat = [np.concatenate([array.reshape(-1) for array in arrays]) for arrays, _ in trained]
+        average = fedavg(flat, [samples for _, samples in trained])
+        expected = [average[:6].reshape(2, 3), average[6:]]
+        desk.run()
+    take_part(desk)
+    for ours, plain in zip(desk.requester.model(desk.task), expected, strict=True):
+        assert np.max(np.abs(ours - plain)) <= 2e-3
+    paid = [person.claim() for person in desk.people]
+    assert all(amount > 0 for amount in paid)
+    assert 2 * BUDGET - 2 * 2 * 4 <= sum(paid) <= 2 * BUDGET
+    desk.clock.time += 1000
+    desk.run()
+    report = desk.requester.report(desk.task)
+    assert report["paid_in"] == 2 * BUDGET
+    assert report["rewards"] + report["returned"] == 2 * BUDGET
+    assert desk.status(desk.task)["state"] == TaskState.SETTLED
+
+
+def test_everyone_reads_the_average_and_goes_on_from_it(desk):
+    """Round two trains on what round one averaged."""
+    take_part(desk)
+    desk.run()
+    take_part(desk)
+    first, second = desk.people[0], desk.people[1]
+    for a, b in zip(first.model(), second.model(), strict=True):
+        assert np.array_equal(a, b)
+    assert not np.array_equal(first.model()[0], desk.initial[0])
+
+
+def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
+    """Prepaid: one millionth short, and it stays shut."""
+    desk = Desk(tmp_path)
+    desk.join(3)
+    desk.requester.fund(desk.task, BUDGET - 1, "first")
+    desk.run()
+    assert desk.status(desk.task)["rounds"] == []
+    desk.requester.fund(desk.task, 1, "second")
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    assert desk.platform.ledger(desk.task).balance(ESCROW) == 0
+
+
+def test_a_deposit_repeated_is_one_deposit(desk):
+    """The requester's retry does not pay twice; another amount under the name is refused."""
+    before = desk.platform.ledger(desk.task).balance(REQUESTER)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    assert desk.platform.ledger(desk.task).balance(REQUESTER) == before
+    with pytest.raises(Conflict):
+        desk.requester.fund(desk.task, 1, "all")
+
+
+def test_discard_refuses_a_late_upload_with_advice(desk):
+    """Who comes too late is told so, keeps that, and takes part in the next round."""
+    take_part(desk, {0, 1, 2})
+    desk.clock.time += 101
+    with pytest.raises(TooLate, match="next round"):
+        desk.platform.upload(desk.task, 1, desk.people[3].keys.who, desk.people[3].side.prepare(np.zeros(8), 1))
+    desk.run()
+    desk.people[3].step(trainer(3))
+    take_part(desk)
+    assert desk.people[3].blobs.has("rounds/2/receipt")
+    assert [len(desk.platform.store.uploads(desk.task, n)) for n in (1, 2)] == [3, 4]
+
+
+def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
+    """The late one is averaged and marked late; after the grace the round is closed."""
+    desk = Desk(tmp_path, strategy="retransmit")
+    desk.join(4)
+    desk.requester.fund(desk.task, BUDGET, "all")
+    desk.run()
+    take_part(desk, {0, 1, 2})
+    desk.clock.time += 120
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    take_part(desk, {3})
+    assert [upload.late for upload in desk.platform.store.uploads(desk.task, 1)] == [False, False, False, True]
+    desk.run()
+    assert state_of(desk, 1) == "rewarded"
+
+
+def test_too_few_extends_once_then_aborts_and_refunds(desk):
+    """The aborted round's budget is back in escrow, its participants earn nothing, and the next round opens."""
+    take_part(desk, {0, 1})
+    desk.clock.time += 100
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    desk.clock.time += 100
+    desk.run()
+    assert state_of(desk, 1) == "aborted"
+    assert state_of(desk, 2) == "open"
+    balances = desk.platform.ledger(desk.task).balances()
+    assert (balances["round 1"], balances["round 2"], balances[ESCROW]) == (0, BUDGET, BUDGET)
+
+
+def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(desk):
+    """Round one's average is opened to the requester at the end."""
+    take_part(desk)
+    desk.run()
+    desk.clock.time += 200
+    desk.run()
+    desk.clock.time += 200
+    desk.run()
+    assert state_of(desk, 2) == "aborted"
+    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    with_read = desk.people[0]
+    with_read.step(trainer(0))
+    for ours, read in zip(desk.requester.model(desk.task), with_read.model(), strict=True):
+        assert np.array_equal(ours, read)
+
+
+def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
+    """Idempotent by its bytes."""
+    person = desk.people[0]
+    upload = person.side.prepare(np.zeros(8), 1)
+    first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
+    assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
+    with pytest.raises(AlreadyCounted):
+        desk.platform.upload(desk.task, 1, person.keys.who, person.side.prepare(np.zeros(8), 1))
+    assert len(desk.platform.store.uploads(desk.task, 1)) == 1
+
+
+def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
+    """An acknowledgement that was lost can be asked for again."""
+    person = desk.people[0]
+    upload = person.side.prepare(np.zeros(8), 1)
+    first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
+    take_part(desk, {1, 2, 3})
+    desk.run()
+    assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
+    with pytest.raises(RoundNotOpen):
+        desk.platform.upload(desk.task, 1, desk.people[1].keys.who, person.side.prepare(np.ones(8), 1))
+
+
+def test_participant_number_n_max_plus_one_is_refused(tmp_path):
+    """Every place is one place."""
+    desk = Desk(tmp_path)
+    desk.join(5)
+    with pytest.raises(TaskFull, match="5"):
+        desk.join(1)
+
+
+def test_an_invitation_serves_one_person(tmp_path):
+    """Its second holder is refused; its first may come again."""
+    desk = Desk(tmp_path)
+    (invitation,) = desk.requester.invite(desk.task, 1, 100)
+    desk.join(1)
+    keys = desk.people[0].keys
+    desk.kgc.enrol(desk.task, invitation, keys.signing.public, keys.reader.public)
+    with pytest.raises(InvitationRefused, match="someone else"):
+        desk.kgc.enrol(desk.task, invitation, b"x" * 32, keys.reader.public)
+
+
+def test_an_expired_or_forged_invitation_is_refused(tmp_path):
+    """Time and signature both count."""
+    desk = Desk(tmp_path)
+    (invitation,) = desk.requester.invite(desk.task, 1, 100)
+    desk.clock.time += 101
+    with pytest.raises(InvitationRefused, match="expired"):
+        desk.kgc.enrol(desk.task, invitation, b"x" * 32, b"y" * 32)
+    forged = json.loads(invitation)
+    forged["body"]["expires"] = 9e9
+    with pytest.raises(Exception, match="signature"):
+        desk.kgc.enrol(desk.task, json.dumps(forged), b"x" * 32, b"y" * 32)
+
+
+def test_cancelling_aborts_the_open_round_and_refunds(desk):
+    """The open round's money and the rest come back; what was earned before stays claimable."""
+    take_part(desk)
+    desk.run()
+    take_part(desk, {0, 1})
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    balances = desk.platform.ledger(desk.task).balances()
+    assert (balances[ESCROW], balances[REWARDS], balances[REQUESTER]) == (0, BUDGET, -BUDGET)
+    assert desk.people[0].claim() > 0
+    with pytest.raises(TaskNotRunning):
+        desk.join(1)
+
+
+def test_a_paused_task_stands_still(desk):
+    """Nothing moves until it is resumed."""
+    take_part(desk)
+    desk.requester.order(desk.task, "pause")
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    desk.requester.order(desk.task, "resume")
+    desk.run()
+    assert state_of(desk, 1) == "rewarded"
+
+
+def test_an_order_of_someone_else_is_refused(desk):
+    """Only the requester's signature moves a task, and only by known actions."""
+    with pytest.raises(Exception, match="signature"):
+        desk.platform.order(
+            desk.task, sign_document("order", {"task": desk.task, "action": "cancel"}, desk.people[0].keys.signing)
+        )
+    with pytest.raises(DocumentError, match="pause"):
+        desk.requester.order(desk.task, "explode")
+
+
+def test_claims_wait_for_the_end_and_are_paid_once(desk):
+    """Before the end: not there yet. After: once, and a second claim is refused."""
+    take_part(desk)
+    desk.run()
+    take_part(desk)
+    with pytest.raises(NotThereYet):
+        desk.people[0].claim()
+    desk.run()
+    take_part(desk)
+    paid = desk.people[0].claim()
+    assert desk.people[0].claim() == paid
+    with pytest.raises((Conflict, ClaimRefused)):
+        desk.platform.claim(desk.task, desk.people[0].blobs.get("claim"))
+    assert Decimal(paid) == desk.platform.ledger(desk.task).balance(f"participant {desk.people[0].keys.who}")
+
+
+def test_who_left_is_not_waited_for(desk):
+    """The round closes early without the one who left."""
+    desk.people[3].leave()
+    take_part(desk, {0, 1, 2})
+    desk.run()
+    assert state_of(desk, 1) == "rewarded"
+
+
+def test_strangers_get_nothing(desk):
+    """Averages, rewards and uploads are for enrolled participants."""
+    take_part(desk)
+    desk.run()
+    with pytest.raises(UnknownParticipant):
+        desk.platform.publication(desk.task, 1, "stranger")
+    with pytest.raises(UnknownParticipant):
+        desk.platform.envelope(desk.task, 1, "stranger")
+
+
+def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
+    """All three rebuilt from their files after every single step: the same campaign."""
+    desk = Desk(tmp_path)
+    desk.join(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    for _ in range(40):
+        moved = desk.platform.tick()
+        desk.restart()
+        take_part(desk)
+        if not moved and desk.status(desk.task)["state"] == TaskState.FINISHED:
+            break
+    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert sum(person.claim() for person in desk.people) <= 2 * BUDGET
+
+
+def test_no_role_keeps_two_shares(desk):
+    """After dealing, SP's files hold one bundle, CSP's another, KGC's neither."""
+    held = {
+        role: sorted(path.name for path in (desk.folder / role / "keys").iterdir()) for role in ("kgc", "sp", "csp")
+    }
+    assert held["sp"] == [f"{desk.task}.sp"]
+    assert held["csp"] == [f"{desk.task}.csp"]
+    assert held["kgc"] == [f"{desk.task}.{name}" for name in ("appointment", "dealt", "participant")]
+    assert (desk.folder / "sp/keys" / held["sp"][0]).read_bytes() != (
+        desk.folder / "csp/keys" / held["csp"][0]
+    ).read_bytes()
