@@ -67,6 +67,16 @@
     │   ├── DataAltered             a data file is not the one it should be
     │   ├── DataMalformed           windows and labels do not fit together
     │   └── LearningUnavailable     a package that training needs is not installed
+    ├── StoreError                  a database cannot be used
+    │   ├── StoreUnavailable        it cannot be reached, or is locked for too long
+    │   ├── StoreOutdated           it lacks tables or columns that this program needs
+    │   └── StoreTooNew             a newer program has changed it
+    ├── ServiceError                a service refuses, or cannot be used
+    │   ├── NotAuthenticated        no credential, or none that is known
+    │   ├── WrongProtocol           the other side speaks another version
+    │   ├── PlainHttpRefused        without TLS, where nobody asked for it or off loopback
+    │   ├── StorageFull             the service has no room left on its disk
+    │   └── ServiceUnavailable      no answer, or none that can be used
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     └── Cancelled                   long work was told to stop
 
@@ -111,12 +121,14 @@ __all__ = [
     "MasksDoNotFit",
     "ModelMismatch",
     "NotAUnit",
+    "NotAuthenticated",
     "NotEnoughMoney",
     "NotFinite",
     "NotThereYet",
     "NothingToAverage",
     "PassphraseError",
     "PeerUnavailable",
+    "PlainHttpRefused",
     "PlaintextOutOfRange",
     "PoolDamaged",
     "PoolError",
@@ -127,9 +139,16 @@ __all__ = [
     "RoundsExhausted",
     "SealBroken",
     "SeedReused",
+    "ServiceError",
+    "ServiceUnavailable",
     "SettingsError",
     "SharesDoNotMatch",
     "SlotOverflow",
+    "StorageFull",
+    "StoreError",
+    "StoreOutdated",
+    "StoreTooNew",
+    "StoreUnavailable",
     "TaskFull",
     "TaskNotRunning",
     "TooFewParticipants",
@@ -143,6 +162,7 @@ __all__ = [
     "WidthBudgetExceeded",
     "WidthError",
     "WrongAmount",
+    "WrongProtocol",
 ]
 
 
@@ -412,6 +432,46 @@ class DataMalformed(LearningError):
 
 class LearningUnavailable(LearningError):
     """A package that training needs is not installed."""
+
+
+class StoreError(CrowdFLError):
+    """A database cannot be used."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached, or stays locked for too long."""
+
+
+class StoreOutdated(StoreError):
+    """The database lacks tables or columns that this program needs: migrate it."""
+
+
+class StoreTooNew(StoreError):
+    """A newer program has changed the database: update this one."""
+
+
+class ServiceError(CrowdFLError):
+    """A service refuses, or cannot be used."""
+
+
+class NotAuthenticated(ServiceError):
+    """The request carries no credential, or none that is known here."""
+
+
+class WrongProtocol(ServiceError):
+    """The other side speaks another version of the protocol between roles."""
+
+
+class PlainHttpRefused(ServiceError):
+    """Without TLS, where nobody asked for it or off loopback."""
+
+
+class StorageFull(ServiceError):
+    """The service has no room left on its disk."""
+
+
+class ServiceUnavailable(ServiceError):
+    """A service gives no answer, or none that can be used: try again later."""
 
 
 class PeerUnavailable(CrowdFLError):

@@ -40,7 +40,6 @@ def test_masks_keep_sigma_bits_over_the_task(rows):
 
 
 @pytest.mark.parametrize("rows", [openings(WIDTHS.budget, WIDTHS), openings(HIDDEN, None)], ids=["rewards", "hidden"])
-@pytest.mark.xfail(strict=True, reason="SdivWidths takes sigma per division, not per task: see the audit's report")
 def test_divisions_keep_sigma_bits_over_the_task(rows):
     """Dividends, and the evenness of divisors."""
     assert all(total <= -40 for total in totals(rows, DIVISIONS).values())

@@ -1,17 +1,19 @@
 """Leaks that the audit found in `hardened`. Each test states what must hold."""
 
+import gmpy2
 import numpy as np
 import pytest
+from gmpy2 import mpz
 
 from crowdfl.audit.finding import Verdict
 from crowdfl.audit.hidden_total import attack_hidden_total
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, SeedReused, TooFewParticipants
+from crowdfl.crypto.pctd import Ciphertext
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.errors import CrowdFLError, ProtocolError, SeedReused, TooFewParticipants
 from crowdfl.protocols.local import LocalFederation, Update
+from crowdfl.protocols.prifedavg import ScaleRequest
 from crowdfl.protocols.sdiv import SdivRequest
-
-open_fault = pytest.mark.xfail(strict=True, reason="reported by the audit; remove this mark with the patch")
-
 
 BOUNDS = {"max_participants": 5, "max_samples": 20, "clip": 1.0, "decimals": 2, "sigma": 20, "key_bits": 768}
 PARAMETERS = 20
@@ -25,7 +27,6 @@ def rewarded(**settings) -> LocalFederation:
     return fed
 
 
-@open_fault
 def test_repro_a_second_payment_reuses_no_mask():
     """Rewards of one round at two budgets under one seed: CSP would subtract and read them."""
     fed = rewarded(lanes=None)
@@ -44,7 +45,6 @@ def test_a_retry_of_the_same_payment_sends_the_same_numbers():
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
-@open_fault
 def test_repro_another_nonce_meets_other_masks():
     """CSP that lost its nonce deals another sketch; under the same masks their difference would be the update's."""
     fed = rewarded(lanes=1)
@@ -55,7 +55,6 @@ def test_repro_another_nonce_meets_other_masks():
     assert all(abs(a - b) > 1 << 20 for a, b in zip(first[0], second[0], strict=True))
 
 
-@open_fault
 def test_repro_rewards_need_as_many_as_averages():
     """Two uploads make no rewards."""
     fed = rewarded(lanes=None)
@@ -66,13 +65,11 @@ def test_repro_rewards_need_as_many_as_averages():
         fed._exchange(fed.sp.reward(36_000_000))
 
 
-@open_fault
 def test_repro_csp_and_a_reader_do_not_find_the_hidden_total():
     """Readers are given a seed; it must not undo what hides SP's ciphertexts from CSP."""
     assert attack_hidden_total(1024).verdict is Verdict.GUESS
 
 
-@open_fault
 def test_repro_a_hidden_total_survives_a_retry():
     """CSP's dither is fresh every time: SP must be able to publish again after a crash."""
     fed = LocalFederation(key_bits=1024, insecure_test_key=True, max_participants=4, lanes=0, total="hidden", clip=1.0)
@@ -88,21 +85,34 @@ def test_repro_a_hidden_total_survives_a_retry():
     assert np.allclose(fed._people["p0"].read(fed.sp.publication(), 1).weights, 0.25, atol=1e-6)
 
 
-@open_fault
-def test_repro_a_deviating_sp_gets_one_bit_and_no_more():
-    """Whether a chosen ciphertext exceeds N/2 shows in an error; CSP must not answer after one, or it decrypts by halving."""
+def test_repro_no_error_of_csp_is_a_comparison():
+    """If a chosen ciphertext's sign shows in an error, CSP must not answer the next: SP would decrypt by halving."""
     fed = rewarded(lanes=None)
     party = fed.sp.party
 
-    def ask(plaintext: int) -> bytes:
+    def answered(plaintext: int) -> bool:
         x, one = party.encrypt([plaintext]), party.encrypt([1])
-        return fed.csp.answer(SdivRequest(x, party.partial_decrypt(x), one, party.partial_decrypt(one), 0).to_bytes())
+        request = SdivRequest(x, party.partial_decrypt(x), one, party.partial_decrypt(one), 0)
+        try:
+            fed.csp.answer(request.to_bytes())
+        except CrowdFLError:
+            return False
+        return True
 
-    with pytest.raises(CrowdFLError) as first:
-        ask(-5)
-    assert isinstance(first.value, PlaintextOutOfRange | ProtocolError)
+    assert answered(-5) == answered(5)
+
+
+def test_repro_no_reply_of_csp_shows_a_parity():
+    """[[Q]] with Jacobi symbol -1 would make the symbol of [[Q]]^(X + R) the last bit of X + R."""
+    fed = LocalFederation(key_bits=512, insecure_test_key=True, max_participants=4, lanes=0, total="hidden", sigma=20)
+    fed._deal(1)
+    party, public = fed.sp.party, fed.sp.party.public
+    odd = next(mpz(r) for r in range(2, 1000) if gmpy2.jacobi(r, public.n) == -1)
+    blind = Ciphertext(gmpy2.powmod(odd, public.n, public.n_squared), public)
+    factor = CipherVector.of([public.encrypt(1) + blind], public)
+    masked = party.encrypt([3])
     with pytest.raises(ProtocolError):
-        ask(5)
+        fed.csp.answer(ScaleRequest(0, masked, party.partial_decrypt(masked), factor).to_bytes())
 
 
 def test_opened_sums_are_uniform_whatever_was_uploaded():

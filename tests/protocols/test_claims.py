@@ -247,7 +247,6 @@ def test_a_federation_pays_claims():
         fed.claim("p1")
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="LocalFederation.claim looks the name up unguarded: bug R12")
 def test_a_federation_refuses_a_strangers_claim():
     """By name, as the servers do."""
     with pytest.raises(CrowdFLError):

@@ -141,10 +141,7 @@ def test_constant_time_gives_the_same_results(settings, protected):
     "profile",
     [
         "hardened",
-        pytest.param(
-            "paper",
-            marks=pytest.mark.xfail(strict=True, reason="lambda_sp and sk are used in variable time: bug R22"),
-        ),
+        "paper",
     ],
 )
 def test_constant_time_holds_for_every_share(profile, protected):

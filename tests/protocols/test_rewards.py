@@ -152,7 +152,6 @@ def test_the_budget_is_kept_by_as_many_as_the_task_allows(budget):
     check_sum(pay("hardened", models, rng.integers(1, 11, size=36).tolist(), budget, **more), budget)
 
 
-@pytest.mark.xfail(strict=True, reason="the weights' 20 bits of precision are fewer than a payment's 40: bug R1")
 def test_a_large_budget_is_nearly_spent_when_models_are_far_apart():
     """The largest payment, participants at opposite clips: the smallest weights there can be."""
     paid = pay("hardened", [[2.0], [-2.0], [2.0]], [1, 1, 0], "1000000", max_samples=1, max_participants=3)
@@ -179,7 +178,6 @@ def test_budgets_that_no_round_pays_are_refused(budget):
         pay("hardened", [[0.1], [0.2], [0.3]], [1, 1, 1], budget)
 
 
-@pytest.mark.xfail(strict=True, reason="the paper's profile does not check a payment against its widths: bug R3")
 def test_the_paper_refuses_a_payment_beyond_its_widths():
     """kappa was computed for a million at most."""
     with pytest.raises(SettingsError):

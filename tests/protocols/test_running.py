@@ -250,7 +250,6 @@ def flat_view(csp):
     return [(name, values.tolist() if hasattr(values, "tolist") else values) for name, values in csp.party.view.entries]
 
 
-@pytest.mark.xfail(strict=True, raises=SeedReused, reason="CSP dithers anew, so the sum to open is another: bug R7")
 def test_a_restarted_sp_can_finish_a_hidden_total_with_a_live_csp():
     """A crash between opening and publication must not strand the round."""
     sides, uploads = four(total="hidden")
@@ -321,7 +320,6 @@ def test_every_purpose_and_round_has_a_seed_of_its_own():
     assert len(set(seeds)) == 4
 
 
-@pytest.mark.xfail(strict=True, reason="the seed of the rewards is bound to the uploads and not to the payment: bug R8")
 def test_a_second_payment_under_the_same_masks_is_refused():
     """CSP would open mu + m and mu' + m: their difference is the participant's share."""
     sides, uploads = four(**REWARDED)
@@ -330,7 +328,6 @@ def test_a_second_payment_under_the_same_masks_is_refused():
         converse(sides.sp.reward(2 * PAYMENT), sides.csp.answer)
 
 
-@pytest.mark.xfail(strict=True, reason="rewards are computed from whatever is in, averaged or not: bug R9")
 def test_only_what_was_averaged_is_rewarded():
     """An upload that came after the publication has no part in the rewards."""
     sides, uploads = four(**REWARDED)
@@ -341,16 +338,14 @@ def test_only_what_was_averaged_is_rewarded():
         converse(sides.sp.reward(PAYMENT), sides.csp.answer)
 
 
-@pytest.mark.xfail(strict=True, reason="reward() asks for no publication and no minimum: bug R9")
 def test_two_uploads_earn_no_rewards():
     """With two, one's own reward gives the other's sample count away."""
     sides, uploads = four(**REWARDED)
     fill(sides.sp, uploads, ["p0", "p1"])
-    with pytest.raises(CrowdFLError):
+    with pytest.raises(TooFewParticipants):
         converse(sides.sp.reward(PAYMENT), sides.csp.answer)
 
 
-@pytest.mark.xfail(strict=True, reason="lanes are masked before the nonce is known to be the old one: bug R10")
 def test_lanes_of_another_sketch_get_other_masks():
     """A CSP that lost its nonces gives new ones; the same masks on another sketch would open the difference."""
     sides, uploads = four(**WAYS["sketched rewards"][1])

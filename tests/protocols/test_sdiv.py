@@ -198,7 +198,6 @@ def test_a_divisor_of_zero_is_named(servers):
         paper_divide(servers, [1], [0])
 
 
-@pytest.mark.xfail(strict=True, reason="y' = -s is not zero modulo N, and CSP divides by it: bug R5")
 def test_a_hardened_divisor_of_zero_is_named(servers):
     """y' = rho*0 - s is negative: honest divisors never are."""
     with pytest.raises(NothingToAverage):

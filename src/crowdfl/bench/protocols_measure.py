@@ -40,7 +40,7 @@ class Averaging:
     csp_decryptions: int
     publish: Timing
     bare: Timing
-    cpu: dict[str, float]  # processor seconds of all turns and workers, which others' load hardly lengthens
+    cpu: dict[str, float]  # processor seconds of all turns and workers: without the waiting for a core
     roles: dict[str, float]
     kernels: dict[str, float]
     table_seconds: float
@@ -126,7 +126,7 @@ class _NoPowers:
 
 
 def read_average(setting: ProtocolSetting, campaign: Campaign) -> Reading:
-    """Unseal, subtract the masks, unpack, divide, on one core: process time, which others' load does not lengthen."""
+    """Unseal, subtract the masks, unpack, divide, on one core, in processor time: seconds of a core, as the target says."""
     weights = made_up_weights(setting.parameters, 2021)
     publication = _publication(campaign, weights)
     reader = next(iter(campaign.people.values()))

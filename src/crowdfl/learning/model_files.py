@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from io import BytesIO
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,11 @@ from safetensors import numpy as safetensors_numpy
 
 from crowdfl.errors import FormatError, ModelMismatch
 from crowdfl.learning.model import ModelShape, Weights
+from crowdfl.learning.npy import read_npy_header
 
 __all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
 
-_FLOATS = (np.dtype("<f4"), np.dtype("<f8"))
+_FLOATS = ("<f4", "<f8")
 _ENDING = ".npy"
 
 
@@ -42,14 +42,14 @@ def from_npz(shape: ModelShape, data: bytes) -> Weights:
             _check_names(shape, [name.removesuffix(_ENDING) for name in archive.namelist()])
             members = zip(shape.names, shape.shapes, strict=True)
             return [_read_member(archive, name, wanted) for name, wanted in members]
-    # What zipfile and NumPy raise on bytes that are no npz.
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, NotImplementedError) as error:
+    # What zipfile raises on bytes that are no archive, or one that is encrypted or of a newer kind.
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, RuntimeError) as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
 
 
 def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     """The arrays under their names, as float64."""
-    arrays = [np.ascontiguousarray(array) for array in shape.check(weights)]
+    arrays = [np.asarray(array, order="C") for array in shape.check(weights)]
     return safetensors_numpy.save(dict(zip(shape.names, arrays, strict=True)))
 
 
@@ -57,11 +57,11 @@ def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
     """The arrays in the model's order (the file keeps none), or which of them does not fit."""
     try:
         arrays = safetensors_numpy.load(data)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a type of number that NumPy lacks
         raise FormatError(f"the model is not a readable safetensors file: {error}") from error
     _check_names(shape, list(arrays))
     for name in shape.names:
-        _check_type(name, arrays[name].dtype)
+        _check_kind(name, arrays[name].dtype.str)
     return shape.check([arrays[name] for name in shape.names])
 
 
@@ -71,29 +71,21 @@ def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
         raise ModelMismatch(f"the file's arrays are not the model's: {missing} missing, {extra} not expected")
 
 
-def _check_type(name: str, dtype: np.dtype[np.generic]) -> None:
-    if dtype not in _FLOATS:
-        raise ModelMismatch(f"the array {name!r} holds {dtype}, a model's hold float32 or float64")
+def _check_kind(name: str, kind: str) -> None:
+    if kind not in _FLOATS:
+        raise ModelMismatch(f"the array {name!r} holds {kind}, a model's hold float32 ('<f4') or float64 ('<f8')")
 
 
 def _read_member(archive: zipfile.ZipFile, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
     with archive.open(name + _ENDING) as member:
-        found, fortran, dtype = _header(member)
+        kind, fortran, found = read_npy_header(member)
         if found != wanted:
             raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
-        _check_type(name, dtype)
+        _check_kind(name, kind)
+        dtype = np.dtype(kind)
         size = math.prod(wanted) * dtype.itemsize
         content = member.read(size + 1)
     if len(content) != size:
         raise FormatError(f"the array {name!r} does not hold as many bytes as its shape says")
     flat = np.frombuffer(content, dtype=dtype)
     return flat.reshape(wanted, order="F" if fortran else "C").astype(np.float64)
-
-
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    version = np.lib.format.read_magic(member)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(member)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(member)
-    raise FormatError(f"an array of npy version {version} is not read here")

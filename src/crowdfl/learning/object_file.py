@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataAltered
+from crowdfl.errors import DataAltered, FormatError
+from crowdfl.learning.npy import read_npy_header
 
 __all__ = ["StoredArray", "read_object_file"]
 
@@ -62,17 +63,14 @@ def read_object_file(data: bytes) -> object:
     """What a .npy file of a single object holds, its arrays as `StoredArray`."""
     stream = BytesIO(data)
     try:
-        version = np.lib.format.read_magic(stream)
-        if version != (1, 0):
-            raise DataAltered(f"an object file of version {version} is not read here")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        if shape != () or dtype != np.dtype(object):
-            raise DataAltered(f"not an object file, but an array of {dtype} with shape {shape}")
+        kind, _, shape = read_npy_header(stream)
+        if kind != "|O" or shape != ():
+            raise DataAltered(f"not an object file, but an array of {kind} with shape {shape}")
         outer = _Machine().run(stream)
         if not isinstance(outer, StoredArray):
             raise DataAltered("the object file holds no array")
         (content,) = outer.content
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (FormatError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataAltered(f"the object file does not make sense: {error}") from error
     return content  # of an array without axes
 
@@ -154,8 +152,13 @@ class _Machine:
             raise TypeError("only lists grow")
         self.stack[-1].extend(items)
 
+    def item(self, _: object) -> None:
+        self.update(self.take(2))
+
     def items(self, _: object) -> None:
-        flat = self.since_mark()
+        self.update(self.since_mark())
+
+    def update(self, flat: list[Any]) -> None:
         if not isinstance(self.stack[-1], dict):
             raise TypeError("only dicts take items")
         self.stack[-1].update(zip(flat[::2], flat[1::2], strict=True))
@@ -186,6 +189,7 @@ _STEPS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NONE": lambda machine, _: machine.push(None),
     "REDUCE": _Machine.reduce,
+    "SETITEM": _Machine.item,
     "SETITEMS": _Machine.items,
     "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
     "TUPLE1": _tuple_of(1),

@@ -1,5 +1,6 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
+import hashlib
 from collections.abc import Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +17,13 @@ from crowdfl.errors import (
     FormatError,
     KeyMismatch,
     LengthMismatch,
+    NothingToAverage,
+    PlaintextOutOfRange,
+    ProtocolError,
     RewardsOff,
     RoundsExhausted,
     SeedReused,
+    SlotOverflow,
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
@@ -54,7 +59,17 @@ from crowdfl.protocols.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Task, Tools
+from crowdfl.protocols.profile import (
+    About,
+    Average,
+    Dealing,
+    Exchange,
+    Identity,
+    ParticipantKeys,
+    Task,
+    Tools,
+    whole_samples,
+)
 from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
 from crowdfl.protocols.settings import TaskSettings, to_millionths
 from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
@@ -70,7 +85,7 @@ __all__ = [
 ]
 
 _SIGMA = 40
-_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's budget; makes the widths independent of each round's
+_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
 
 
 @dataclass
@@ -121,7 +136,8 @@ class _Shape:
 def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
     budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
-    return RewardWidths(budget, settings.epsilon_units, _LARGEST_PAYMENT)
+    largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
+    return RewardWidths(budget, settings.epsilon_units, largest)
 
 
 class HardenedProfile:
@@ -208,6 +224,7 @@ class HardenedParticipant(_Reader):
     def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """Packed [[delta * w]] and, last, [[delta]]."""
         codec = self._shape.codec
+        samples = whole_samples(samples)
         plain, self.clipped = codec.pack(weights, samples)
         count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
         upload = self.party.encrypt(np.concatenate([plain, count])).to_bytes()
@@ -258,6 +275,7 @@ class HardenedSp:
         self._uploads: dict[str, tuple[bytes, CipherVector]] = {}
         self._seeds: dict[str, MaskSeed] = {}
         self._publication, self._envelopes = None, {}
+        self._averaged: set[str] | None = None
 
     def add(self, who: str, upload: bytes) -> None:
         """Extend the running products, once per participant."""
@@ -279,14 +297,14 @@ class HardenedSp:
     def publish(self, *, final: bool) -> Exchange:
         """Open the average to its audience; neither server sees it."""
         task = self._shape.task
-        if len(self._uploads) < task.settings.min_participants:
-            raise TooFewParticipants(
-                f"{len(self._uploads)} uploads, {task.settings.min_participants} needed to protect those who took part"
-            )
+        self._require_enough()
         sums = self._products.result()
         if task.settings.total == "hidden":
             sums = yield from self._scale(sums)
-        state = self._seed_for("opening", sums)
+            # CSP's dither is fresh each time: a retry opens other numbers, under another seed. "scaling" guards the uploads.
+            if "opening" in self._seeds and self._seeds["opening"].digest != digest(sums):
+                del self._seeds["opening"]
+        state = self._seed_for("opening", digest(sums))
         opening = OpeningSp(self.party)
         replies = []
         context = task.context(self.round_number)
@@ -294,21 +312,27 @@ class HardenedSp:
         for request in opening.requests(state, sums, context, audience):
             replies.append((yield request))
         self._publication = opening.publication(state, sums, replies)
+        self._averaged = set(self._uploads)
 
     def _scale(self, products: CipherVector) -> Generator[bytes, bytes, CipherVector]:
-        state = self._seed_for("scaling", products)
+        state = self._seed_for("scaling", digest(products))
         side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
         return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
 
-    def _seed_for(self, purpose: str, sums: CipherVector) -> MaskSeed:
-        """The seed bound to this sum; `on_seed` makes a new one durable before anything masked by it leaves."""
+    def _require_enough(self) -> None:
+        fewest = self._shape.task.settings.min_participants
+        if len(self._uploads) < fewest:
+            raise TooFewParticipants(f"{len(self._uploads)} uploads, {fewest} needed to protect those who took part")
+
+    def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
+        """The seed bound to what has this hash; `on_seed` makes a new one durable before anything masked by it leaves."""
         state = self._seeds.get(purpose)
         if state is None:
-            state = MaskSeed.fresh_for(sums)
+            state = MaskSeed.bound_to(bound)
             if self.on_seed is not None:
                 self.on_seed(purpose, state)
             self._seeds[purpose] = state
-        elif state.digest != digest(sums):
+        elif state.digest != bound:
             raise SeedReused("this round was opened for another set of uploads already")
         return state
 
@@ -325,11 +349,19 @@ class HardenedSp:
     def reward(self, payment: int) -> Exchange:
         """Rewards of those who were averaged."""
         widths = self._shape.widths()
+        self._require_enough()
+        if self._averaged is not None and self._averaged != set(self._uploads):
+            raise ProtocolError("uploads came after the average was opened: rewards are for those who were averaged")
         uploads = {who: vector for who, (_, vector) in self._uploads.items()}
-        state = self._seed_for("rewards", self._products.result())
+        state = self._seed_for("rewards", self._rewarded(payment))
         side = RewardSp(self.party, widths, self._shape.packing)
         context = self._shape.task.context(self.round_number)
         self._envelopes = yield from side.run(uploads, payment, context, state.seed)
+
+    def _rewarded(self, payment: int) -> bytes:
+        """Everything that the masked numbers depend on: who uploaded what, and the payment."""
+        parts = [who.encode() + b"\0" + name for who, (name, _) in sorted(self._uploads.items())]
+        return hashlib.sha256(str(payment).encode() + b"\0" + b"".join(parts)).digest()
 
     def publication(self) -> bytes:
         """For members of the audience alone, never for CSP."""
@@ -369,6 +401,7 @@ class HardenedCsp:
         self.party, self._shape = party, shape
         self.roster = Roster()
         self._rewards: RewardCsp | None = None
+        self._stopped = False
         settings = shape.task.settings
         self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
         self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
@@ -407,4 +440,11 @@ class HardenedCsp:
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP answers no message of kind {kind} in this task")
-        return self._answers[kind](request)
+        if self._stopped:
+            raise ProtocolError("CSP has stopped this task: a request opened to what no honest SP sends")
+        try:
+            return self._answers[kind](request)
+        except (NothingToAverage, PlaintextOutOfRange, SlotOverflow):
+            # These errors depend on plaintexts: one is a bit for an SP that deviates, many would let it halve its way in.
+            self._stopped = True
+            raise

@@ -5,7 +5,7 @@ result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, Watch, default_backend
-from crowdfl.errors import ModelMismatch, RewardsOff, SettingsError
+from crowdfl.errors import ModelMismatch, RewardsOff, SettingsError, TooFewParticipants, UnknownParticipant
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.hardened import HardenedProfile
 from crowdfl.protocols.paper import PaperProfile
@@ -43,7 +43,7 @@ _Server = TypeVar("_Server", SpSide, CspSide)
 class Update:
     """What a participant trained: arrays of weights, and on how many samples."""
 
-    weights: _Arrays
+    weights: _Arrays = field(repr=False)  # what the whole protocol hides
     samples: int
 
 
@@ -129,17 +129,22 @@ class LocalFederation:
         """One round: upload, average, publish, read, and with a budget: reward."""
         if budget is not None and self.settings.lanes == 0:
             raise RewardsOff("this federation was made with lanes=0: its packing leaves no room for rewards")
+        payment = None if budget is None else to_millionths(budget)
+        if payment == 0:
+            raise SettingsError("a budget of nothing pays nobody; leave it out for a round without rewards")
+        if len(updates) < self.settings.min_participants:
+            raise TooFewParticipants(f"{len(updates)} updates, {self.settings.min_participants} needed")
         flat = {who: self._flatten(who, update) for who, update in updates.items()}
         if self.dealer is None:  # KGC deals the keys once the model's size is known
             self._deal(next(iter(flat.values())).size)
-        self._start_round()
+        # Participants train (elsewhere) and encrypt: what one of them refuses costs nobody a round.
+        uploads = {who: self._participant(who).prepare(weights, updates[who].samples) for who, weights in flat.items()}
+        clipped = {who: self._people[who].clipped for who in updates}
 
-        # Participants train (elsewhere), encrypt and upload; SP multiplies uploads in as they come.
-        clipped = {}
-        for who, weights in flat.items():
-            participant = self._participant(who)
-            self.sp.add(who, participant.prepare(weights, updates[who].samples))
-            clipped[who] = participant.clipped
+        # They upload; SP multiplies uploads in as they come.
+        self._start_round()
+        for who, upload in uploads.items():
+            self.sp.add(who, upload)
 
         # SP and CSP average; SP serves the result; participants (or, at the end, the requester) read it.
         self._exchange(self.sp.publish(final=final))
@@ -148,11 +153,13 @@ class LocalFederation:
         average = reader.read(publication, self.round_number)
 
         # SP and CSP compute the rewards; each participant opens its own.
-        rewards = self._reward(budget) if budget is not None else None
+        rewards = self._reward(payment) if payment is not None else None
         return RoundResult(self._restore(average.weights), average.total, rewards, self.costs(), self.views(), clipped)
 
     def claim(self, who: str) -> Decimal:
         """A participant claims all it has earned so far; CSP attests, SP pays."""
+        if who not in self._people:
+            raise UnknownParticipant(f"nobody called {who} took part")
         claim = self._people[who].claim()
         self.sp.check_claim(claim)
         return from_millionths(self.sp.pay(claim, self.csp.answer(claim)))
@@ -171,8 +178,8 @@ class LocalFederation:
         """What each server saw in the clear so far."""
         return {"SP": self.sp.party.view, "CSP": self.csp.party.view}
 
-    def _reward(self, budget: str | Decimal) -> dict[str, Decimal]:
-        self._exchange(self.sp.reward(to_millionths(budget)))
+    def _reward(self, payment: int) -> dict[str, Decimal]:
+        self._exchange(self.sp.reward(payment))
         envelopes = self.sp.envelopes()
         return {
             who: from_millionths(self._people[who].open_reward(envelope, self.round_number))

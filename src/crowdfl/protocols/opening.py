@@ -54,7 +54,18 @@ class MaskSeed:
     @classmethod
     def fresh_for(cls, sums: CipherVector) -> "MaskSeed":
         """A new seed, bound to these ciphertexts."""
-        return cls(secrets.token_bytes(SEED_BYTES), digest(sums))
+        return cls.bound_to(digest(sums))
+
+    @classmethod
+    def bound_to(cls, bound: bytes) -> "MaskSeed":
+        """A new seed, bound to whatever has this hash."""
+        return cls(secrets.token_bytes(SEED_BYTES), bound)
+
+    @property
+    def shown(self) -> bytes:
+        """The seed of R, which readers are given. The blinds come from `seed` itself, which nobody is: else a reader together
+        with CSP could strip them off."""
+        return Coins(self.seed).child("shown").take(SEED_BYTES)
 
     def to_bytes(self) -> bytes:
         """For the store."""
@@ -103,9 +114,9 @@ class Publication(Message):
     """SP to the audience: the seed and the sealed values. Never shown to CSP."""
 
     kind: ClassVar[int] = 9
-    seed: bytes
+    seed: bytes = field(repr=False)
     count: int
-    sealed: tuple[bytes, ...]
+    sealed: tuple[bytes, ...] = field(repr=False)
 
 
 class OpeningSp:
@@ -119,7 +130,7 @@ class OpeningSp:
         state.require(sums)
         for start in range(0, len(sums), CHUNK):
             chunk = sums.part(start, start + CHUNK)
-            masks = mask_rows(state.seed, start, len(chunk), self.party.public)
+            masks = mask_rows(state.shown, start, len(chunk), self.party.public)
             blinds = Coins(state.seed).child(f"blind {start}")
             masked = self.party.rerandomise(chunk.add_plain(masks, backend=self.party.compute), blinds)
             request = OpenRequest(context, audience, start, masked, self.party.partial_decrypt(masked))
@@ -131,7 +142,7 @@ class OpeningSp:
         sealed = tuple(OpenReply.from_bytes(reply, limits).sealed for reply in replies)
         if len(sealed) != -(-len(sums) // CHUNK):
             raise ProtocolError(f"{len(sealed)} replies for {-(-len(sums) // CHUNK)} requests")
-        return Publication(state.seed, len(sums), sealed)
+        return Publication(state.shown, len(sums), sealed)
 
 
 class OpeningCsp:

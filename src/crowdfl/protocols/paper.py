@@ -1,7 +1,7 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -24,12 +24,23 @@ from crowdfl.errors import (
     SettingsError,
     SlotOverflow,
     TooFewParticipants,
+    WidthBudgetExceeded,
 )
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.prifedavg import upload_digest
 from crowdfl.protocols.prirwd_paper import PaperRewardSp, PaperRewardWidths
-from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Task, Tools
+from crowdfl.protocols.profile import (
+    About,
+    Average,
+    Dealing,
+    Exchange,
+    Identity,
+    ParticipantKeys,
+    Task,
+    Tools,
+    whole_samples,
+)
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.settings import MILLION, TaskSettings, to_millionths
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
@@ -135,6 +146,12 @@ class PaperProfile:
         if settings.lanes != 0:
             rewards = widths.rewards()
             kappas += [rewards.weight_kappa, rewards.reward_kappa]
+            _check_products(settings.key_bits, rewards)
+        if bits(widths.encoding.bound) >= widths.sigma - 1:
+            raise WidthBudgetExceeded(
+                f"averages of {bits(widths.encoding.bound)} bits are not covered by masks of {widths.sigma} bits: "
+                "raise sigma, or lower clip or decimals"
+            )
         for kappa in kappas:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
 
@@ -180,6 +197,16 @@ class PaperProfile:
         return PaperParticipant(party, about.task(public), keys.who)
 
 
+def _check_products(key_bits: int, rewards: PaperRewardWidths) -> None:
+    """SMUL opens x' * y', twice as wide as its masks; it must stay below N/2."""
+    for width in rewards.factors:
+        needed = 2 * (width + rewards.sigma + 1) + 2
+        if needed > key_bits:
+            raise WidthBudgetExceeded(
+                f"SMUL of factors of {width} bits needs a key of {needed} bits; this one has {key_bits}"
+            )
+
+
 def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, list[mpz]]:
     own = PaperBundle.from_bytes(bundle, Limits.plain())
     if len(own.secrets) != count:
@@ -198,6 +225,7 @@ class PaperParticipant:
     def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
         widths, party = self._widths, self.party
+        samples = whole_samples(samples)
         if not 0 <= samples <= self.task.settings.max_samples:
             raise SlotOverflow(f"{samples} samples; the task allows 0..{self.task.settings.max_samples}")
         encoded = widths.encoding.encode(weights)
@@ -237,7 +265,10 @@ class PaperRequester:
         """Dec of the final model."""
         message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
         self.party.costs.count("Dec", len(message.average))
-        values = [self.private.decrypt(message.average[i]) for i in range(len(message.average))]
+        values = [
+            self.private.decrypt(message.average[i], constant_time=self.party.constant_time)
+            for i in range(len(message.average))
+        ]
         return Average(np.array(values, dtype=np.float64) / 10**self.task.settings.decimals, None)
 
 
@@ -246,7 +277,7 @@ class PaperSp:
 
     def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
         self.party, self.task = party, task
-        self.delivery = Party("SP", task.public, lambda_sp, party.backend, party.costs, party.view)
+        self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
         self.open_round(1)
 
@@ -303,6 +334,8 @@ class PaperSp:
     def reward(self, payment: int) -> Exchange:
         """Alg. 4, and PDec of each reward with lambda_sp."""
         widths = self._widths.rewards()
+        if not 0 < payment <= _LARGEST_PAYMENT:
+            raise SettingsError(f"a round pays 1 to {_LARGEST_PAYMENT} millionths, not {payment}")
         if self._average is None:
             raise FormatError("publish the average first")
         ids, p = sorted(self.uploads), self.task.parameters

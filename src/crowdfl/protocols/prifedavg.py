@@ -11,8 +11,10 @@ add a dither of k bits to every slot, and that is opened: a reader sees the aver
 import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
+import gmpy2
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
@@ -21,7 +23,7 @@ from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import PowEach
 from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.randomness import Coins, public_permutation
+from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.messages import Message
@@ -44,21 +46,28 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ModelCodec:
-    """Weights to plaintexts and back, for one task: clip, fixed point, public permutation, packing."""
+    """Weights to plaintexts and back, for one task: clip, fixed point, public permutation and signs, packing."""
 
     budget: WidthBudget
     packing: Packing
     seed: bytes
 
-    @property
+    @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """The public permutation of the parameters; without it a sketch of structured models would be biased."""
+        """The public permutation of the parameters: without it the order of a model's weights would reach the sketch."""
         return public_permutation(self.seed, "parameters", self.budget.parameters)
+
+    @cached_property
+    def signs(self) -> npt.NDArray[np.int64]:
+        """Public signs, 1 or -1, of the permuted parameters: without them a drift common to all weights would (D11)."""
+        coins = np.frombuffer(public_stream(self.seed, "parameter signs", self.budget.parameters), dtype=np.uint8)
+        return 1 - 2 * (coins & 1).astype(np.int64)
 
     def pack(self, weights: npt.NDArray[np.float64], samples: int) -> tuple[Block, int]:
         """delta * [w], permuted and packed; and how many weights were clipped."""
         encoded = self.budget.encoding.encode(weights)
-        return self.packing.pack(self.budget.weigh(encoded.values, samples)[self.order]), encoded.clipped
+        weighted = self.budget.weigh(encoded.values, samples)
+        return self.packing.pack(weighted[self.order] * self.signs), encoded.clipped
 
     def average(self, residues: Block, total: int) -> npt.NDArray[np.float64]:
         """The average from opened sums and their total."""
@@ -71,18 +80,25 @@ class ModelCodec:
         """The average from opened values at scale 10^L * 2^k, dither and all."""
         values = self.packing.unpack_wide(residues, self.budget.parameters)
         unit = 1 << self.budget.dither_bits
+        if any(abs(v) > (self.budget.encoding.bound + 2) * unit for v in values):
+            raise NothingToAverage(
+                "this is no average: the uploads hold no sample between them, or one was out of bounds"
+            )
         return self._restore(np.array([v / unit for v in values]) / self.budget.encoding.scale)
 
     def _restore(self, permuted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         weights = np.empty_like(permuted)
-        weights[self.order] = permuted
+        weights[self.order] = permuted * self.signs
         return weights
 
 
 def hidden_widths(budget: WidthBudget) -> SdivWidths:
     """The division 2^k / Y."""
     ybits = bits(budget.max_participants * budget.max_samples)
-    return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, budget.sigma, precision=1)
+    sigma = (
+        budget.sigma + 3 + bits(budget.rounds)
+    )  # a division is within 6 * 2^-sigma: all of the task together within 2^-sigma
+    return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, sigma, precision=1)
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,7 @@ class HiddenAverageSp:
         removed = power_of_one(party, factor, masks)
         coins = Coins(seed).child(f"dither {start}")
         dithers = dither(coins, len(scaled), self.budget, self.packing)
+        # What this holds of [[Q]]^R is blinded once more at the opening, by coins that no reader has.
         return party.subtract(scaled, removed).add_plain(dithers, backend=party.compute)
 
 
@@ -157,6 +174,9 @@ class HiddenAverageCsp:
         """Open X + R, return [[Q]]^(X + R), dithered."""
         party = self.party
         message = ScaleRequest.from_bytes(request, party.limits(CHUNK))
+        # Honest ciphertexts have Jacobi symbol 1; with another, the symbol of [[Q]]^(X + R) would show SP its last bit.
+        if len(message.factor) != 1 or gmpy2.jacobi(message.factor[0].value % party.public.n, party.public.n) != 1:
+            raise ProtocolError("the factor is not one that an honest SP sends")
         opened = party.finish(message.masked, message.masked_1)
         party.view.saw("opened", opened)
         scaled = power_of_one(party, message.factor, opened)

@@ -28,7 +28,7 @@ from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit, seal_to
 from crowdfl.crypto.vector import CipherVector, PartialVector
-from crowdfl.errors import MasksDoNotFit, ProtocolError, SettingsError
+from crowdfl.errors import FormatError, MasksDoNotFit, ProtocolError, SettingsError
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
@@ -51,7 +51,6 @@ __all__ = [
     "sketch",
 ]
 
-_PRECISION = 20  # bits by which every weight exceeds one, so that a division's last unit does not matter
 _LANES_A_MESSAGE = 4096
 _Exchange = Generator[bytes, bytes, CipherVector]
 
@@ -90,8 +89,8 @@ class RewardWidths:
 
     @property
     def shift(self) -> int:
-        """S: scales the weights."""
-        return bits(self.divisor) + _PRECISION + bits(self.budget.max_participants)
+        """S: scales the weights, so that the least of them exceeds the largest payment: a last unit does not matter."""
+        return bits(self.divisor) + bits(self.largest_payment << self.fraction) + bits(self.budget.max_participants)
 
     @property
     def weight(self) -> int:
@@ -127,7 +126,11 @@ class RewardWidths:
 
     def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
         precision = bits(self.budget.max_participants) + 1
-        return SdivWidths(self.budget.key_bits, ybits, qbits, self.budget.sigma, precision)
+        divisions = 2 * self.budget.max_participants * self.budget.rounds
+        sigma = (
+            self.budget.sigma + 3 + bits(divisions)
+        )  # each is within 6 * 2^-sigma, all of the task together within 2^-sigma
+        return SdivWidths(self.budget.key_bits, ybits, qbits, sigma, precision)
 
 
 @dataclass(frozen=True)
@@ -246,8 +249,10 @@ class RewardSp:
         """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
         if not 0 < payment <= self.widths.largest_payment:
             raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
-        ids, coins = sorted(uploads), Coins(seed)
+        ids = sorted(uploads)
         public_coins = yield from self._public_coins([uploads[i] for i in ids], context)
+        # Bound to the sketch: should CSP ever deal another nonce, the other lanes meet other masks.
+        coins = Coins(seed).child("sketch " + public_coins.hex())
         lanes = [sketch(uploads[i].part(0, -1), public_coins, self.budget, self.party) for i in ids]
         deltas = CipherVector.concat([uploads[i].part(-1, len(uploads[i])) for i in ids])
         a, b = yield from self._inner_products(lanes, context, coins.child("lanes"))
@@ -415,6 +420,8 @@ class RewardCsp:
     def nonce(self, request: bytes) -> bytes:
         """A nonce for these uploads; other uploads of the same round are refused."""
         message = NonceRequest.from_bytes(request, self.party.limits(1))
+        if len(message.digest) != SEED_BYTES:
+            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
         fresh = message.digest + Coins.fresh().take(SEED_BYTES)
         kept = self.memory.setdefault(f"nonce {message.context.hex()}", fresh)
         if kept[: len(message.digest)] != message.digest:

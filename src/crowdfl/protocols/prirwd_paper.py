@@ -70,6 +70,11 @@ class PaperRewardWidths:
         return bits(self.largest_payment)
 
     @property
+    def factors(self) -> tuple[int, int, int]:
+        """Bits of the factors of Alg. 4's three kinds of SMUL."""
+        return self.difference, self.all_distances + self.samples, self.payment + self.weight
+
+    @property
     def weight_kappa(self) -> int:
         """kappa of the division that makes w_i."""
         return self.samples + self.all_distances

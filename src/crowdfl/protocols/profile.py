@@ -6,6 +6,7 @@ bytes and are sent CSP's replies, so that a function call, a queue or HTTP can c
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass
+from operator import index
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from crowdfl.crypto.compute import Backend, Watch
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.errors import SlotOverflow
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.settings import TaskSettings
 
@@ -31,6 +33,7 @@ __all__ = [
     "SpSide",
     "Task",
     "Tools",
+    "whole_samples",
 ]
 
 Exchange = Generator[bytes, bytes, None]
@@ -221,6 +224,14 @@ class ParticipantKeys:
     def identity(self) -> "Identity":
         """The public halves."""
         return Identity(self.who, self.signing.public, self.reader.public)
+
+
+def whole_samples(samples: int) -> int:
+    """A number of samples as a plain int; a fraction is refused."""
+    try:
+        return index(samples)
+    except TypeError:
+        raise SlotOverflow(f"samples are counted in whole numbers, not {samples!r}") from None
 
 
 @dataclass(frozen=True)

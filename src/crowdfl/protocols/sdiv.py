@@ -218,6 +218,10 @@ class HardenedSdivCsp:
         message = SdivRequest.from_bytes(request, party.limits(self.max_count))
         with party.costs.inside("SDIV", len(message.x)):
             v, y = _open(party, message, shared=True)
+            if any(
+                2 * divisor > party.public.n for divisor in y
+            ):  # y' = rho*0 - s wraps; honest divisors stay far below
+                raise NothingToAverage("a divisor is zero: nobody contributed a sample")
             reply = SdivReply(party.encrypt([(a // b) >> message.shift for a, b in zip(v, y, strict=True)]))
         return party.costs.sent(reply.to_bytes())
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
+from math import isfinite
 from typing import Any, Literal, Self
 
 from crowdfl.crypto.budget import WidthBudget
@@ -13,6 +14,7 @@ __all__ = ["MILLION", "TaskSettings", "from_millionths", "to_millionths"]
 MILLION = 1_000_000
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 _LARGEST_AMOUNT = 10**15
+_AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
 def to_millionths(amount: str | int | Decimal) -> int:
@@ -20,11 +22,16 @@ def to_millionths(amount: str | int | Decimal) -> int:
     if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
         raise SettingsError(f"money is given as text, a Decimal or a whole number, not as {type(amount).__name__}")
     try:
-        scaled = Decimal(amount) * MILLION
+        exact = Decimal(amount)
     except InvalidOperation:
         raise SettingsError(f"{amount!r} is no amount of money") from None
-    if not scaled.is_finite() or scaled != scaled.to_integral_value() or not 0 <= scaled <= _LARGEST_AMOUNT:
-        raise SettingsError(f"{amount!r}: an amount is 0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals")
+    sign, digits, exponent = exact.as_tuple()
+    # By digits, not by arithmetic: Decimal's own would round or overflow.
+    if not isinstance(exponent, int) or (sign and any(digits)) or not -40 <= exponent <= 20 or len(digits) > 60:
+        raise SettingsError(f"{amount!r}: an amount is {_AMOUNTS}")
+    scaled, remainder = divmod(int("".join(map(str, digits))) * 10 ** (exponent + 46), 10**40)
+    if remainder or scaled > _LARGEST_AMOUNT:
+        raise SettingsError(f"{amount!r}: an amount is {_AMOUNTS}")
     return int(scaled)
 
 
@@ -57,20 +64,26 @@ class TaskSettings:
     def __post_init__(self) -> None:
         self._require("total", ("shown", "hidden"))
         self._require("strategy", ("discard", "retransmit"))
-        for name in ("max_participants", "max_samples", "rounds", "key_bits"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
+        for name in ("max_participants", "max_samples", "rounds", "key_bits", "min_participants", "decimals"):
+            self._require_number(name, int, least=0 if name == "decimals" else 1)
+        for name in ("lanes", "sigma"):
+            if getattr(self, name) is not None:
+                self._require_number(name, int, least=0)
+        for name in ("window", "grace", "clip"):
+            self._require_number(name, float, least=0)
+        if self.epsilon is not None:
+            self._require_number("epsilon", float, least=0)
+        if self.key_bits % 2:
+            raise SettingsError(f"key_bits is even, two primes of half its length, not {self.key_bits}")
         if not _FEWEST_PARTICIPANTS <= self.min_participants <= self.max_participants:
             raise SettingsError(
                 f"min_participants must lie in {_FEWEST_PARTICIPANTS}..max_participants ({self.max_participants}), "
                 f"not {self.min_participants}: with two, one's own result gives the other's model away"
             )
-        if self.lanes is not None and self.lanes < 0:
-            raise SettingsError(f"lanes is 0 (no rewards), None (exact distances) or positive, not {self.lanes}")
         if self.sigma is not None and not 20 <= self.sigma <= 256:
             raise SettingsError(f"sigma must lie in 20..256 bits, not {self.sigma}")
-        if self.window <= 0 or self.grace < 0:
-            raise SettingsError("window must be positive and grace not negative")
+        if self.window <= 0:
+            raise SettingsError("window must be positive")
         if self.epsilon_units < 1:
             raise SettingsError(f"epsilon must be at least 10^-{2 * self.decimals}, not {self.epsilon}")
         if self.budget is not None:
@@ -107,6 +120,13 @@ class TaskSettings:
             lanes=self.lanes,
             total=self.total,
         )
+
+    def _require_number(self, name: str, kind: type, *, least: int) -> None:
+        value = getattr(self, name)
+        allowed = (int,) if kind is int else (int, float)
+        if isinstance(value, bool) or not isinstance(value, allowed) or not isfinite(value) or value < least:
+            whole = "whole number" if kind is int else "number"
+            raise SettingsError(f"{name} must be a {whole} of at least {least}, not {value!r}")
 
     def _require(self, name: str, allowed: tuple[str, ...]) -> None:
         if getattr(self, name) not in allowed:

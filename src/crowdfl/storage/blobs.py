@@ -1,6 +1,8 @@
-"""Blobs: bytes under a name, one file each, written with fsync and an atomic rename, owner-only."""
+"""Blobs: bytes under a name, one file each, written with fsync and an atomic link, owner-only."""
 
+import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,29 +11,36 @@ from crowdfl.storage.atomic import write_private
 
 __all__ = ["FileBlobs"]
 
+_LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
+_LONGEST_NAME = 1000
+
 
 class FileBlobs:
-    """A folder of blobs. Names are paths of plain segments; nothing outside the folder can be named."""
+    """A folder of blobs. Names are paths of plain segments; nothing outside the folder can be named.
+
+    A full disk, or one that fails, is the OSError that the system raised; nothing half-written is left under a name.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(folder)
 
     def put(self, name: str, data: bytes) -> None:
         """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
         path = self._path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            _make_folder(path.parent)
             write_private(path, data)
-        except FileExistsError:
-            if path.read_bytes() != data:
+        except (FileExistsError, NotADirectoryError):
+            if not path.is_file() or path.read_bytes() != data:
                 raise Conflict(f"{name} is there already, with other contents") from None
+            _sync(path.parent)  # whoever wrote it may not have come to this yet
 
     def get(self, name: str) -> bytes:
         """Read, or `NotThereYet`."""
         try:
             return self._path(name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise NotThereYet(f"{name} is not there (yet)") from None
 
     def has(self, name: str) -> bool:
@@ -41,24 +50,51 @@ class FileBlobs:
     def delete(self, name: str) -> None:
         """Remove durably; gone already is fine."""
         path = self._path(name)
-        path.unlink(missing_ok=True)
-        if path.parent.is_dir():
-            descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+            _sync(path.parent)
+
+    def clear(self, name: str) -> None:
+        """Remove everything below a name durably, unfinished writes included; gone already is fine."""
+        path = self._path(name)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            shutil.rmtree(path)
+            _sync(path.parent)
 
     def names(self) -> Iterator[str]:
         """Every blob there is."""
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file():
+            if path.is_file() and not path.name.startswith("."):  # hidden: a write that is under way, or was cut short
                 yield str(path.relative_to(self.folder))
 
     def _path(self, name: str) -> Path:
         segments = name.split("/")
-        if not all(
-            segment and segment.strip(".") and segment.isprintable() and "\\" not in segment for segment in segments
-        ):
-            raise FormatError(f"{name!r} is no name of a blob")
+        if len(name) > _LONGEST_NAME or not all(map(_plain, segments)):
+            raise FormatError(f"{name[:100]!r} is no name of a blob")
         return self.folder.joinpath(*segments)
+
+
+def _plain(segment: str) -> bool:
+    """No way up, nothing hidden, nothing that a file system could read in another way."""
+    short = 0 < len(segment) <= _LONGEST_SEGMENT
+    return short and segment[0] != "." and segment.isascii() and segment.isprintable() and "\\" not in segment
+
+
+def _make_folder(folder: Path) -> None:
+    """With the folders above it, each its owner's alone and each durable: a file is no safer than the way to it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is no folder")
+    _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,17 +1,17 @@
 """The roles' stores in SQL: SQLite (WAL) by default, PostgreSQL by URL. One class serves every role; each uses its part.
 
-Every method is one transaction; inside `together` several are. Writers take the write lock at once (SQLite: BEGIN IMMEDIATE;
-PostgreSQL: a row or advisory lock), so that what a transaction read is still true when it writes.
+Every method is one transaction; inside `together` several are. Writers take the writers' lock at once, so that what a
+transaction read is still true when it writes; what only reads outside `together` waits for nobody.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, delete, event, func, insert, select, text, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import IntegrityError
 
 from crowdfl.errors import AlreadyCounted, Conflict, InvitationRefused, TaskFull, UnknownParticipant, UnknownTask
 from crowdfl.protocols.profile import Identity
@@ -19,61 +19,83 @@ from crowdfl.roles.ledger import Ledger, Movement
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState
 from crowdfl.storage import tables as t
+from crowdfl.storage.database import open_engine, reading, writing
 
 __all__ = ["SqlStore"]
 
-_WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
-
 
 class SqlStore:
-    """A role's durable state."""
+    """A role's durable state. Threads and processes may share one database, each process with a store of its own."""
 
     def __init__(self, url: str) -> None:
-        self.engine: Engine = create_engine(url, pool_pre_ping=True)
+        self.engine: Engine = open_engine(url)
         self._local = threading.local()
-        if self.engine.dialect.name == "sqlite":
-            event.listen(self.engine, "connect", _prepare_sqlite)
-            event.listen(self.engine, "begin", _begin_immediate)
+        self._process = os.getpid()
 
     def create_tables(self) -> None:
         """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
-        t.metadata.create_all(self.engine)
+        with self._write() as c:
+            t.metadata.create_all(c)
+
+    def close(self) -> None:
+        """Give every idle connection back."""
+        self.engine.dispose()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Several calls of this thread as one transaction."""
-        with self._transaction():
-            yield
+        """Several calls of this thread as one transaction; one inside another stands or falls by itself, then with it."""
+        open_one = self._open_one()
+        if open_one is not None:
+            with open_one.begin_nested():
+                yield
+            return
+        with self._write() as connection:
+            self._local.connection = connection
+            try:
+                yield
+            finally:
+                self._local.connection = None
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        open_one: Connection | None = getattr(self._local, "connection", None)
+    def _write(self) -> Iterator[Connection]:
+        open_one = self._open_one()
         if open_one is not None:
             yield open_one
             return
-        with self.engine.begin() as connection:
-            if self.engine.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITERS_LOCK})
-            self._local.connection = connection
-            try:
-                yield connection
-            finally:
-                self._local.connection = None
+        with writing(self.engine) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[Connection]:
+        open_one = self._open_one()
+        if open_one is not None:
+            yield open_one
+            return
+        with reading(self.engine) as connection:
+            yield connection
+
+    def _open_one(self) -> Connection | None:
+        if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
+            self.engine.dispose(close=False)
+            self._local, self._process = threading.local(), os.getpid()
+        connection: Connection | None = getattr(self._local, "connection", None)
+        return connection
 
     # Tasks.
 
     def add_task(self, task: StoredTask) -> None:
-        """Once; the same definition again is fine."""
-        with self._transaction() as c:
-            known = c.execute(select(t.tasks.c.definition).where(t.tasks.c.task == task.task)).scalar()
+        """Once; the same papers again are fine, whatever became of the task since."""
+        with self._write() as c:
+            papers = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
+            known = c.execute(papers).first()
             if known is None:
                 c.execute(insert(t.tasks).values(**vars(task)))
-            elif known != task.definition:
-                raise Conflict(f"task {task.task} is there already, with another definition")
+            elif tuple(known) != (task.definition, task.appointment):
+                raise Conflict(f"task {task.task} is there already, with other papers")
 
     def task(self, task: str) -> StoredTask:
         """Or `UnknownTask`."""
-        with self._transaction() as c:
+        with self._read() as c:
             row = c.execute(select(t.tasks).where(t.tasks.c.task == task)).mappings().first()
         if row is None:
             raise UnknownTask(f"there is no task {task} here")
@@ -81,21 +103,22 @@ class SqlStore:
 
     def tasks(self) -> list[StoredTask]:
         """All of them."""
-        with self._transaction() as c:
+        with self._read() as c:
             return [StoredTask(**row) for row in c.execute(select(t.tasks).order_by(t.tasks.c.task)).mappings()]
 
     def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
         """Change a task's state; the time of its end is kept once set."""
         values: dict[str, Any] = {"state": state} | ({"ended_at": ended_at} if ended_at is not None else {})
-        with self._transaction() as c:
-            c.execute(update(t.tasks).where(t.tasks.c.task == task).values(**values))
+        with self._write() as c:
+            if c.execute(update(t.tasks).where(t.tasks.c.task == task).values(**values)).rowcount == 0:
+                raise UnknownTask(f"there is no task {task} here")
 
     # Participants.
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         """Once; `TaskFull` beyond the limit, `Conflict` for other keys under a known name."""
         who = participant.identity
-        with self._transaction() as c:
+        with self._write() as c:
             for known in self._participants(c, task):
                 if known.identity.who == who.who:
                     if known.identity != who:
@@ -117,13 +140,13 @@ class SqlStore:
 
     def participants(self, task: str) -> list[StoredParticipant]:
         """In the order they joined."""
-        with self._transaction() as c:
+        with self._read() as c:
             return self._participants(c, task)
 
     def leave(self, task: str, who: str) -> None:
         """Mark as gone."""
         p = t.participants.c
-        with self._transaction() as c:
+        with self._write() as c:
             done = c.execute(update(t.participants).where(p.task == task, p.who == who).values(left=True))
             if done.rowcount == 0:
                 raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
@@ -145,21 +168,21 @@ class SqlStore:
         """Insert or update."""
         r = t.rounds.c
         values = {"opened_at": round_.opened_at, "state": str(round_.state), "extended": round_.extended}
-        with self._transaction() as c:
+        with self._write() as c:
             done = c.execute(update(t.rounds).where(r.task == task, r.number == round_.number).values(**values))
             if done.rowcount == 0:
                 c.execute(insert(t.rounds).values(task=task, number=round_.number, **values))
 
     def rounds(self, task: str) -> list[Round]:
         """In order."""
-        with self._transaction() as c:
+        with self._read() as c:
             rows = c.execute(select(t.rounds).where(t.rounds.c.task == task).order_by(t.rounds.c.number)).mappings()
             return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
 
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in."""
         u = t.uploads.c
-        with self._transaction() as c:
+        with self._write() as c:
             known = c.execute(select(u.digest).where(u.task == task, u.number == number, u.who == upload.who)).scalar()
             if known is not None:
                 if known != upload.digest:
@@ -171,25 +194,27 @@ class SqlStore:
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""
         u = t.uploads.c
-        with self._transaction() as c:
+        with self._read() as c:
             rows = c.execute(
                 select(u.who, u.digest, u.late).where(u.task == task, u.number == number).order_by(u.position)
             )
             return [Upload(*row) for row in rows]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """Once."""
-        known = self.seeds(task, number).get(purpose)
-        if known is None:
-            with self._transaction() as c:
+        """Once: a second process that comes with a seed of its own is refused before it masks anything."""
+        s = t.seeds.c
+        with self._write() as c:
+            same = (s.task == task, s.number == number, s.purpose == purpose)
+            known = c.execute(select(s.state).where(*same)).scalar()
+            if known is None:
                 c.execute(insert(t.seeds).values(task=task, number=number, purpose=purpose, state=state))
-        elif known != state:
-            raise Conflict(f"a mask seed for {purpose} of round {number} is kept already")
+            elif bytes(known) != state:
+                raise Conflict(f"a mask seed for {purpose} of round {number} is kept already")
 
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
         """By purpose."""
         s = t.seeds.c
-        with self._transaction() as c:
+        with self._read() as c:
             rows = c.execute(select(s.purpose, s.state).where(s.task == task, s.number == number))
             return {purpose: bytes(state) for purpose, state in rows}
 
@@ -197,7 +222,7 @@ class SqlStore:
 
     def post(self, task: str, movement: Movement) -> bool:
         """Into the ledger, checked against all that is in it."""
-        with self._transaction() as c:
+        with self._write() as c:
             ledger = Ledger(self._movements(c, task))
             if not ledger.post(movement):
                 return False
@@ -206,7 +231,7 @@ class SqlStore:
 
     def movements(self, task: str) -> list[Movement]:
         """In order."""
-        with self._transaction() as c:
+        with self._read() as c:
             return self._movements(c, task)
 
     def _movements(self, c: Connection, task: str) -> list[Movement]:
@@ -218,7 +243,7 @@ class SqlStore:
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew, unless another owner's lease holds."""
-        with self._transaction() as c:
+        with self._write() as c:
             row = c.execute(select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)).first()
             if row is not None and row[0] != owner and row[1] > now:
                 return False
@@ -231,7 +256,7 @@ class SqlStore:
 
     def release(self, task: str, owner: str) -> None:
         """Give back."""
-        with self._transaction() as c:
+        with self._write() as c:
             c.execute(delete(t.leases).where(t.leases.c.task == task, t.leases.c.owner == owner))
 
     # KGC's.
@@ -239,7 +264,7 @@ class SqlStore:
     def use_invitation(self, task: str, number: str, who: str) -> None:
         """Once per invitation."""
         i = t.invitations.c
-        with self._transaction() as c:
+        with self._write() as c:
             known = c.execute(select(i.who).where(i.task == task, i.number == number)).scalar()
             if known is None:
                 c.execute(insert(t.invitations).values(task=task, number=number, who=who))
@@ -251,17 +276,19 @@ class SqlStore:
     def answered(self, task: str, request: str) -> str | None:
         """The blob that answers a request."""
         a = t.answers.c
-        with self._transaction() as c:
+        with self._read() as c:
             found: str | None = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
             return found
 
     def put_answer(self, task: str, request: str, blob: str) -> None:
-        """Once."""
-        with self._transaction() as c:
-            try:
+        """Once; another answer to the same request is a `Conflict`."""
+        a = t.answers.c
+        with self._write() as c:
+            known = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
+            if known is None:
                 c.execute(insert(t.answers).values(task=task, request=request, blob=blob))
-            except IntegrityError:
-                raise Conflict("this request is being answered by another process") from None
+            elif known != blob:
+                raise Conflict("this request was answered by another process")
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
         """A mapping that is durable."""
@@ -276,7 +303,7 @@ class _Memory(MutableMapping[str, bytes]):
 
     def __getitem__(self, name: str) -> bytes:
         m = t.memory.c
-        with self._store._transaction() as c:
+        with self._store._read() as c:
             value = c.execute(select(m.value).where(m.task == self._task, m.name == name)).scalar()
         if value is None:
             raise KeyError(name)
@@ -284,33 +311,21 @@ class _Memory(MutableMapping[str, bytes]):
 
     def __setitem__(self, name: str, value: bytes) -> None:
         m = t.memory.c
-        with self._store._transaction() as c:
+        with self._store._write() as c:
             done = c.execute(update(t.memory).where(m.task == self._task, m.name == name).values(value=value))
             if done.rowcount == 0:
                 c.execute(insert(t.memory).values(task=self._task, name=name, value=value))
 
     def __delitem__(self, name: str) -> None:
         m = t.memory.c
-        with self._store._transaction() as c:
+        with self._store._write() as c:
             if c.execute(delete(t.memory).where(m.task == self._task, m.name == name)).rowcount == 0:
                 raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        with self._store._transaction() as c:
+        with self._store._read() as c:
             names = list(c.execute(select(t.memory.c.name).where(t.memory.c.task == self._task)).scalars())
         return iter(names)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:  # noqa: ANN401 -- the driver's own objects
-    connection.isolation_level = None  # SQLAlchemy, not the driver, says when a transaction begins
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,4 +1,7 @@
-"""The tables of the roles' stores. Changes come as migrations (`storage/migrations`); these are the present state."""
+"""The tables of the roles' stores. Changes come as migrations (`storage/migrations`); these are the present state.
+
+Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -13,6 +16,10 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+from crowdfl.errors import FormatError
 
 __all__ = [
     "answers",
@@ -29,16 +36,79 @@ __all__ = [
 ]
 
 metadata = MetaData()
-_TASK = String(64)
+
+
+class _Words(TypeDecorator[str]):
+    """Text that either database can hold: no NUL, no half of a surrogate pair."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else _storable(value)
+
+
+class _Name(TypeDecorator[str]):
+    """The same, of at most so many characters."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is not None and len(value) > self.length:
+            raise FormatError(f"a name of {len(value)} characters; at most {self.length} are stored")
+        return None if value is None else _storable(value)
+
+
+class _Whole(TypeDecorator[int]):
+    """A whole number from 0 to what the column holds."""
+
+    impl = Integer
+    cache_ok = True
+    largest = 2**31 - 1
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        if value is not None and not 0 <= value <= self.largest:
+            raise FormatError(f"a number that is not in 0..{self.largest}")
+        return value
+
+
+class _Amount(TypeDecorator[int]):
+    """Millionths."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        if value is not None and not 0 <= value < 2**63:
+            raise FormatError("an amount larger than all the money there is")
+        return value
+
+
+def _storable(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise FormatError("this text holds half a character, which cannot be stored") from None
+    if "\0" in value:
+        raise FormatError("this text holds a NUL character, which cannot be stored")
+    return value
+
+
+_TASK = _Name(64)
 
 tasks = Table(
     "tasks",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("definition", Text, nullable=False),
-    Column("appointment", Text, nullable=False),
-    Column("state", String(32), nullable=False),
-    Column("ended_at", Float),
+    Column("definition", _Words, nullable=False),
+    Column("appointment", _Words, nullable=False),
+    Column("state", _Name(32), nullable=False),
+    Column("ended_at", Float(53)),
 )
 
 participants = Table(
@@ -46,21 +116,21 @@ participants = Table(
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _TASK, nullable=False),
-    Column("who", String(64), nullable=False),
+    Column("who", _Name(64), nullable=False),
     Column("signing", LargeBinary, nullable=False),
     Column("reading", LargeBinary, nullable=False),
-    Column("certificate", Text, nullable=False),
-    Column("left", Boolean, nullable=False, default=False),
-    UniqueConstraint("task", "who"),
+    Column("certificate", _Words, nullable=False),
+    Column("left", Boolean, nullable=False, quote=True),  # a word of PostgreSQL's own
+    UniqueConstraint("task", "who", name="one_place_each"),
 )
 
 rounds = Table(
     "rounds",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("opened_at", Float, nullable=False),
-    Column("state", String(32), nullable=False),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("opened_at", Float(53), nullable=False),
+    Column("state", _Name(32), nullable=False),
     Column("extended", Boolean, nullable=False),
 )
 
@@ -69,19 +139,19 @@ uploads = Table(
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _TASK, nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("who", String(64), nullable=False),
-    Column("digest", String(64), nullable=False),
+    Column("number", _Whole, nullable=False),
+    Column("who", _Name(64), nullable=False),
+    Column("digest", _Name(64), nullable=False),
     Column("late", Boolean, nullable=False),
-    UniqueConstraint("task", "number", "who"),
+    UniqueConstraint("task", "number", "who", name="one_upload_each"),
 )
 
 seeds = Table(
     "seeds",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("purpose", String(32), primary_key=True),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("purpose", _Name(32), primary_key=True),
     Column("state", LargeBinary, nullable=False),
 )
 
@@ -90,41 +160,41 @@ movements = Table(
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _TASK, nullable=False),
-    Column("name", String(128), nullable=False),
-    Column("source", String(128), nullable=False),
-    Column("target", String(128), nullable=False),
-    Column("amount", BigInteger, nullable=False),  # millionths
-    UniqueConstraint("task", "name"),
+    Column("name", _Name(128), nullable=False),
+    Column("source", _Name(128), nullable=False),
+    Column("target", _Name(128), nullable=False),
+    Column("amount", _Amount, nullable=False),
+    UniqueConstraint("task", "name", name="once_per_name"),
 )
 
 leases = Table(
     "leases",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("owner", String(64), nullable=False),
-    Column("until", Float, nullable=False),
+    Column("owner", _Name(64), nullable=False),
+    Column("until", Float(53), nullable=False),
 )
 
 invitations = Table(
     "invitations",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("number", String(64), primary_key=True),
-    Column("who", String(64), nullable=False),
+    Column("number", _Name(64), primary_key=True),
+    Column("who", _Name(64), nullable=False),
 )
 
 answers = Table(
     "answers",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("request", String(64), primary_key=True),
-    Column("blob", Text, nullable=False),
+    Column("request", _Name(64), primary_key=True),
+    Column("blob", _Words, nullable=False),
 )
 
 memory = Table(
     "memory",
     metadata,
     Column("task", _TASK, primary_key=True),
-    Column("name", String(512), primary_key=True),
+    Column("name", _Name(512), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )

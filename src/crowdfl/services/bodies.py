@@ -1,0 +1,144 @@
+"""Request bodies: limits known before anything is read, JSON checked against a model, large ones on disk."""
+
+import contextlib
+import hashlib
+import tempfile
+from base64 import b64decode
+from binascii import Error as _NotBase64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeVar
+
+from fastapi import Path as InPath
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from crowdfl.errors import FormatError, LimitExceeded
+
+__all__ = [
+    "JSON_LIMIT",
+    "Body",
+    "Form",
+    "Number",
+    "Sha256",
+    "TaskId",
+    "Who",
+    "binary_body",
+    "from_base64",
+    "json_body",
+    "parse",
+    "read_bytes",
+    "spooled",
+    "takes_bytes",
+    "takes_json",
+]
+
+JSON_LIMIT = 4 * 1024 * 1024  # two documents of the longest kind, escaped
+_IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
+
+TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
+Who = Annotated[str, InPath(pattern="^[0-9a-f]{20}$")]
+Number = Annotated[int, InPath(ge=1, le=1_000_000)]
+Sha256 = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]
+
+
+class Form(BaseModel):
+    """A JSON body: what is not documented is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+_Form = TypeVar("_Form", bound=Form)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body that is in, with its digest."""
+
+    file: IO[bytes]
+    digest: str
+
+    def read(self) -> bytes:
+        """All of it."""
+        self.file.seek(0)
+        return self.file.read()
+
+
+def json_body(model: type[_Form], limit: int = JSON_LIMIT) -> Callable[[Request], Awaitable[_Form]]:
+    """A dependency that reads a JSON body. FastAPI's own would read it before the caller is authenticated."""
+
+    async def read(request: Request) -> _Form:
+        return parse(model, await read_bytes(request, limit))
+
+    return read
+
+
+def parse(model: type[_Form], raw: bytes) -> _Form:
+    """A JSON body that is in."""
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as wrong:
+        raise RequestValidationError(wrong.errors(include_input=False, include_url=False)) from None
+
+
+def binary_body(limit: int) -> Callable[[Request], Awaitable[bytes]]:
+    """A dependency that reads a binary body into memory."""
+
+    async def read(request: Request) -> bytes:
+        return await read_bytes(request, limit)
+
+    return read
+
+
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """A body of at most `limit` bytes."""
+    return b"".join([chunk async for chunk in _chunks(request, limit)])
+
+
+@contextlib.asynccontextmanager
+async def spooled(request: Request, limit: int, folder: Path) -> AsyncIterator[Body]:
+    """A body of at most `limit` bytes in a file without a name: gone when this ends, even if the process is killed."""
+    digest = hashlib.sha256()
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as file:
+        async for chunk in _chunks(request, limit):
+            digest.update(chunk)
+            file.write(chunk)
+        yield Body(file, digest.hexdigest())
+
+
+def takes_json(model: type[Form]) -> dict[str, Any]:
+    """For OpenAPI, which cannot see the dependency."""
+    return _takes("application/json", model.model_json_schema())
+
+
+def takes_bytes() -> dict[str, Any]:
+    """For OpenAPI."""
+    return _takes("application/octet-stream", {"type": "string", "format": "binary"})
+
+
+def from_base64(text: str) -> bytes:
+    """Strictly."""
+    try:
+        return b64decode(text, validate=True)
+    except (_NotBase64, ValueError):
+        raise FormatError("a field that should be base64 is not") from None
+
+
+def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
+    announced = request.headers.get("content-length", "0")
+    if not announced.isascii() or not announced.isdigit() or len(announced) > 20:
+        raise FormatError("Content-Length must be a whole number")
+    if int(announced) > limit:
+        raise LimitExceeded(f"a body of {announced} bytes; at most {limit} are read here")
+    taken = 0
+    async for chunk in request.stream():
+        taken += len(chunk)
+        if taken > limit:
+            raise LimitExceeded(f"a body of more than {limit} bytes, which is the most that is read here")
+        yield chunk

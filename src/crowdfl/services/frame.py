@@ -1,0 +1,106 @@
+"""What every service has: problems, a boundary, health, readiness, metrics, OpenAPI."""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastapi import Depends, FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from crowdfl import __version__
+from crowdfl.errors import UnknownTask
+from crowdfl.services import logs, problems
+from crowdfl.services.auth import Tokens
+from crowdfl.services.boundary import PROTOCOL_HEADER, Boundary, require_protocol
+from crowdfl.services.metrics import Metrics
+
+__all__ = ["OCTETS", "Background", "between_roles", "make_app", "ready_check"]
+
+OCTETS = "application/octet-stream"
+_NO_TASK = "0" * 32
+
+
+class Background(Protocol):
+    """Work that goes on as long as the service does."""
+
+    def start(self) -> None:
+        """With the service."""
+
+    def stop(self) -> None:
+        """With the service; returns when it has ended."""
+
+    def check(self) -> None:
+        """Raise a named error if it no longer goes on."""
+
+
+def make_app(
+    name: str, tokens: Tokens, metrics: Metrics, ready: Callable[[], None], background: Sequence[Background] = ()
+) -> FastAPI:
+    """An app with everything but its routes."""
+    described: dict[int | str, dict[str, Any]] = {
+        "default": {"description": "A problem (RFC 9457)", "content": {problems.MEDIA_TYPE: {}}}
+    }
+    app = FastAPI(
+        title=f"CrowdFL {name.upper()}",
+        version=__version__,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        responses=described,
+        lifespan=_lifespan(background),
+    )
+    problems.install(app)
+    app.add_middleware(Boundary, log=logs.get(name), metrics=metrics)
+
+    @app.get("/healthz")
+    def health() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readiness() -> dict[str, str]:
+        """The store answers, the disk takes a file, the background work goes on."""
+        ready()
+        for work in background:
+            work.check()
+        return {"status": "ready"}
+
+    @app.get("/metrics", dependencies=[Depends(tokens.require("operator"))])
+    def numbers() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def ready_check(look_up: Callable[[str], object], folder: Path) -> Callable[[], None]:
+    """The store answers about a task that is not there, and the folder takes a file."""
+
+    def check() -> None:
+        with suppress(UnknownTask):
+            look_up(_NO_TASK)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"ready")
+            file.flush()
+
+    return check
+
+
+def between_roles(request: Request) -> None:
+    """A dependency: a server that calls another says which protocol it speaks."""
+    require_protocol(request.headers.get(PROTOCOL_HEADER))
+
+
+def _lifespan(background: Sequence[Background]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        for work in background:
+            work.start()
+        try:
+            yield
+        finally:
+            for work in reversed(background):
+                work.stop()
+
+    return life

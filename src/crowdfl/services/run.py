@@ -1,0 +1,258 @@
+"""A role as a process: its store, its files, its app, and uvicorn."""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, ServiceUnavailable, SettingsError
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.sp import Sp
+from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
+from crowdfl.services.auth import Tokens
+from crowdfl.services.clients import CspClient, KgcClient
+from crowdfl.services.signatures import Bearer
+from crowdfl.services.ticker import Ticker
+from crowdfl.services.tls import CertificateFiles
+from crowdfl.services.transport import Service, connect
+from crowdfl.storage.atomic import require_owner_only, write_private
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sql import SqlStore
+
+__all__ = [
+    "Peer",
+    "ServiceSettings",
+    "SystemClock",
+    "open_csp",
+    "open_kgc",
+    "open_sp",
+    "running",
+    "serve_csp",
+    "serve_kgc",
+    "serve_sp",
+    "signing_key",
+]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another service: where it is, and the file with the token that it gave this one."""
+
+    url: str
+    token: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """Everything that a role's process is told."""
+
+    data: Path  # this role's folder, its own alone
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 takes a free one
+    database: str | None = None  # a URL; SQLite in the data folder if none is given
+    tls: CertificateFiles | None = None
+    plain_http: bool = False  # only on loopback
+    ca: Path | None = None  # whom to trust about peers; the system's authorities if none is given
+    kgc: Peer | None = None
+    csp: Peer | None = None
+    kgc_key: bytes | None = None
+    tokens: Path | None = None  # `tokens.json` in the data folder if none is given
+    tick_seconds: float = 1.0
+    insecure_test_key: bool = False
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+class _Resources:
+    """What is let go when the service ends."""
+
+    def __init__(self, *closing: Callable[[], None]) -> None:
+        self._closing = closing
+
+    def start(self) -> None:
+        """They were opened with the app."""
+
+    def stop(self) -> None:
+        """Let go."""
+        for close in self._closing:
+            close()
+
+    def check(self) -> None:
+        """The store is checked by itself, peers when they are called."""
+
+
+def signing_key(path: Path) -> SigningKey:
+    """The key at this path, made if there is none."""
+    with contextlib.suppress(FileExistsError):
+        write_private(path, SigningKey.fresh().private)
+    with open(path, "rb") as file:
+        require_owner_only(file.fileno(), path, KeyFilePermissions)
+        private = file.read(100)
+    if len(private) != 32:
+        raise KeyFileDamaged(f"{path} is no signing key; restore it from a backup")
+    return SigningKey(private)
+
+
+def open_kgc(settings: ServiceSettings) -> FastAPI:
+    """KGC's app over its data folder."""
+    folder = _folder(settings)
+    signing = signing_key(folder / "signing.key")
+    bundles = FileBlobs(folder / "keys")
+    store = _store(settings)
+    kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=settings.insecure_test_key)
+    return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.engine.dispose),))
+
+
+def open_csp(settings: ServiceSettings) -> FastAPI:
+    """CSP's app over its data folder."""
+    folder = _folder(settings)
+    store, kgc = _store(settings), _peer(settings, settings.kgc, "KGC")
+    csp = Csp(
+        store,
+        FileBlobs(folder / "blobs"),
+        FileBlobs(folder / "keys"),
+        KgcClient(kgc),
+        _kgc_key(settings),
+        insecure_test_key=settings.insecure_test_key,
+    )
+    background = (_Resources(store.engine.dispose, kgc.close),)
+    return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
+
+
+def open_sp(settings: ServiceSettings) -> FastAPI:
+    """SP's app over its data folder, with its rounds moving as long as it is served."""
+    folder = _folder(settings)
+    store, kgc, csp = _store(settings), _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
+    sp = Sp(
+        store,
+        FileBlobs(folder / "blobs"),
+        FileBlobs(folder / "keys"),
+        SystemClock(),
+        KgcClient(kgc),
+        CspClient(csp),
+        _kgc_key(settings),
+        insecure_test_key=settings.insecure_test_key,
+    )
+    background = (
+        _Resources(store.engine.dispose, kgc.close, csp.close),
+        Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
+    )
+    signing = signing_key(folder / "signing.key")
+    return sp_app.create_app(sp, _tokens(settings), folder=folder, signing=signing, background=background)
+
+
+def serve_kgc(settings: ServiceSettings) -> None:
+    """Run KGC until SIGTERM or SIGINT."""
+    _serve(open_kgc(settings), settings, "kgc")
+
+
+def serve_sp(settings: ServiceSettings) -> None:
+    """Run SP until SIGTERM or SIGINT."""
+    _serve(open_sp(settings), settings, "sp")
+
+
+def serve_csp(settings: ServiceSettings) -> None:
+    """Run CSP until SIGTERM or SIGINT."""
+    _serve(open_csp(settings), settings, "csp")
+
+
+@contextlib.contextmanager
+def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
+    """An app served by a thread of this process; its URL."""
+    server, listener, url = _server(app, settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server")
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
+    logs.configure()
+    server, listener, url = _server(app, settings)
+    # uvicorn repeats the signal that stopped it; by then all is written, and the process ends as one that was not killed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    with contextlib.closing(listener):
+        logs.get(name).info("listening", url=url)
+        server.run(sockets=[listener])
+        logs.get(name).info("stopped")
+
+
+def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:
+    files = settings.tls
+    if files is None:
+        tls.require_plain_http_allowed(settings.host, asked=settings.plain_http)
+    else:
+        tls.require_usable(files)
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=None if files is None else str(files.certificate),
+        ssl_keyfile=None if files is None else str(files.key),
+        log_config=None,
+        access_log=False,  # the boundary writes one line per request, without addresses
+        server_header=False,
+        timeout_graceful_shutdown=20,
+    )
+    listener = socket.create_server((settings.host, settings.port), backlog=2048)
+    host, port = listener.getsockname()[:2]
+    return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{host}:{port}"
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    while not server.started:
+        if not thread.is_alive():
+            raise ServiceUnavailable("the server did not start")
+        time.sleep(0.01)
+
+
+def _folder(settings: ServiceSettings) -> Path:
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return settings.data
+
+
+def _store(settings: ServiceSettings) -> SqlStore:
+    store = SqlStore(settings.database or f"sqlite:///{settings.data / 'state.db'}")
+    store.create_tables()
+    return store
+
+
+def _tokens(settings: ServiceSettings) -> Tokens:
+    return Tokens(settings.tokens or settings.data / "tokens.json")
+
+
+def _peer(settings: ServiceSettings, peer: Peer | None, name: str) -> Service:
+    if peer is None:
+        raise SettingsError(f"this role needs the address of {name} and the token that it gave")
+    try:
+        with open(peer.token, encoding="utf-8") as file:
+            require_owner_only(file.fileno(), peer.token, KeyFilePermissions)
+            token = file.read(1000).strip()
+    except FileNotFoundError:
+        raise KeyFileMissing(f"there is no token for {name} at {peer.token}") from None
+    return connect(peer.url, ca=settings.ca, credential=Bearer(token), plain_http=settings.plain_http)
+
+
+def _kgc_key(settings: ServiceSettings) -> bytes:
+    if settings.kgc_key is None or len(settings.kgc_key) != 32:
+        raise SettingsError("this role needs KGC's public key, 32 bytes, to check what KGC signed")
+    return settings.kgc_key

@@ -1,0 +1,198 @@
+"""SP over HTTP: the requester's and the participants' routes; uploads are in `sp_uploads`."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Path as InPath
+from pydantic import Field
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import Forbidden
+from crowdfl.protocols.settings import from_millionths
+from crowdfl.roles.sp import Sp
+from crowdfl.services.auth import Tokens
+from crowdfl.services.bodies import (
+    JSON_LIMIT,
+    Form,
+    Number,
+    TaskId,
+    Who,
+    binary_body,
+    from_base64,
+    json_body,
+    takes_bytes,
+    takes_json,
+)
+from crowdfl.services.frame import OCTETS, Background, make_app, ready_check
+from crowdfl.services.metrics import Metrics
+from crowdfl.services.signatures import Signed, signed_by
+from crowdfl.services.sp_uploads import add_upload_routes
+
+__all__ = ["Deposit", "Enrolment", "Order", "Takeover", "create_app"]
+
+_MODEL_LIMIT = 256 * 1024 * 1024
+_CLAIM_LIMIT = 16 * 1024 * 1024
+_LARGEST_AMOUNT = 10**15
+DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
+
+
+class Takeover(Form):
+    """A task's papers and its initial weights in base64."""
+
+    definition: str
+    appointment: str
+    initial: str
+
+
+class Deposit(Form):
+    """Millionths."""
+
+    amount: Annotated[int, Field(ge=0, le=_LARGEST_AMOUNT)]
+
+
+class Order(Form):
+    """A signed order."""
+
+    order: str
+
+
+class Enrolment(Form):
+    """A certificate of KGC's."""
+
+    certificate: str
+
+
+def create_app(
+    sp: Sp,
+    tokens: Tokens,
+    *,
+    folder: Path,
+    signing: SigningKey,
+    model_limit: int = _MODEL_LIMIT,
+    upload_workers: int = 4,
+    background: Sequence[Background] = (),
+) -> FastAPI:
+    """SP's app; `signing` signs receipts, at most `upload_workers` uploads are in memory at a time."""
+    metrics = Metrics()
+    app = make_app("sp", tokens, metrics, ready_check(sp.store.task, folder), background)
+    metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
+
+    @app.get("/v1/key")
+    def key() -> dict[str, str]:
+        """The key that receipts are checked with."""
+        return {"key": signing.public.hex()}
+
+    _add_requester_routes(app, sp, tokens, model_limit)
+    _add_participant_routes(app, sp, tokens)
+    add_upload_routes(app, sp, metrics, folder, signing, upload_workers)
+    return app
+
+
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, model_limit: int) -> None:
+    requester = [Depends(tokens.require("requester"))]
+    task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + model_limit * 4 // 3))]
+
+    @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
+    def create(body: task_body) -> dict[str, str]:
+        """Take a task over; again is fine."""
+        return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
+
+    extra = takes_json(Deposit)
+
+    @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, dependencies=requester, openapi_extra=extra)
+    def deposit(task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(json_body(Deposit))]) -> None:
+        """Pay in, once per name."""
+        sp.deposit(task, name, body.amount)
+
+    @app.post("/v1/tasks/{task}/orders", status_code=204, dependencies=requester, openapi_extra=takes_json(Order))
+    def order(task: TaskId, body: Annotated[Order, Depends(json_body(Order))]) -> None:
+        """Pause, resume or cancel."""
+        sp.order(task, body.order)
+
+    @app.get("/v1/tasks/{task}/ledger", dependencies=requester)
+    def ledger(task: TaskId) -> dict[str, Any]:
+        """The task's books."""
+        sp.store.task(task)
+        books = sp.ledger(task)
+        return {"movements": [asdict(movement) for movement in books.movements], "balances": books.balances()}
+
+    @app.get("/v1/tasks/{task}/payouts.csv", dependencies=requester, response_class=Response)
+    def payouts(task: TaskId) -> Response:
+        """Who was paid how much."""
+        sp.store.task(task)
+        return Response(_payouts(sp, task), media_type="text/csv")
+
+
+def _add_participant_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
+    signed = signed_by(sp)
+    signer = Annotated[Signed, Depends(signed)]
+
+    def reader(request: Request, task: TaskId) -> str | None:
+        """Who reads an average: a participant, or None for the requester."""
+        if request.headers.get("authorization", "").startswith("CrowdFL "):
+            return signed(request, task).who
+        tokens.require("requester")(request)
+        return None
+
+    @app.get("/v1/tasks/{task}")
+    def about(task: TaskId) -> dict[str, Any]:
+        """What the task is and where it stands, for everyone; who was paid what is in the ledger."""
+        stored, status = sp.store.task(task), sp.status(task)
+        status.pop("balances", None)
+        return {"definition": stored.definition, "appointment": stored.appointment, "status": status}
+
+    @app.get("/v1/tasks/{task}/initial", response_class=Response)
+    def initial(task: TaskId) -> Response:
+        """The weights that everyone starts from."""
+        sp.store.task(task)
+        return Response(sp.blobs.get(f"{task}/initial"), media_type=OCTETS)
+
+    # No token: the certificate is the right to join.
+    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Enrolment))
+    def enrol(task: TaskId, body: Annotated[Enrolment, Depends(json_body(Enrolment))]) -> dict[str, str]:
+        """A certified participant joins."""
+        return {"who": sp.enrol(task, body.certificate)}
+
+    @app.delete("/v1/tasks/{task}/participants/{who}", status_code=204)
+    def leave(task: TaskId, who: Who, caller: signer) -> None:
+        """The participant leaves."""
+        if caller.who != who:
+            raise Forbidden("nobody leaves for another")
+        sp.leave(task, who)
+
+    @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
+    def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
+        """A round's average, sealed to those who may read it."""
+        sp.store.task(task)
+        return Response(sp.publication(task, number, who), media_type=OCTETS)
+
+    @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
+    def reward(task: TaskId, number: Number, caller: signer) -> Response:
+        """The caller's reward of a round, sealed to it."""
+        return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
+
+    # No token: a claim is signed by its claimant.
+    @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
+    def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, int]:
+        """Pay a claim."""
+        return {"amount": sp.claim(task, body)}
+
+
+def _rounds(sp: Sp) -> Counter[str]:
+    return Counter(str(round_.state) for stored in sp.store.tasks() for round_ in sp.store.rounds(stored.task))
+
+
+def _payouts(sp: Sp, task: str) -> str:
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(("participant", "amount"))
+    for movement in sp.ledger(task).movements:
+        if movement.name.startswith("pay "):
+            table.writerow((movement.name.removeprefix("pay "), f"{from_millionths(movement.amount):f}"))
+    return text.getvalue()

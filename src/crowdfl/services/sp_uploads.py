@@ -1,0 +1,113 @@
+"""Uploads to SP: whole by PUT, or in pieces on a bad connection. Either way the answer is a signed receipt."""
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import Forbidden
+from crowdfl.roles.documents import sign_document
+from crowdfl.roles.ports import Upload
+from crowdfl.roles.sp import Sp
+from crowdfl.services.bodies import Form, Number, TaskId, Who, parse, read_bytes, spooled, takes_bytes, takes_json
+from crowdfl.services.incoming import Incoming
+from crowdfl.services.metrics import Metrics
+from crowdfl.services.signatures import Signed, signed_by
+
+__all__ = ["Finished", "add_upload_routes"]
+
+_UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
+_COMMIT_LIMIT = 4096
+_Result = TypeVar("_Result")
+Offset = Annotated[int, Query(ge=0, le=2**40)]
+
+
+class Finished(Form):
+    """The SHA-256 of a whole upload, in hex."""
+
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, workers: int) -> None:
+    """The routes of uploads; `workers` bounds how many are in memory."""
+    incoming = Incoming(folder / "incoming")
+    incoming.sweep()
+    acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
+    places = CapacityLimiter(workers)
+    signed = signed_by(sp)
+    limit_of = lru_cache(maxsize=1024)(sp.upload_limit)  # follows from the task's definition alone
+
+    def owner(request: Request, task: TaskId, who: Who) -> Signed:
+        """The participant whose upload it is."""
+        caller = signed(request, task)
+        if caller.who != who:
+            raise Forbidden("nobody uploads for another")
+        return caller
+
+    owned = Annotated[Signed, Depends(owner)]
+
+    async def heavy(work: Callable[[], _Result]) -> _Result:
+        return await to_thread.run_sync(work, limiter=places)
+
+    def receive(task: str, number: int, who: str, read: Callable[[], bytes]) -> Response:
+        known = _known(sp, task, number, who)
+        entry = sp.upload(task, number, who, read())
+        acknowledged.labels("new" if known is None else "again").inc()
+        return JSONResponse(_receipt(task, number, entry, signing), status_code=201 if known is None else 200)
+
+    def finish(task: str, number: int, who: str, digest: str) -> Response:
+        known = _known(sp, task, number, who)
+        if known is not None and known.digest == digest:  # finished before; the receipt was lost
+            incoming.discard(task, number, who)
+            acknowledged.labels("again").inc()
+            return JSONResponse(_receipt(task, number, known, signing))
+        upload = incoming.take(task, number, who, digest)
+        response = receive(task, number, who, lambda: upload)
+        incoming.discard(task, number, who)  # a refused one stays until it is replaced or swept: the refusal may pass
+        return response
+
+    @app.put(_UPLOADS, status_code=201, response_class=JSONResponse, openapi_extra=takes_bytes())
+    async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
+        """A whole upload; the same bytes again are the same upload."""
+        limit = await to_thread.run_sync(limit_of, task)
+        async with spooled(request, limit, folder) as body:
+            caller.require_body(body.digest)
+            return await heavy(partial(receive, task, number, who, body.read))
+
+    @app.get(_UPLOADS + "/offset")
+    def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
+        """How much of an upload in pieces is in."""
+        return {"offset": incoming.offset(task, number, caller.who)}
+
+    @app.patch(_UPLOADS, openapi_extra=takes_bytes())
+    async def patch(
+        request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
+    ) -> dict[str, int]:
+        """One more piece of an upload."""
+        limit = await to_thread.run_sync(limit_of, task)
+        async with spooled(request, limit, folder) as body:
+            caller.require_body(body.digest)
+            return {"offset": await heavy(partial(incoming.append, task, number, who, offset, body.file, limit))}
+
+    @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
+    async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
+        """All pieces are in."""
+        raw = await read_bytes(request, _COMMIT_LIMIT)
+        caller.require_body(hashlib.sha256(raw).hexdigest())
+        return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest))
+
+
+def _known(sp: Sp, task: str, number: int, who: str) -> Upload | None:
+    return next((upload for upload in sp.store.uploads(task, number) if upload.who == who), None)
+
+
+def _receipt(task: str, number: int, entry: Upload, signing: SigningKey) -> dict[str, str]:
+    body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
+    return {"receipt": sign_document("receipt", body, signing)}

@@ -1,0 +1,190 @@
+"""A development CA, certificates for servers made with it, and the rule that plain HTTP stays on loopback.
+
+For the machine or laboratory that runs all roles; a deployment brings its own certificates by path.
+"""
+
+import datetime
+import ipaddress
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from crowdfl.errors import (
+    KeyFileDamaged,
+    KeyFileExists,
+    KeyFileMissing,
+    KeyFilePermissions,
+    PlainHttpRefused,
+    SettingsError,
+)
+from crowdfl.storage.atomic import require_owner_only, write_private
+
+__all__ = [
+    "CertificateFiles",
+    "client_context",
+    "is_loopback",
+    "make_ca",
+    "make_server_certificate",
+    "require_plain_http_allowed",
+    "require_usable",
+]
+
+_CA_DAYS = 3650
+_SERVER_DAYS = 397  # what strict clients accept of a server
+_SKEW = datetime.timedelta(hours=1)
+_ALWAYS = ("localhost", "127.0.0.1")
+
+
+@dataclass(frozen=True)
+class CertificateFiles:
+    """A certificate and its private key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def make_ca(folder: Path, now: datetime.datetime | None = None) -> CertificateFiles:
+    """A new development CA as `ca.pem` and `ca.key`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name("CrowdFL development CA")
+    usage = x509.KeyUsage(
+        key_cert_sign=True,
+        crl_sign=True,
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
+        _builder(name, name, key.public_key(), _CA_DAYS, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+    )
+    return _write(folder, "ca", builder.sign(key, hashes.SHA256()), key)
+
+
+def make_server_certificate(
+    folder: Path, ca: CertificateFiles, name: str, hosts: Iterable[str] = (), now: datetime.datetime | None = None
+) -> CertificateFiles:
+    """A certificate for a server, as `<name>.pem` and `<name>.key`; good for loopback and the given hosts."""
+    issuer, issuer_key = _load_ca(ca)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [_general_name(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = (
+        _builder(_name(f"CrowdFL {name}"), issuer.subject, key.public_key(), _SERVER_DAYS, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(usage, critical=False)
+        .add_extension(authority, critical=False)
+    )
+    return _write(folder, name, builder.sign(issuer_key, hashes.SHA256()), key)
+
+
+def client_context(ca: Path | None) -> ssl.SSLContext:
+    """Trusts the CA at this path alone, or the system's; TLS 1.2 or later, names checked."""
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except FileNotFoundError:
+        raise KeyFileMissing(f"there is no certificate authority at {ca}") from None
+    except ssl.SSLError:
+        raise KeyFileDamaged(f"{ca} holds no certificate") from None
+    return context
+
+
+def require_usable(files: CertificateFiles) -> None:
+    """The files are there, and hold a certificate with its key."""
+    _load(files)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and no other."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_plain_http_allowed(host: str, *, asked: bool) -> None:
+    """Plain HTTP is for loopback, and only when asked for."""
+    if not asked:
+        raise PlainHttpRefused("no TLS here: give a certificate, or ask for plain HTTP on loopback")
+    if not is_loopback(host):
+        raise PlainHttpRefused(f"plain HTTP to {host or 'nowhere'} is refused: only on loopback can nobody listen")
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int, now: datetime.datetime | None
+) -> x509.CertificateBuilder:
+    start = now or datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - _SKEW)
+        .not_valid_after(start + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError:
+        raise SettingsError(f"{host!r} is no name of a host; write one with other letters as xn--...") from None
+
+
+def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertificateFiles:
+    files = CertificateFiles(folder / f"{name}.pem", folder / f"{name}.key")
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    try:
+        write_private(files.key, secret)
+        write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    except FileExistsError as there:
+        raise KeyFileExists(f"{there.filename2 or files.key} is there already: remove it to make another") from None
+    return files
+
+
+def _load(files: CertificateFiles) -> tuple[x509.Certificate, PrivateKeyTypes]:
+    try:
+        key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    except FileNotFoundError as missing:
+        raise KeyFileMissing(f"there is no file {missing.filename}") from None
+    except (ValueError, TypeError):
+        raise KeyFileDamaged(f"{files.certificate} and {files.key} are no certificate with its key") from None
+    if certificate.public_key() != key.public_key():
+        raise KeyFileDamaged(f"{files.certificate} does not belong to {files.key}")
+    return certificate, key
+
+
+def _load_ca(files: CertificateFiles) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    certificate, key = _load(files)
+    with open(files.key, "rb") as file:
+        require_owner_only(file.fileno(), files.key, KeyFilePermissions)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise KeyFileDamaged(f"{files.key} is no key of a development CA")
+    return certificate, key

@@ -1,0 +1,133 @@
+"""How a database is opened, and what its failures are called here. SQLite (WAL) by default, PostgreSQL by URL."""
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlchemyError, StatementError
+
+from crowdfl.errors import CrowdFLError, FormatError, StoreOutdated, StoreUnavailable
+
+__all__ = ["named_errors", "open_engine", "reading", "writing"]
+
+_PATIENCE = 30  # seconds to wait for another writer
+_WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
+_READING = "crowdfl_reading"
+_PG_FULL, _PG_NO_TABLE, _PG_NO_COLUMN = "53100", "42P01", "42703"
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a database URL; nothing is connected yet."""
+    parsed = _parse(url)
+    try:
+        # Parameters hold mask seeds: they stay out of every message.
+        engine = create_engine(
+            parsed,
+            hide_parameters=True,
+            pool_pre_ping=parsed.get_backend_name() != "sqlite",  # a file does not hang up
+            connect_args=_arguments(parsed),
+        )
+    except (ImportError, NoSuchModuleError) as missing:
+        raise StoreUnavailable(f"{parsed.drivername} needs a package that is not installed: {missing}") from None
+    if engine.dialect.name == "sqlite":
+        _make_private(parsed)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    else:
+        event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that holds the one writers' lock from its start: what it reads is still true when it writes."""
+    with named_errors(engine), engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITERS_LOCK})
+        yield connection
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that reads the last committed state and waits for no writer."""
+    with named_errors(engine), engine.connect().execution_options(**{_READING: True}) as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
+def named_errors(engine: Engine) -> Iterator[None]:
+    """Turn what the driver raises into errors of this project; a full disk stays the OSError that it is."""
+    try:
+        yield
+    except SQLAlchemyError as problem:
+        raise _named(problem, engine.url.render_as_string(hide_password=True)) from None
+
+
+def _named(problem: SQLAlchemyError, where: str) -> Exception:
+    cause = problem.orig if isinstance(problem, StatementError) else None
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
+    if isinstance(cause, CrowdFLError):  # a column refused a value
+        return cause
+    if code in (_PG_FULL, "SQLITE_FULL"):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
+    if code in (_PG_NO_TABLE, _PG_NO_COLUMN) or str(cause).startswith(("no such table", "no such column")):
+        return StoreOutdated(f"{where} lacks tables of this program: run its migrations")
+    if isinstance(problem, DataError):
+        return FormatError(f"{where} cannot hold this value: {type(cause).__name__}")
+    said = str(cause if cause is not None else problem).strip().splitlines()
+    return StoreUnavailable(f"{where} cannot be used now: {said[0] if said else type(problem).__name__}")
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreUnavailable("the database URL is not of the form sqlite:///FILE or postgresql://HOST/NAME") from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreUnavailable(f"{parsed.drivername} is no database that CrowdFL runs on: sqlite or postgresql")
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise StoreUnavailable("a store in memory is lost with the process: give sqlite:///FILE")
+    return parsed
+
+
+def _arguments(url: URL) -> dict[str, Any]:
+    if url.get_backend_name() == "sqlite":
+        return {"timeout": _PATIENCE}
+    return {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+
+
+def _make_private(url: URL) -> None:
+    """The file is its owner's alone from its first moment; SQLite gives its companions the same rights."""
+    path = Path(str(url.database))
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as problem:
+        raise StoreUnavailable(f"{path} cannot be opened: {problem.strerror}") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # SQLAlchemy, not the driver, says when a transaction begins
+    connection.execute("PRAGMA synchronous=FULL")  # in WAL too, a commit is on disk when it returns
+    if connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+        raise sqlite3.OperationalError("its file system has no write-ahead log; use a local disk")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A deferred transaction that turns into a writer halfway fails at once, whatever the timeout: writers say so first.
+    deferred = connection.get_execution_options().get(_READING, False)
+    connection.exec_driver_sql("BEGIN" if deferred else "BEGIN IMMEDIATE")
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 -- the driver is optional
+    # As SQLite: a writer waits so long and no longer; and one that hangs inside a transaction does not hold up the rest.
+    connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{2 * _PATIENCE}s'")
+    connection.commit()

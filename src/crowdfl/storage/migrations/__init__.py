@@ -1,0 +1,62 @@
+"""Migrations of the roles' databases, with Alembic and without an ini file: the URL is an argument.
+
+A change of `tables` comes with a new module in `versions`; a test compares what all of them make with `tables.metadata`.
+"""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from crowdfl.errors import StoreOutdated, StoreTooNew
+from crowdfl.storage.database import open_engine, reading, writing
+
+__all__ = ["check", "upgrade"]
+
+
+def upgrade(url: str) -> None:
+    """Bring a database to the present state, from nothing or from any earlier one, whole or not at all. Again is fine."""
+    engine = open_engine(url)
+    try:
+        with writing(engine) as connection:  # a second process that comes with the same wish waits, and finds it done
+            current = MigrationContext.configure(connection).get_current_revision()
+            _require_known(current)
+            config = _config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    finally:
+        engine.dispose()
+
+
+def check(url: str) -> None:
+    """Raise `StoreOutdated` or `StoreTooNew` unless the database is in the state that this program works with."""
+    engine = open_engine(url)
+    try:
+        with reading(engine) as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+    finally:
+        engine.dispose()
+    _require_known(current)
+    head = _scripts().get_current_head()
+    if current != head:
+        raise StoreOutdated(f"the database is at {current or 'nothing'}, this program at {head}: run its migrations")
+
+
+def _require_known(revision: str | None) -> None:
+    known = {script.revision for script in _scripts().walk_revisions()}
+    if revision is not None and revision not in known:
+        raise StoreTooNew(f"the database is at {revision}, which this program does not know: update the program")
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _config() -> Config:
+    config = Config()
+    folder = str(Path(__file__).parent)
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

@@ -1,0 +1,3 @@
+"""One module for each change of the tables, in order."""
+
+__all__: list[str] = []

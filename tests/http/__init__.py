@@ -1,0 +1,1 @@
+"""The services over HTTP, in process and over TLS on loopback."""

@@ -1,0 +1,153 @@
+"""Uploads: whole or in pieces, acknowledged once, with a receipt that anyone can check."""
+
+import hashlib
+
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotThereYet, Truncated
+from crowdfl.roles.documents import open_document
+from crowdfl.services.incoming import Incoming
+from crowdfl.services.signatures import Signer
+
+
+def place(task, who, rest=""):
+    """Where an upload goes."""
+    return f"/v1/tasks/{task}/rounds/1/uploads/{who}{rest}"
+
+
+def test_an_upload_is_created_once_and_then_the_same(campaign, person):
+    """201, then 200 for the same bytes, and the same receipt."""
+    task = campaign.task
+    upload = campaign.update
+    first, again = (person.sp.service.call("PUT", place(task, person.who), upload) for _ in range(2))
+    assert (first.status, again.status) == (201, 200)
+    assert first.text("receipt") == again.text("receipt")
+    assert [u.who for u in campaign.world.sp.store.uploads(task, 1)].count(person.who) == 1
+
+
+def test_a_receipt_says_what_was_taken_and_is_signed_by_sp(campaign, person):
+    """The receipt opens under SP's key, and under no other."""
+    task = campaign.task
+    upload = campaign.update
+    receipt = person.sp.upload(task, 1, upload)
+    expected = {
+        "task": task,
+        "round": 1,
+        "who": person.who,
+        "digest": hashlib.sha256(upload).hexdigest(),
+        "late": False,
+    }
+    assert open_document(receipt, "receipt", person.sp.key()) == expected
+    with pytest.raises(BadSignature):
+        open_document(receipt, "receipt", SigningKey.fresh().public)
+
+
+def test_other_bytes_of_the_same_participant_are_refused(campaign, person):
+    """The first upload stands."""
+    task = campaign.task
+    person.sp.upload(task, 1, campaign.update)
+    with pytest.raises(AlreadyCounted):
+        person.sp.upload(task, 1, person.update())
+
+
+def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
+    """Pieces are put together, and nothing is left of them."""
+    task = campaign.task
+    upload = campaign.update
+    receipt = person.sp.upload_in_pieces(task, 1, upload, piece=500)
+    assert receipt == person.sp.upload(task, 1, upload)
+    assert list((campaign.world.folder / "sp" / "incoming").glob("*.part")) == []
+
+
+def test_an_upload_goes_on_where_it_stopped(campaign, person):
+    """Only what is missing is sent."""
+    task = campaign.task
+    upload, sent = campaign.update, []
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
+    person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
+    person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
+    assert [query for method, query in sent if method == "PATCH"] == [b"offset=700"]
+
+
+def test_a_piece_at_the_wrong_place_is_refused(campaign, person):
+    """A gap would go unnoticed until the end."""
+    task = campaign.task
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), b"12345")
+    with pytest.raises(Conflict, match="5 bytes are in"):
+        person.sp.service.call("PATCH", place(task, person.who, "?offset=4"), b"6")
+
+
+def test_a_piece_that_is_not_the_signed_one_leaves_nothing(campaign, person):
+    """A piece is kept when all of it is in and fits its signature."""
+    task = campaign.task
+    target = place(task, person.who, "?offset=0")
+    headers = Signer(person.who, person.keys.signing).headers("PATCH", target, b"the piece", campaign.world.clock.now())
+    answer = campaign.world.http("sp").patch(target, content=b"the pie", headers=headers)
+    assert answer.status_code == 403
+    assert person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset") == 0
+
+
+def test_pieces_beyond_the_limit_of_the_task_are_refused(campaign, person):
+    """The sum of the pieces is limited, not only each."""
+    task = campaign.task
+    limit = campaign.world.sp.upload_limit(task)
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(limit))
+    with pytest.raises(LimitExceeded):
+        person.sp.service.call("PATCH", place(task, person.who, f"?offset={limit}"), b"x")
+
+
+def test_finishing_too_early_keeps_what_is_in(campaign, person):
+    """The digest shows that bytes are missing; they can still be sent."""
+    task = campaign.task
+    upload = campaign.update
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:-1])
+    digest = {"digest": hashlib.sha256(upload).hexdigest()}
+    with pytest.raises(Truncated):
+        person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest)
+    assert person.sp.upload_in_pieces(task, 1, upload)
+
+
+def test_finishing_again_gives_the_receipt_again(campaign, person):
+    """The first answer may have been lost."""
+    task = campaign.task
+    upload = campaign.update
+    receipt = person.sp.upload_in_pieces(task, 1, upload)
+    digest = {"digest": hashlib.sha256(upload).hexdigest()}
+    assert person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt") == receipt
+
+
+def test_leftovers_of_other_bytes_are_replaced(campaign, person):
+    """A partial upload of an earlier attempt, as long as the new one, does not stand in its way."""
+    task = campaign.task
+    upload = campaign.update
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(len(upload)))
+    assert person.sp.upload_in_pieces(task, 1, upload)
+
+
+def test_nothing_can_be_finished_that_was_not_begun(campaign, person):
+    """A named problem."""
+    task = campaign.task
+    with pytest.raises(NotThereYet):
+        person.sp.service.send_json("POST", place(task, person.who, "/commit"), {"digest": "0" * 64})
+
+
+def test_a_participant_has_one_unfinished_upload(tmp_path):
+    """Another round's replaces it, so that the disk a participant can take is bounded."""
+    incoming = Incoming(tmp_path)
+    for number in (1, 2):
+        with open(__file__, "rb") as piece:
+            incoming.append("t", number, "w", 0, piece, 10**6)
+    assert (incoming.offset("t", 1, "w"), len(list(tmp_path.glob("*.part")))) == (0, 1)
+
+
+def test_what_nobody_continues_is_swept(tmp_path):
+    """After a week."""
+    now = [0.0]
+    incoming = Incoming(tmp_path, lambda: now[0])
+    with open(__file__, "rb") as piece:
+        incoming.append("t", 1, "w", 0, piece, 10**6)
+    now[0] = (next(tmp_path.glob("*.part"))).stat().st_mtime + 6 * 86400
+    assert incoming.sweep() == 0
+    now[0] += 2 * 86400
+    assert incoming.sweep() == 1

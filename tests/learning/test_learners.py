@@ -1,0 +1,227 @@
+"""What every learner promises, asked of each of them."""
+
+import importlib.util
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
+from crowdfl.learning.learner import Learner, Training, batches, score
+from crowdfl.learning.softmax import SoftmaxLearner
+from crowdfl.learning.torch_learner import TorchLearner, mlp
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
+
+
+def softmax() -> Learner:
+    """Without torch."""
+    return SoftmaxLearner(5, 3)
+
+
+def torch_mlp() -> Learner:
+    """5-8-3."""
+    return TorchLearner(5, mlp([8], 3), seed=1)
+
+
+every_learner = pytest.mark.parametrize("make", [softmax, pytest.param(torch_mlp, marks=needs_torch)])
+
+
+@pytest.fixture
+def clouds() -> tuple[np.ndarray, np.ndarray]:
+    """Three clouds of points in five dimensions, well apart."""
+    generator = np.random.default_rng(8)
+    labels = generator.integers(0, 3, 150)
+    centres = 3 * np.eye(3, 5)
+    return (centres[labels] + 0.5 * generator.normal(size=(150, 5))).astype(np.float32), labels
+
+
+@every_learner
+def test_training_learns(make, clouds):
+    """From a third to nearly all, with the loss going down."""
+    learner = make()
+    before = learner.evaluate(*clouds)
+    assert learner.train(*clouds, TRAINING) == 150
+    after = learner.evaluate(*clouds)
+    assert after.accuracy > 0.95
+    assert after.loss < before.loss / 2
+    assert after.samples == 150
+
+
+@every_learner
+def test_the_same_seed_gives_the_same_weights(make, clouds):
+    """In every bit; another seed gives others."""
+    results = []
+    for training in (TRAINING, TRAINING, Training(epochs=10, batch=16, rate=0.05, seed=5)):
+        learner = make()
+        learner.train(*clouds, training)
+        results.append(learner.shape.flat(learner.weights()).tobytes())
+    assert results[0] == results[1] != results[2]
+
+
+@every_learner
+def test_loaded_weights_come_back(make, clouds):
+    """A trained model moves into a fresh learner whole."""
+    first, second = make(), make()
+    first.train(*clouds, TRAINING)
+    second.load(first.weights())
+    assert [a.tobytes() for a in second.weights()] == [a.tobytes() for a in first.weights()]
+    assert second.evaluate(*clouds) == first.evaluate(*clouds)
+
+
+@every_learner
+def test_weights_are_copies(make, clouds):
+    """An upload does not change while training goes on, nor training when the upload does."""
+    learner = make()
+    kept = learner.weights()
+    before = [array.copy() for array in kept]
+    learner.load(kept)
+    learner.train(*clouds, TRAINING)
+    assert all((a == b).all() for a, b in zip(kept, before, strict=True))
+    kept[0][:] = 9
+    assert not (learner.weights()[0] == 9).any()
+
+
+@every_learner
+def test_no_epochs_change_nothing(make, clouds):
+    """A participant may take part without training."""
+    learner = make()
+    before = learner.shape.flat(learner.weights())
+    assert learner.train(*clouds, Training(epochs=0)) == 150
+    assert (learner.shape.flat(learner.weights()) == before).all()
+
+
+@every_learner
+def test_weights_of_another_model_are_refused_by_array(make):
+    """The learner stays as it was."""
+    learner = make()
+    before = learner.weights()
+    wrong = learner.weights()
+    wrong[1] = np.zeros(99)
+    with pytest.raises(ModelMismatch, match=learner.shape.names[1]):
+        learner.load(wrong)
+    assert all((a == b).all() for a, b in zip(before, learner.weights(), strict=True))
+
+
+@every_learner
+def test_probabilities_sum_to_one(make, clouds):
+    """One row per sample."""
+    probabilities = make().predict(clouds[0])
+    assert probabilities.shape == (150, 3)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(150))
+
+
+@every_learner
+def test_inputs_of_another_width_are_refused(make):
+    """As when a participant computed other features."""
+    with pytest.raises(DataMalformed, match="takes 5 inputs"):
+        make().train(np.zeros((4, 6), dtype=np.float32), np.zeros(4, dtype=np.int64), TRAINING)
+
+
+@every_learner
+def test_a_label_short_is_refused(make, clouds):
+    """Before anything is trained."""
+    with pytest.raises(DataMalformed, match="do not go with"):
+        make().train(clouds[0], clouds[1][:-1], TRAINING)
+
+
+def test_softmax_takes_the_step_that_calculus_gives():
+    """One sample (1, 2) of class 0 from zero: the error is (-1/2, 1/2)."""
+    learner = SoftmaxLearner(2, 2)
+    learner.train(np.array([[1.0, 2.0]], dtype=np.float32), np.array([0]), Training(epochs=1, batch=1, rate=1.0))
+    matrix, bias = learner.weights()
+    assert matrix.tolist() == [[0.5, -0.5], [1.0, -1.0]]
+    assert bias.tolist() == [0.5, -0.5]
+
+
+def test_metrics_are_those_worked_out_by_hand():
+    """Two of three right; -(log 0.5 + log 0.8 + log 0.1) / 3."""
+    metrics = score(np.array([[0.5, 0.4], [0.2, 0.8], [0.9, 0.1]]), np.array([0, 1, 1]))
+    assert metrics.accuracy == pytest.approx(2 / 3)
+    assert metrics.loss == pytest.approx(-np.log([0.5, 0.8, 0.1]).mean())
+
+
+def test_nothing_held_out_is_no_accuracy():
+    """Zero over zero is refused by name."""
+    with pytest.raises(DataMalformed, match="nothing to evaluate"):
+        score(np.zeros((0, 3)), np.zeros(0, dtype=np.int64))
+
+
+def test_every_epoch_sees_each_sample_once_in_a_new_order():
+    """The last batch is shorter."""
+    made = list(batches(10, Training(epochs=3, batch=4)))
+    epochs = [np.concatenate(made[start : start + 3]).tolist() for start in (0, 3, 6)]
+    assert [len(batch) for batch in made] == [4, 4, 2] * 3
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert all(first != second for first, second in pairwise(epochs))
+
+
+def test_rounds_and_people_shuffle_differently_and_repeatably():
+    """Anyone can derive the seed again; no two share one."""
+    seeds = {TRAINING.at(number, who).seed for number in (1, 2) for who in ("anna", "bert")}
+    assert len(seeds) == 4
+    assert TRAINING.at(1, "anna") == TRAINING.at(1, "anna")
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}])
+def test_training_that_makes_no_sense_is_refused(wrong):
+    """When the settings are made."""
+    with pytest.raises(SettingsError):
+        Training(**wrong)
+
+
+@needs_torch
+def test_any_stack_of_layers_can_be_written():
+    """Shapes follow from layer to layer; activations have no arrays."""
+    shape = TorchLearner(4, ["linear 6", "tanh", "linear 5", "relu", "linear 2"]).shape
+    assert shape.names == ("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias")
+    assert shape.shapes == ((6, 4), (6,), (5, 6), (5,), (2, 5), (2,))
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "layers", [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"]]
+)
+def test_layers_that_cannot_be_built_are_refused(layers):
+    """By name, with what can be written."""
+    with pytest.raises(SettingsError):
+        TorchLearner(4, layers)
+
+
+@needs_torch
+def test_the_initial_weights_follow_from_the_seed_alone():
+    """And torch's own generator is left as it was."""
+    import torch
+
+    torch.manual_seed(3)
+    expected = torch.rand(1).item()
+    torch.manual_seed(3)
+    one, same, other = (TorchLearner(4, mlp([3], 2), seed).weights()[0].tobytes() for seed in (7, 7, 8))
+    assert one == same != other
+    assert torch.rand(1).item() == expected
+
+
+@needs_torch
+def test_torch_runs_on_one_thread():
+    """Ten participants share a small machine."""
+    import torch
+
+    torch_mlp()
+    assert torch.get_num_threads() == 1
+
+
+def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
+    """The message can be pasted into a shell."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
+        TorchLearner(4, mlp([3], 2))
+
+
+def test_torch_is_not_imported_before_it_is_needed():
+    """A command that only lists tasks starts fast."""
+    code = "import sys, crowdfl.learning.torch_learner, crowdfl.learning.plain; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603 -- our own code
+    assert done.returncode == 0

@@ -1,0 +1,165 @@
+"""Models as rows and as files, and what is said of those that do not fit."""
+
+import io
+import json
+import random
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import FormatError, ModelMismatch
+from crowdfl.learning.model import ModelShape
+from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
+
+SHAPE = ModelShape(("0.weight", "0.bias", "file"), ((3, 2), (3,), ()))
+WEIGHTS = [np.array([[1.0, -2.5], [1e-300, 3.0], [0.1, 7.0]]), np.array([np.pi, 0.0, -1.0]), np.array(4.0)]
+
+both = pytest.mark.parametrize(
+    ("write", "read"), [(to_npz, from_npz), (to_safetensors, from_safetensors)], ids=["npz", "safetensors"]
+)
+
+
+def same(left, right) -> bool:
+    """Equal in every bit."""
+    return [a.tobytes() for a in left] == [b.tobytes() for b in right] and len(left) == len(right)
+
+
+def renamed(name: str) -> ModelShape:
+    """The same shape with another name in the middle."""
+    return ModelShape(("0.weight", name, "file"), SHAPE.shapes)
+
+
+def test_a_row_holds_all_arrays_in_order():
+    """And is taken apart the same way."""
+    row = SHAPE.flat(WEIGHTS)
+    assert row.shape == (SHAPE.parameters,) == (10,)
+    assert same(SHAPE.arrays(row), WEIGHTS)
+
+
+def test_a_row_of_another_length_is_refused():
+    """The numbers are in the message."""
+    with pytest.raises(ModelMismatch, match=r"10 parameters.*\(11,\)"):
+        SHAPE.arrays(np.zeros(11))
+
+
+def test_the_array_that_does_not_fit_is_named():
+    """With both shapes."""
+    with pytest.raises(ModelMismatch, match=r"'0.bias' has the shape \(4,\), the model's has \(3,\)"):
+        SHAPE.check([WEIGHTS[0], np.zeros(4), WEIGHTS[2]])
+
+
+def test_a_transposed_matrix_does_not_fit():
+    """As many numbers are not enough."""
+    with pytest.raises(ModelMismatch, match=r"'0.weight' has the shape \(2, 3\)"):
+        SHAPE.check([WEIGHTS[0].T, *WEIGHTS[1:]])
+
+
+def test_a_missing_array_is_noticed():
+    """Too few or too many."""
+    with pytest.raises(ModelMismatch, match="3 arrays, not 2"):
+        SHAPE.flat(WEIGHTS[:2])
+
+
+def test_two_arrays_of_one_name_are_refused():
+    """A file could hold only one of them."""
+    with pytest.raises(ModelMismatch, match="same name"):
+        ModelShape(("a", "a"), ((1,), (1,)))
+
+
+@both
+def test_a_model_comes_back_in_every_bit(write, read):
+    """In the model's order, whatever the order in the file."""
+    assert same(read(SHAPE, write(SHAPE, WEIGHTS)), WEIGHTS)
+
+
+@both
+def test_the_same_model_makes_the_same_bytes(write, read):
+    """No date, no chance: files can be compared by hash."""
+    assert write(SHAPE, WEIGHTS) == write(SHAPE, [array.copy() for array in WEIGHTS])
+
+
+@both
+def test_a_file_with_another_shape_names_the_array(write, read):
+    """As when the task was changed after the download."""
+    other = ModelShape(SHAPE.names, ((3, 2), (4,), ()))
+    data = write(other, [WEIGHTS[0], np.zeros(4), WEIGHTS[2]])
+    with pytest.raises(ModelMismatch, match=r"'0.bias' has the shape \(4,\)"):
+        read(SHAPE, data)
+
+
+@both
+def test_a_file_with_other_names_says_which(write, read):
+    """Missing and unexpected."""
+    with pytest.raises(ModelMismatch, match=r"\['0.bias'\] missing, \['1.bias'\] not expected"):
+        read(SHAPE, write(renamed("1.bias"), WEIGHTS))
+
+
+def test_numpy_reads_what_is_written():
+    """Without being allowed pickles."""
+    with np.load(io.BytesIO(to_npz(SHAPE, WEIGHTS)), allow_pickle=False) as archive:
+        assert archive.files == list(SHAPE.names)
+        assert same([archive[name] for name in SHAPE.names], WEIGHTS)
+
+
+def test_what_numpy_writes_is_read():
+    """Compressed, in Fortran's order, as float32."""
+    stream = io.BytesIO()
+    matrix = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(3, 2))
+    np.savez_compressed(stream, m=matrix)
+    assert from_npz(ModelShape(("m",), ((3, 2),)), stream.getvalue())[0].tolist() == matrix.tolist()
+
+
+def test_objects_and_integers_are_no_weights():
+    """The array is named."""
+    for array in (np.array([1, 2]), np.array([None, "x"], dtype=object)):
+        stream = io.BytesIO()
+        np.savez(stream, counts=array)
+        with pytest.raises(ModelMismatch, match="'counts' holds"):
+            from_npz(ModelShape(("counts",), ((2,),)), stream.getvalue())
+
+
+@both
+def test_damaged_files_are_refused_by_name(write, read):
+    """Cut short, or with bytes changed: a model or a named error, nothing else."""
+    whole, dice = write(SHAPE, WEIGHTS), random.Random(9)  # noqa: S311 -- repeatable damage
+    refused = 0
+    for _ in range(1_500):
+        damaged = bytearray(whole[: dice.randrange(len(whole))] if dice.random() < 0.3 else whole)
+        for _ in range(dice.randrange(1, 4) if damaged else 0):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        try:
+            read(SHAPE, bytes(damaged))
+        except (FormatError, ModelMismatch):
+            refused += 1
+    assert refused > 500
+
+
+def test_a_small_file_cannot_ask_for_much_memory():
+    """A kilobyte that unpacks to 64 MiB of zeros, or says so, is refused before it is unpacked."""
+    stream = io.BytesIO()
+    np.savez_compressed(stream, m=np.zeros(8 * 2**20))
+    header = json.dumps({"m": {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}}).encode()
+    small = ModelShape(("m",), ((2,),))
+    packed, announced = stream.getvalue(), struct.pack("<Q", len(header)) + header
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelMismatch):
+            from_npz(small, packed)
+        with pytest.raises(FormatError):
+            from_safetensors(small, announced)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_member_longer_than_its_shape_is_refused():
+    """The shape fits, the content does not."""
+    stream, member = io.BytesIO(), io.BytesIO()
+    np.save(member, np.zeros(2))
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("m.npy", member.getvalue() + b"more")
+    with pytest.raises(FormatError, match="'m'"):
+        from_npz(ModelShape(("m",), ((2,),)), stream.getvalue())

@@ -1,0 +1,97 @@
+"""Federated averaging in the clear, on made-up people and on the ten real ones."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import DataMissing, NothingToAverage
+from crowdfl.learning.data import Cut, Recording, Split, split_recordings
+from crowdfl.learning.features import features, features_per_window
+from crowdfl.learning.learner import Learner, Metrics, Training
+from crowdfl.learning.plain import PlainRound, plain_rounds
+from crowdfl.learning.softmax import SoftmaxLearner
+from crowdfl.learning.torch_learner import TorchLearner, mlp
+from crowdfl.learning.watch import CUT, EXERCISES, Watch, find_watch_file
+
+NAMES = ("slow", "middle", "fast")
+
+
+def made_up(index: int, labels: tuple[int, ...] = (0, 1, 2), samples: int = 400) -> Split:
+    """Someone who swings a limb at 0.5, 1.0 or 1.5 Hz."""
+    generator = np.random.default_rng(index)
+    time = np.arange(samples)[:, None] / 50
+    swings = [np.sin(2 * np.pi * (0.5 + 0.5 * label) * time + generator.normal(size=(1, 2))) for label in labels]
+    recordings = [
+        Recording(swing + 0.1 * generator.normal(size=swing.shape), label)
+        for swing, label in zip(swings, labels, strict=True)
+    ]
+    return split_recordings(f"person-{index}", recordings, NAMES, Cut(100, 25))
+
+
+def softmax() -> Learner:
+    """As wide as two channels need."""
+    return SoftmaxLearner(features_per_window("motion", 100, 2), len(NAMES))
+
+
+def test_what_one_knows_everyone_gets():
+    """People with one movement each train a model that tells all three apart."""
+    people = [made_up(index, labels=(index,)) for index in range(3)]
+    *_, last = plain_rounds(softmax(), people, Training(epochs=5, batch=8, rate=0.1), rounds=3)
+    assert last.accuracy > 0.9
+    assert set(last.metrics) == {"person-0", "person-1", "person-2"}
+
+
+def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
+    """Repeated by hand with the derived seeds; one person has twice the data."""
+    people, training = [made_up(0), made_up(1, samples=800)], Training(epochs=2, batch=8, rate=0.1)
+    (only,) = plain_rounds(softmax(), people, training, rounds=1)
+    matrices, counts = [], []
+    for person in people:
+        learner, data = softmax(), person.train
+        counts.append(learner.train(features("motion", data.windows), data.labels, training.at(1, data.name)))
+        matrices.append(learner.weights()[0])
+    assert counts[0] != counts[1]
+    assert only.weights[0] == pytest.approx(np.average(matrices, axis=0, weights=counts))
+
+
+def test_the_accuracy_counts_every_window_once():
+    """(0.5 * 10 + 0.9 * 30) / 40, and the loss likewise."""
+    metrics = {"anna": Metrics(0.5, 2.0, 10), "bert": Metrics(0.9, 0.4, 30)}
+    result = PlainRound(1, [], metrics)
+    assert result.accuracy == pytest.approx(0.8)
+    assert result.loss == pytest.approx(0.8)
+
+
+def test_nobody_makes_no_average():
+    """Refused by name."""
+    with pytest.raises(NothingToAverage):
+        next(plain_rounds(softmax(), [], Training(), rounds=1))
+
+
+@pytest.fixture(scope="module")
+def ten_people() -> list[Split]:
+    """The real ones; skips, and says so, where their data is not installed."""
+    try:
+        find_watch_file()
+    except DataMissing as missing:
+        pytest.skip(str(missing))
+    source = Watch()
+    return [source.load_person(index) for index in range(len(source.people))]
+
+
+def test_ten_real_people_train_without_torch(ten_people):
+    """Softmax regression is well above one in seven, and goes up from round to round."""
+    learner = SoftmaxLearner(features_per_window("motion", CUT.length, 6), len(EXERCISES))
+    first, second = plain_rounds(learner, ten_people, Training(epochs=5, rate=0.05), rounds=2)
+    assert 0.6 < first.accuracy < second.accuracy
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_ten_real_people_train_the_demo_network(ten_people):
+    """A network of 1,991 parameters passes 0.8 within three rounds; the demo trains it longer."""
+    learner = TorchLearner(features_per_window("motion", CUT.length, 6), mlp([32], len(EXERCISES)))
+    assert learner.shape.parameters == 1_991
+    rounds = list(plain_rounds(learner, ten_people, Training(epochs=4), rounds=3))
+    assert rounds[-1].accuracy > 0.8
+    assert rounds[0].accuracy < rounds[-1].accuracy

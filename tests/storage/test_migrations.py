@@ -1,0 +1,85 @@
+"""Migrations make the tables that the program works with, and say so when they have not."""
+
+import subprocess
+import sys
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Column, Integer, MetaData, text
+
+from crowdfl.errors import StoreOutdated, StoreTooNew, StoreUnavailable
+from crowdfl.roles.ports import StoredTask
+from crowdfl.storage import migrations
+from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.tables import metadata
+
+
+def differences(url: str, wanted: MetaData) -> list[object]:
+    """What Alembic would write into a next revision."""
+    engine = open_engine(url)
+    with reading(engine) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        found = compare_metadata(context, wanted)
+    engine.dispose()
+    return list(found)
+
+
+def test_all_migrations_together_make_the_present_tables(url: str):
+    """Alembic finds nothing to add, and would find a column that has no migration."""
+    migrations.upgrade(url)
+    migrations.check(url)
+    assert differences(url, metadata) == []
+    ahead = MetaData()
+    for table in metadata.sorted_tables:
+        table.to_metadata(ahead)
+    ahead.tables["rounds"].append_column(Column("unheard_of", Integer))
+    assert len(differences(url, ahead)) == 1
+
+
+def test_upgrading_again_changes_nothing(url: str):
+    """What is stored stays."""
+    migrations.upgrade(url)
+    store = SqlStore(url)
+    store.add_task(StoredTask("t", "definition", "appointment", "running"))
+    migrations.upgrade(url)
+    assert [task.task for task in store.tasks()] == ["t"]
+    store.close()
+
+
+def test_an_empty_database_is_outdated(url: str):
+    """Both for the check at the start, and for a store that was opened without it."""
+    with pytest.raises(StoreOutdated):
+        migrations.check(url)
+    store = SqlStore(url)
+    with pytest.raises(StoreOutdated):
+        store.tasks()
+    store.close()
+
+
+def test_a_database_of_a_newer_program_is_left_alone(url: str):
+    """Neither checked nor upgraded."""
+    migrations.upgrade(url)
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    for act in (migrations.check, migrations.upgrade):
+        with pytest.raises(StoreTooNew):
+            act(url)
+
+
+def test_two_processes_may_upgrade_at_once(url: str):
+    """One waits for the other and finds the work done."""
+    code = "import sys; from crowdfl.storage import migrations; migrations.upgrade(sys.argv[1])"
+    racers = [subprocess.Popen([sys.executable, "-c", code, url]) for _ in range(2)]  # noqa: S603 -- its own code
+    assert [racer.wait(60) for racer in racers] == [0, 0]
+    migrations.check(url)
+
+
+def test_a_database_that_cannot_be_reached_is_named():
+    """Without its password."""
+    with pytest.raises(StoreUnavailable) as refused:
+        migrations.upgrade("postgresql://someone:hush@127.0.0.1:1/none")
+    assert "hush" not in str(refused.value)

@@ -1,0 +1,248 @@
+"""Each method of the stores does what `roles.ports` says, on both databases."""
+
+import os
+
+import pytest
+
+from crowdfl.errors import (
+    AlreadyCounted,
+    Conflict,
+    FormatError,
+    InvitationRefused,
+    LedgerConflict,
+    NotEnoughMoney,
+    TaskFull,
+    UnknownParticipant,
+    UnknownTask,
+)
+from crowdfl.protocols.profile import Identity
+from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
+from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.storage.sql import SqlStore
+
+TASK = StoredTask("t", "definition", "appointment", "running")
+DEPOSIT = Movement("deposit 1", REQUESTER, ESCROW, 100)
+
+
+def person(number: int) -> StoredParticipant:
+    """A participant with bytes that no text column could hold."""
+    return StoredParticipant(Identity(f"p{number}", bytes([0, 255, number]), b"\x00reading"), f"certificate {number}")
+
+
+def test_postgresql_is_tested_too(url: str):
+    """Loudly skipped where there is no server: then every test of the stores ran on SQLite alone."""
+    if "CROWDFL_TEST_POSTGRES" not in os.environ:
+        pytest.skip(
+            "POSTGRESQL WAS NOT TESTED, all store tests ran on SQLite alone: "
+            "set CROWDFL_TEST_POSTGRES=postgresql://USER@HOST/DATABASE, or run .ci/run, which starts a server"
+        )
+    assert url.startswith(("sqlite", "postgresql"))
+
+
+def test_a_task_comes_back_as_it_went_in(store: SqlStore):
+    """All fields, after which it is in the list of tasks."""
+    store.add_task(TASK)
+    assert store.task("t") == TASK
+    assert store.tasks() == [TASK]
+
+
+def test_a_task_added_again_keeps_its_state(store: SqlStore):
+    """A retry of the creation must not reopen a cancelled task."""
+    store.add_task(TASK)
+    store.set_state("t", "cancelled", 12.5)
+    store.add_task(TASK)
+    assert store.task("t") == StoredTask("t", "definition", "appointment", "cancelled", 12.5)
+
+
+@pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", "definition", "other")])
+def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[str, str, str]):
+    """Neither the definition nor the appointment can be exchanged."""
+    store.add_task(TASK)
+    with pytest.raises(Conflict):
+        store.add_task(StoredTask(*other, "running"))
+    assert store.task("t") == TASK
+
+
+def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: SqlStore):
+    """Settling later does not move the claims' deadline."""
+    store.add_task(TASK)
+    store.set_state("t", "finished", 1_700_000_000.123456)
+    store.set_state("t", "settled")
+    assert store.task("t").ended_at == 1_700_000_000.123456
+
+
+def test_an_unknown_task_is_named(store: SqlStore):
+    """Reading it, and changing it."""
+    with pytest.raises(UnknownTask):
+        store.task("t")
+    with pytest.raises(UnknownTask):
+        store.set_state("t", "running")
+
+
+def test_participants_come_in_the_order_they_joined(store: SqlStore):
+    """Not in that of their names, with every byte of their keys, apart from other tasks'."""
+    people = [person(3), person(1), person(2)]
+    for one in people:
+        store.add_participant("t", one, 3)
+    store.add_participant("other", person(9), 3)
+    assert store.participants("t") == people
+
+
+def test_a_participant_joins_once(store: SqlStore):
+    """Again is fine even when the task is full; with other keys it is a conflict."""
+    store.add_participant("t", person(1), 1)
+    store.add_participant("t", person(1), 1)
+    with pytest.raises(Conflict):
+        store.add_participant("t", StoredParticipant(Identity("p1", b"other", b"keys"), "certificate"), 1)
+    assert store.participants("t") == [person(1)]
+
+
+def test_a_full_task_refuses_the_next(store: SqlStore):
+    """Someone who left still holds a place: the width budget counted on it."""
+    store.add_participant("t", person(1), 2)
+    store.add_participant("t", person(2), 2)
+    store.leave("t", "p1")
+    with pytest.raises(TaskFull):
+        store.add_participant("t", person(3), 2)
+
+
+def test_who_leaves_is_marked(store: SqlStore):
+    """Twice is fine; someone unknown is named."""
+    store.add_participant("t", person(1), 2)
+    store.leave("t", "p1")
+    store.leave("t", "p1")
+    assert [p.left for p in store.participants("t")] == [True]
+    with pytest.raises(UnknownParticipant):
+        store.leave("t", "p2")
+
+
+def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
+    """The second put of a number replaces the first."""
+    store.put_round("t", Round(2, 20.5))
+    store.put_round("t", Round(1, 1_700_000_000.25))
+    store.put_round("t", Round(2, 20.5, RoundState.CLOSED, extended=True))
+    assert store.rounds("t") == [Round(1, 1_700_000_000.25), Round(2, 20.5, RoundState.CLOSED, extended=True)]
+
+
+def test_an_upload_is_in_once(store: SqlStore):
+    """New, known, or another one of the same participant's; each round by itself."""
+    assert store.add_upload("t", 1, Upload("p1", "a" * 64, late=False))
+    assert not store.add_upload("t", 1, Upload("p1", "a" * 64, late=True))
+    with pytest.raises(AlreadyCounted):
+        store.add_upload("t", 1, Upload("p1", "b" * 64, late=False))
+    assert store.add_upload("t", 2, Upload("p1", "b" * 64, late=False))
+    assert store.add_upload("t", 1, Upload("p0", "c" * 64, late=True))
+    assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
+
+
+def test_a_seed_is_kept_once(store: SqlStore):
+    """The same bytes again are fine, other bytes are a conflict and change nothing."""
+    store.put_seed("t", 1, "opening", b"\x00\xff")
+    store.put_seed("t", 1, "opening", b"\x00\xff")
+    store.put_seed("t", 1, "rewards", b"r")
+    with pytest.raises(Conflict):
+        store.put_seed("t", 1, "opening", b"other")
+    assert store.seeds("t", 1) == {"opening": b"\x00\xff", "rewards": b"r"}
+    assert store.seeds("t", 2) == {}
+
+
+def test_a_movement_is_made_once(store: SqlStore):
+    """The same again is no second movement; other contents under its name are refused."""
+    assert store.post("t", DEPOSIT)
+    assert not store.post("t", DEPOSIT)
+    with pytest.raises(LedgerConflict):
+        store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 99))
+    assert store.movements("t") == [DEPOSIT]
+
+
+def test_money_that_is_not_there_does_not_move(store: SqlStore):
+    """Nor does another task's."""
+    store.post("other", DEPOSIT)
+    with pytest.raises(NotEnoughMoney):
+        store.post("t", Movement("fund round 1", ESCROW, "round 1", 1))
+    assert store.movements("t") == []
+
+
+def test_amounts_go_up_to_63_bits_and_not_beyond(store: SqlStore):
+    """More than a 32-bit column holds, and a named refusal instead of a driver's overflow."""
+    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 2**63 - 1))
+    assert store.movements("t")[0].amount == 2**63 - 1
+    with pytest.raises(FormatError):
+        store.post("t", Movement("deposit 2", REQUESTER, ESCROW, 2**63))
+
+
+def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
+    """Its owner renews it; another gets it once it has run out; the first has lost it then."""
+    assert store.lease("t", "a", 0.0, 60.0)
+    assert not store.lease("t", "b", 59.9, 60.0)
+    assert store.lease("t", "a", 59.9, 60.0)
+    assert not store.lease("t", "b", 100.0, 60.0)
+    assert store.lease("t", "b", 119.9, 60.0)
+    assert not store.lease("t", "a", 120.0, 60.0)
+
+
+def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore):
+    """A process that lost its lease must not free its successor's."""
+    store.lease("t", "a", 0.0, 60.0)
+    store.release("t", "b")
+    assert not store.lease("t", "b", 1.0, 60.0)
+    store.release("t", "a")
+    assert store.lease("t", "b", 1.0, 60.0)
+
+
+def test_an_invitation_serves_one_holder(store: SqlStore):
+    """The same holder again is fine."""
+    store.use_invitation("t", "7", "p1")
+    store.use_invitation("t", "7", "p1")
+    with pytest.raises(InvitationRefused):
+        store.use_invitation("t", "7", "p2")
+    store.use_invitation("other", "7", "p2")
+
+
+def test_a_request_has_one_answer(store: SqlStore):
+    """The same again is fine, another is a conflict."""
+    assert store.answered("t", "r") is None
+    store.put_answer("t", "r", "blob")
+    store.put_answer("t", "r", "blob")
+    with pytest.raises(Conflict):
+        store.put_answer("t", "r", "other")
+    assert store.answered("t", "r") == "blob"
+
+
+def test_memory_is_a_mapping_that_lasts(store: SqlStore, open_store):
+    """Read by another store, apart from other tasks', with the manners of a dict."""
+    memory = store.memory("t")
+    memory["a"] = b"\x00\xff"
+    memory["a"] = b"2"
+    assert memory.setdefault("a", b"3") == b"2"
+    assert memory.setdefault("b", b"3") == b"3"
+    store.memory("other")["c"] = b"4"
+    again = open_store().memory("t")
+    assert dict(again) == {"a": b"2", "b": b"3"}
+    assert len(again) == 2
+    del again["a"]
+    assert "a" not in memory
+    with pytest.raises(KeyError):
+        memory["a"]
+    with pytest.raises(KeyError):
+        del memory["a"]
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "a\0b", "\ud800"], ids=["long", "NUL", "half a character"])
+def test_names_that_one_database_could_not_hold_are_refused_by_both(store: SqlStore, name: str):
+    """As a named error, whether asked for or written."""
+    with pytest.raises(FormatError):
+        store.task(name)
+    with pytest.raises(FormatError):
+        store.use_invitation("t", name, "p1")
+    with pytest.raises(FormatError):
+        store.add_task(StoredTask(name, "definition", "appointment", "running"))
+    assert store.tasks() == []
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, 10**30])
+def test_rounds_that_cannot_be_are_refused_by_both(store: SqlStore, number: int):
+    """They come from paths of requests, so no driver's overflow may surface."""
+    with pytest.raises(FormatError):
+        store.uploads("t", number)

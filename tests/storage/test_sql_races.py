@@ -1,0 +1,155 @@
+"""What happens at the same time happens as if one after the other: in threads, in processes, and when one is killed."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from crowdfl.errors import AlreadyCounted, Conflict, NotEnoughMoney, TaskFull
+from crowdfl.protocols.profile import Identity
+from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.ports import StoredParticipant, Upload
+from crowdfl.storage.sql import SqlStore
+
+CHILD = Path(__file__).with_name("store_child.py")
+T = TypeVar("T")
+
+
+def at_once(count: int, act: Callable[[int], T]) -> list[T]:
+    """The results of so many threads that start together."""
+    gate = threading.Barrier(count)
+
+    def wait_and_act(number: int) -> T:
+        gate.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(wait_and_act, range(count)))
+
+
+def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
+    """The lines of so many processes that start together."""
+    children = [
+        subprocess.Popen(  # noqa: S603 -- the file beside this one
+            [sys.executable, str(CHILD), url, *map(str, call)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for call in calls
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    said = [child.communicate(timeout=60)[0].splitlines() for child in children]
+    assert [child.returncode for child in children] == [0] * len(children)
+    return said
+
+
+def person(number: int) -> StoredParticipant:
+    """A participant."""
+    return StoredParticipant(Identity(f"p{number}", b"s", b"r"), "c")
+
+
+def test_one_more_than_the_places_race_and_all_but_one_get_in(store: SqlStore):
+    """n_max + 1 threads; exactly one is refused, by name."""
+
+    def enrol(number: int) -> bool:
+        try:
+            store.add_participant("t", person(number), 7)
+        except TaskFull:
+            return False
+        return True
+
+    assert sorted(at_once(8, enrol)) == [False] + [True] * 7
+    assert len(store.participants("t")) == 7
+
+
+def test_the_same_upload_at_once_is_new_once(store: SqlStore):
+    """Whoever comes second is told that it is in."""
+    for number in range(1, 6):
+        new = at_once(4, lambda _, n=number: store.add_upload("t", n, Upload("p", "a" * 64, late=False)))
+        assert sorted(new) == [False, False, False, True]
+        assert len(store.uploads("t", number)) == 1
+
+
+def test_of_different_uploads_at_once_one_is_counted(store: SqlStore):
+    """The others are refused by name, not by a broken constraint."""
+
+    def upload(number: int) -> bool:
+        try:
+            return store.add_upload("t", 1, Upload("p", str(number) * 64, late=False))
+        except AlreadyCounted:
+            return False
+
+    assert sorted(at_once(4, upload)) == [False, False, False, True]
+
+
+def test_of_two_seeds_at_once_one_is_kept(store: SqlStore):
+    """So that no process masks with a seed that is not the durable one."""
+
+    def keep(number: int) -> bool:
+        try:
+            store.put_seed("t", 1, "opening", bytes([number]))
+        except Conflict:
+            return False
+        return True
+
+    kept = at_once(4, keep)
+    assert kept.count(True) == 1
+    assert store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
+
+
+def test_payments_at_once_never_overdraw(store: SqlStore):
+    """Twelve claims on ten millionths: two are refused, and the books still balance."""
+    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 10))
+
+    def pay(number: int) -> bool:
+        try:
+            return store.post("t", Movement(f"pay {number}", ESCROW, f"participant {number}", 1))
+        except NotEnoughMoney:
+            return False
+
+    assert at_once(12, pay).count(True) == 10
+    assert len(store.movements("t")) == 11
+
+
+def test_one_of_several_owners_gets_a_lease(store: SqlStore):
+    """A free one, and one that has run out."""
+    for now in (0.0, 60.0, 120.0):
+        assert at_once(4, lambda number, now=now: store.lease("t", f"{number} {now}", now, 60.0)).count(True) == 1
+
+
+def test_two_processes_on_one_database_keep_every_promise(store: SqlStore, url: str):
+    """They upload the same bytes, drain the same account and race for the same places."""
+    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
+    said = processes(url, ("race", "a", 20, 25), ("race", "b", 20, 25))
+    new, spent, inside = (sum(column) for column in zip(*(map(int, lines[-1].split()) for lines in said), strict=True))
+    assert (new, spent, inside) == (20, 25, 25)
+    assert all(len(store.uploads("t", number)) == 1 for number in range(1, 21))
+    assert len(store.participants("t")) == 25
+
+
+def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(store: SqlStore, url: str):
+    """Two transactions, killed before and after every statement and commit; what was acknowledged is there."""
+    (lines,) = processes(url, ("sweep",))
+    ended = {int(step): int(status) for word, step, status in (line.split() for line in lines if "ended" in line)}
+    done = {line.split()[1] for line in lines if line.startswith("done")}
+    assert len(ended) > 20
+    assert list(ended.values()) == [-9] * (len(ended) - 1) + [0]
+    tasks = {task.task for task in store.tasks()}
+    states = set()
+    for step in ended:
+        name = f"t{step}"
+        made = len(store.movements(name))
+        second = (bool(store.rounds(name)), bool(store.seeds(name, 1)), bool(store.memory(name)))
+        assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
+        assert len(set(second)) == 1
+        assert all(second) or name not in done
+        states.add(made)
+    assert states == {0, 1, 2}
+    assert f"t{len(ended)}" in done

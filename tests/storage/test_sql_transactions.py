@@ -1,0 +1,272 @@
+"""Calls inside `together` stand or fall together; failures have names; nothing leaks."""
+
+import errno
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event, insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.pool import QueuePool
+
+from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
+from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.ports import StoredTask, Upload
+from crowdfl.roles.rounds import Round
+from crowdfl.storage import database
+from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.tables import seeds
+
+TASK = StoredTask("t", "definition", "appointment", "running")
+OVERDRAFT = Movement("fund round 1", ESCROW, "round 1", 1)
+Opener = Callable[[], SqlStore]
+
+
+class Interrupted(BaseException):
+    """What a signal raises, past every `except Exception`."""
+
+
+def run(store: SqlStore, *calls: Callable[[], object]) -> None:
+    """All of them as one transaction."""
+    with store.together():
+        for call in calls:
+            call()
+
+
+def connections_out(store: SqlStore) -> int:
+    """Connections that were not given back."""
+    assert isinstance(store.engine.pool, QueuePool)
+    return store.engine.pool.checkedout()
+
+
+def test_a_failing_call_takes_all_others_with_it(store: SqlStore):
+    """And the connection goes back; the next transaction is a fresh one."""
+    put = partial(store.put_round, "t", Round(1, 1.0))
+    with pytest.raises(NotEnoughMoney):
+        run(store, partial(store.add_task, TASK), put, partial(store.post, "t", OVERDRAFT))
+    assert store.tasks() == []
+    assert store.rounds("t") == []
+    assert connections_out(store) == 0
+    store.add_task(TASK)
+    assert store.tasks() == [TASK]
+
+
+@pytest.mark.parametrize("stop", [Interrupted, ValueError, KeyboardInterrupt])
+def test_whatever_ends_a_transaction_early_undoes_it(store: SqlStore, stop: type[BaseException]):
+    """Errors that are not the store's, and those that nobody catches."""
+
+    def give_up() -> None:
+        raise stop
+
+    with pytest.raises(stop):
+        run(store, partial(store.add_task, TASK), give_up)
+    assert store.tasks() == []
+    assert connections_out(store) == 0
+
+
+def test_calls_inside_see_each_other_and_others_see_them_at_the_end(store: SqlStore, open_store: Opener):
+    """Another process reads the last committed state meanwhile, without waiting."""
+    other = open_store()
+    with store.together():
+        store.add_task(TASK)
+        assert store.tasks() == [TASK]
+        assert other.tasks() == []
+    assert other.tasks() == [TASK]
+
+
+def test_another_thread_of_the_same_store_is_not_inside(store: SqlStore):
+    """It reads what was committed, and gets a transaction of its own."""
+    seen: list[list[StoredTask]] = []
+    with store.together():
+        store.add_task(TASK)
+        thread = threading.Thread(target=lambda: seen.append(store.tasks()))
+        thread.start()
+        thread.join(10)
+    assert seen == [[]]
+
+
+def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: SqlStore):
+    """A failure that was caught undoes the inner one only; one that was not, both."""
+    with store.together():
+        store.add_task(TASK)
+        with pytest.raises(NotEnoughMoney):
+            run(store, partial(store.put_round, "t", Round(1, 1.0)), partial(store.post, "t", OVERDRAFT))
+        with store.together():
+            store.put_round("t", Round(2, 1.0))
+    assert [r.number for r in store.rounds("t")] == [2]
+    inner = partial(run, store, partial(store.put_round, "t", Round(3, 1.0)))
+    with pytest.raises(NotEnoughMoney):
+        run(store, inner, partial(store.post, "t", OVERDRAFT))
+    assert [r.number for r in store.rounds("t")] == [2]
+
+
+def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: SqlStore):
+    """No statement had failed, so that PostgreSQL too goes on."""
+    store.add_upload("t", 1, Upload("p", "a", late=False))
+    with store.together():
+        with pytest.raises(AlreadyCounted):
+            store.add_upload("t", 1, Upload("p", "b", late=False))
+        store.add_task(TASK)
+    assert store.tasks() == [TASK]
+
+
+def test_readers_do_not_wait_for_a_writer_and_writers_do(store: SqlStore, open_store: Opener):
+    """A long transaction in one process stops no reads in another; a write there comes after it."""
+    other, order = open_store(), []
+
+    def write() -> None:
+        other.add_task(TASK)
+        order.append("other")
+
+    thread = threading.Thread(target=write)
+    with store.together():
+        store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
+        thread.start()
+        assert other.movements("t") == []
+        thread.join(0.3)
+        assert order == []
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "other"]
+
+
+def test_what_a_transaction_read_is_true_when_it_writes(store: SqlStore, open_store: Opener):
+    """Two that read a balance and spend it: the second reads what the first left."""
+    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
+    refused = []
+
+    def spend(name: str, own: SqlStore) -> None:
+        with own.together():
+            left = sum(m.amount if m.target == ESCROW else -m.amount for m in own.movements("t"))
+            if left < 1:
+                refused.append(name)
+                return
+            own.post("t", Movement(f"spend {name}", ESCROW, "out", 1))
+
+    threads = [threading.Thread(target=spend, args=(name, open_store())) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(refused) == 3
+
+
+def test_many_threads_give_their_connections_back(store: SqlStore):
+    """More threads than connections, each with reads, writes and failures."""
+
+    def work(number: int) -> None:
+        store.put_round("t", Round(number, 1.0))
+        store.rounds("t")
+        with pytest.raises(NotEnoughMoney):
+            store.post("t", OVERDRAFT)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(store.rounds("t")) == 20
+    assert connections_out(store) == 0
+
+
+def test_a_forked_process_opens_connections_of_its_own(store: SqlStore):
+    """Neither uses nor closes its parent's, not even when it was forked inside a transaction."""
+    with store.together():
+        store.put_round("t", Round(1, 1.0))
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if store.rounds("t") == [] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        store.put_round("t", Round(2, 1.0))
+    assert len(store.rounds("t")) == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://someone:hush@127.0.0.1:1/none",
+        "postgresql://someone:hush@127.0.0.1/none?host=/nowhere",
+        "sqlite:////nowhere/at/all.db",
+        "sqlite://",
+        "mysql://someone:hush@localhost/none",
+        "no url",
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_named(url: str):
+    """At the first use at the latest, and without its password."""
+    with pytest.raises(StoreUnavailable) as refused:
+        SqlStore(url).tasks()
+    assert "hush" not in str(refused.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path):
+    """And left as it is."""
+    path = tmp_path / "x.db"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreUnavailable):
+        SqlStore(f"sqlite:///{path}").tasks()
+    assert path.read_bytes() == b"not a database" * 100
+
+
+def test_a_database_locked_for_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A writer gives up by name; its connection goes back."""
+    monkeypatch.setattr(database, "_PATIENCE", 0.2)
+    store = SqlStore(f"sqlite:///{tmp_path}/store.db")
+    store.create_tables()
+    blocker = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        store.add_task(TASK)
+    blocker.close()
+    store.add_task(TASK)
+    assert connections_out(store) == 0
+    store.close()
+
+
+def test_a_full_disk_is_the_error_that_it_is(tmp_path: Path):
+    """As from a blob: OSError with ENOSPC, whichever of the two met it; nothing of the transaction is left."""
+    store = SqlStore(f"sqlite:///{tmp_path}/store.db")
+    store.create_tables()
+    with store.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+    @event.listens_for(store.engine, "begin")
+    def no_more_pages(connection: object) -> None:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")  # type: ignore[attr-defined]
+
+    with pytest.raises(OSError, match="No space") as refused:
+        store.add_task(StoredTask("t", "x" * 1_000_000, "a", "running"))
+    assert refused.value.errno == errno.ENOSPC
+    assert store.tasks() == []
+    store.close()
+
+
+def test_a_store_in_a_file_is_the_owners_alone_and_every_commit_is_on_disk(tmp_path: Path):
+    """With its companions, whatever the umask; WAL, and synced at each commit."""
+    before = os.umask(0)
+    try:
+        store = SqlStore(f"sqlite:///{tmp_path}/store.db")
+        store.create_tables()
+        store.add_task(TASK)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    store.close()
+
+
+def test_no_error_shows_what_is_stored(store: SqlStore):
+    """Mask seeds are parameters of statements; the driver's own errors would print them."""
+    row = insert(seeds).values(task="t", number=1, purpose="opening", state=b"very secret")
+    with store.engine.begin() as connection:
+        connection.execute(row)
+    with store.engine.connect() as connection, pytest.raises(IntegrityError) as refused:
+        connection.execute(row)
+    assert "very secret" not in str(refused.value)
