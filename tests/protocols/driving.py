@@ -18,7 +18,7 @@ from crowdfl.protocols.settings import TaskSettings
 ONE = Threads(1)
 
 SMALL = {  # rewards under a short key: every bound is small, every formula the same
-    "key_bits": 704,
+    "key_bits": 832,
     "sigma": 20,
     "decimals": 3,
     "clip": 2.0,

@@ -147,7 +147,7 @@ def test_one_round_under_a_real_key():
 @pytest.mark.slow
 @pytest.mark.realkey
 def test_the_papers_model_size_under_a_real_key():
-    """277,006 parameters, total shown: about four minutes on two cores, nearly all of it 2 * 5,228 partial decryptions."""
+    """277,006 parameters, total shown: some six minutes of one core, nearly all of it 2 * 5,228 partial decryptions."""
     fed = federation(key_bits=2048, max_participants=36, backend=None)
     rng = np.random.default_rng(10)
     models, samples = rng.normal(size=(3, 277_006)), [49, 1, 100]

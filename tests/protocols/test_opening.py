@@ -105,13 +105,15 @@ def test_a_stored_seed_of_another_length_is_refused(size):
 
 
 def test_csp_never_sees_the_seed(servers, audiences):
-    """It is in the publication and in no request."""
+    """Readers get the seed of the masks, no request holds it; the one that blinds the ciphertexts stays with SP."""
     sums = servers.encrypt(VALUES)
     state = MaskSeed.fresh_for(sums)
     sent = requests_of(servers, state, sums)
-    assert all(state.seed not in request for request in sent)
+    assert not any(seed in request for request in sent for seed in (state.seed, state.shown))
     replies = [OpeningCsp(servers.csp, audiences).answer(request) for request in sent]
-    assert state.seed in OpeningSp(servers.sp).publication(state, sums, replies).to_bytes()
+    published = OpeningSp(servers.sp).publication(state, sums, replies).to_bytes()
+    assert state.shown in published
+    assert state.seed not in published
 
 
 def test_csp_opens_the_masked_values_and_nothing_else(servers, audiences):

@@ -185,7 +185,7 @@ WAYS = {
     "average": (["opening"], {}),
     "average, total hidden": (["scaling", "opening"], {"total": "hidden"}),
     "rewards": (["opening", "rewards"], REWARDED),
-    "sketched rewards": (["opening", "rewards"], REWARDED | {"lanes": 8, "key_bits": 768, "parameters": 40}),
+    "sketched rewards": (["opening", "rewards"], REWARDED | {"lanes": 8, "parameters": 40}),
 }
 
 
@@ -336,6 +336,19 @@ def test_only_what_was_averaged_is_rewarded():
     sides.sp.add("p3", uploads["p3"])
     with pytest.raises(CrowdFLError):
         converse(sides.sp.reward(PAYMENT), sides.csp.answer)
+
+
+def test_only_what_was_averaged_is_rewarded_after_a_restart():
+    """The stored seed says which sum was opened; an upload that came after it has no part in the rewards."""
+    sides, uploads = four(**REWARDED)
+    kept = {}
+    sides.sp.on_seed = kept.__setitem__
+    fill(sides.sp, uploads, ["p0", "p1", "p2"])
+    converse(sides.sp.publish(final=False), sides.csp.answer)
+    again = fill(sides.dealer.sp(), uploads)
+    again.restore_seed("opening", kept["opening"])
+    with pytest.raises(CrowdFLError):
+        converse(again.reward(PAYMENT), sides.csp.answer)
 
 
 def test_two_uploads_earn_no_rewards():

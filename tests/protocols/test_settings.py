@@ -186,7 +186,7 @@ def test_amounts_that_are_none_are_refused(amount):
         ({"key_bits": 64}, r"slot needs \d+ bits and \|N\| = 64"),
         ({"key_bits": 1024, "lanes": None, "max_samples": 10**9, "decimals": 0}, r"2\^\d+\.\.2\^\d+ in \|N\| = 1024"),
         ({"max_samples": 10**12, "lanes": 0}, r"reaches \d+, \d+ bits of 63"),
-        ({"profile": "paper", "key_bits": 256}, r"sigma = 80 needs a key of \d+ bits; this one has 256"),
+        ({"profile": "paper", "key_bits": 256}, r"needs a key of \d+ bits; this one has 256"),
         ({"profile": "paper", "sigma": 20}, r"weights of \d+ bits are not covered by masks of 20"),
         ({"total": "hidden", "lanes": 0, "key_bits": 384}, r"\|N\| = 384"),
     ],

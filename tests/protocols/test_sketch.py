@@ -21,7 +21,7 @@ SEEDS = 200
 
 
 def lanes_of(flat, task_seed, coins, slots, buckets):
-    """Flat vectors permuted and signed as `ModelCodec` does, packed row by row, and the rows dealt into buckets as `sketch` does."""
+    """Flat vectors permuted and signed as by `ModelCodec`, packed row by row, the rows dealt into buckets as by `sketch`."""
     permuted = flat[..., public_permutation(task_seed, "parameters", flat.shape[-1])]
     negated = np.frombuffer(public_stream(task_seed, "parameter signs", flat.shape[-1]), dtype=np.uint8) & 1
     permuted = permuted * np.where(negated, -1, 1)
@@ -137,7 +137,7 @@ def test_distances_of_updates_that_drift_one_way(offset):
 
 def small_task(lanes, parameters):
     """A task of three under a short key, with a sketch."""
-    return deal(3, parameters, **(SMALL | {"lanes": lanes, "rounds": 5, "max_participants": 3, "key_bits": 768}))
+    return deal(3, parameters, **(SMALL | {"lanes": lanes, "rounds": 5, "max_participants": 3}))
 
 
 def test_the_encrypted_sketch_is_the_plain_one():

@@ -21,7 +21,7 @@ from crowdfl.storage.sql import SqlStore
 
 ONE = Threads(1)
 SETTINGS = {  # every bound small, so that a short key has room for rewards
-    "key_bits": 576,
+    "key_bits": 768,
     "sigma": 20,
     "decimals": 3,
     "clip": 2.0,

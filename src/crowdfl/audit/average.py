@@ -71,11 +71,11 @@ def _slots(scene: Scene, block: Block) -> Iterator[tuple[list[int], int]]:
 
 
 def _in_order(scene: Scene, values: list[int]) -> list[int]:
-    """Undo the public permutation."""
+    """Undo the public permutation and signs."""
     if len(values) < scene.parameters:
         return values
-    places = np.argsort(scene.order)
-    return [values[i] for i in places]
+    places, signs = np.argsort(scene.order), scene.signs.tolist()
+    return [values[i] * signs[i] for i in places]
 
 
 def _span(values: list[int]) -> int:

@@ -109,7 +109,8 @@ def _weights(scene: Scene, values: list[mpz], samples: mpz) -> Floats | None:
     except SlotOverflow:
         return None
     weights = np.empty(scene.parameters)
-    weights[scene.order] = np.array(slots, dtype=np.float64) / (float(samples) * 10.0**scene.settings.decimals)
+    scale = float(samples) * 10.0**scene.settings.decimals
+    weights[scene.order] = np.array(slots, dtype=np.float64) * scene.signs / scale
     return weights
 
 

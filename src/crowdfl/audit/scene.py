@@ -57,6 +57,7 @@ class Scene:
     audiences: tuple[AudienceKey, ...] = field(repr=False)
     packing: Packing | None = field(repr=False)
     order: npt.NDArray[np.int64] = field(repr=False)  # public
+    signs: npt.NDArray[np.int64] = field(repr=False)  # public
     operand_widths: tuple[int, ...] = ()  # public: of SMUL's operands, and what masks add to them
     slack: int = 0
     refusal: str = ""  # what SP said to a second opening
@@ -163,6 +164,7 @@ def _belongings(fed: LocalFederation, parameters: int) -> dict[str, Any]:
             "audiences": (),
             "packing": None,
             "order": np.arange(parameters),
+            "signs": np.ones(parameters, dtype=np.int64),
         }
     sp, reader = cast(HardenedSp, fed.sp), cast(HardenedParticipant, phone)
     widths = sp._shape.widths()
@@ -176,6 +178,7 @@ def _belongings(fed: LocalFederation, parameters: int) -> dict[str, Any]:
         "audiences": (reader._audience, requester_audience),
         "packing": sp._shape.packing,
         "order": sp._shape.codec.order,
+        "signs": sp._shape.codec.signs,
         "operand_widths": tuple(widths.operands(len(_SAMPLES))),
         "slack": PolynomialsSp(sp.party, sigma=widths.budget.sigma, masks_in_task=widths.masks_in_task).slack,
     }

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from crowdfl import __version__
+from crowdfl.cli.audit import audit
 from crowdfl.cli.bench import app as bench_app
 from crowdfl.cli.demo import demo
 from crowdfl.errors import CrowdFLError
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals hold key material
 )
 app.command()(demo)
+app.command()(audit)
 app.add_typer(bench_app, name="bench")
 
 

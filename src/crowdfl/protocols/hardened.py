@@ -275,7 +275,6 @@ class HardenedSp:
         self._uploads: dict[str, tuple[bytes, CipherVector]] = {}
         self._seeds: dict[str, MaskSeed] = {}
         self._publication, self._envelopes = None, {}
-        self._averaged: set[str] | None = None
 
     def add(self, who: str, upload: bytes) -> None:
         """Extend the running products, once per participant."""
@@ -312,7 +311,6 @@ class HardenedSp:
         for request in opening.requests(state, sums, context, audience):
             replies.append((yield request))
         self._publication = opening.publication(state, sums, replies)
-        self._averaged = set(self._uploads)
 
     def _scale(self, products: CipherVector) -> Generator[bytes, bytes, CipherVector]:
         state = self._seed_for("scaling", digest(products))
@@ -350,8 +348,9 @@ class HardenedSp:
         """Rewards of those who were averaged."""
         widths = self._shape.widths()
         self._require_enough()
-        if self._averaged is not None and self._averaged != set(self._uploads):
-            raise ProtocolError("uploads came after the average was opened: rewards are for those who were averaged")
+        opened = self._seeds.get("scaling" if self._shape.task.settings.total == "hidden" else "opening")
+        if opened is None or opened.digest != digest(self._products.result()):
+            raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
         uploads = {who: vector for who, (_, vector) in self._uploads.items()}
         state = self._seed_for("rewards", self._rewarded(payment))
         side = RewardSp(self.party, widths, self._shape.packing)

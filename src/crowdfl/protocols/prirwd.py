@@ -51,7 +51,7 @@ __all__ = [
     "sketch",
 ]
 
-_LANES_A_MESSAGE = 4096
+_LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases
 _Exchange = Generator[bytes, bytes, CipherVector]
 
 

@@ -1,0 +1,205 @@
+"""Tokens on disk, and who may open what."""
+
+import json
+import re
+import stat
+
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import (
+    Conflict,
+    KeyFileDamaged,
+    KeyFilePermissions,
+    NotAuthenticated,
+    NotThereYet,
+    SettingsError,
+)
+from crowdfl.services.auth import ROLES, Tokens
+from crowdfl.services.signatures import Signer
+
+PUBLIC = "public"
+SIGNED = "signed"
+OPENS: dict[str, dict[str, set[str]]] = {
+    "kgc": {
+        "GET /v1/key": {PUBLIC},
+        "POST /v1/tasks": {"requester"},
+        "GET /v1/tasks/{task}/bundle": {"sp", "csp"},
+        "POST /v1/tasks/{task}/acknowledge": {"sp", "csp", "requester"},
+        "POST /v1/tasks/{task}/participants": {PUBLIC},
+        "POST /v1/tasks/{task}/close": {"requester"},
+    },
+    "sp": {
+        "GET /v1/key": {PUBLIC},
+        "POST /v1/tasks": {"requester"},
+        "PUT /v1/tasks/{task}/deposits/{name}": {"requester"},
+        "POST /v1/tasks/{task}/orders": {"requester"},
+        "GET /v1/tasks/{task}/ledger": {"requester"},
+        "GET /v1/tasks/{task}/payouts.csv": {"requester"},
+        "GET /v1/tasks/{task}": {PUBLIC},
+        "GET /v1/tasks/{task}/initial": {PUBLIC},
+        "POST /v1/tasks/{task}/participants": {PUBLIC},
+        "DELETE /v1/tasks/{task}/participants/{who}": {SIGNED},
+        "GET /v1/tasks/{task}/rounds/{number}/average": {SIGNED, "requester"},
+        "GET /v1/tasks/{task}/rounds/{number}/reward": {SIGNED},
+        "POST /v1/tasks/{task}/claims": {PUBLIC},
+        "PUT /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
+        "PATCH /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
+        "GET /v1/tasks/{task}/rounds/{number}/uploads/{who}/offset": {SIGNED},
+        "POST /v1/tasks/{task}/rounds/{number}/uploads/{who}/commit": {SIGNED},
+    },
+    "csp": {
+        "POST /v1/tasks/{task}/prepare": {"sp"},
+        "POST /v1/tasks/{task}/participants": {"sp"},
+        "POST /v1/tasks/{task}/requests": {"sp"},
+        "GET /v1/tasks/{task}/requests/{digest}": {"sp"},
+    },
+}
+for _routes in OPENS.values():
+    _routes |= {"GET /healthz": {PUBLIC}, "GET /readyz": {PUBLIC}, "GET /metrics": {"operator"}}
+ROUTES = [(service, route) for service, routes in OPENS.items() for route in routes]
+GUARDED = [(service, route) for service, route in ROUTES if PUBLIC not in OPENS[service][route]]
+
+
+@pytest.mark.parametrize("service", OPENS)
+def test_every_route_is_in_the_table_of_rights(campaign, service):
+    """A route added without a word about who may call it fails here."""
+    paths = campaign.world.apps[service].openapi()["paths"]
+    assert {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods} == set(OPENS[service])
+
+
+def call(campaign, service, route, headers_of, who=None):
+    """Call a route with a body that would do, and see what comes of it."""
+    method, path = route.split(" ")
+    values = {
+        "task": campaign.task,
+        "number": "1",
+        "name": "n",
+        "digest": "0" * 64,
+        "who": who or campaign.people[0].who,
+    }
+    target = re.sub(r"{(\w+)}", lambda found: values[found[1]], path)
+    target += "?offset=0" if method == "PATCH" else ""
+    body = b"" if method in ("GET", "DELETE") else b"{}"
+    headers = {"X-CrowdFL-Protocol": "1"} | headers_of(method, target, body, campaign.world.clock.now())
+    return campaign.world.http(service).request(method, target, content=body or None, headers=headers)
+
+
+@pytest.mark.parametrize(("service", "route"), GUARDED)
+def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
+    """No credential, an unknown or misspelt one, another service's token, any other role's token: refused."""
+    world, allowed = campaign.world, OPENS[service][route]
+    other_service = "csp" if service == "sp" else "sp"
+    own = next(iter(allowed & set(ROLES)), "requester")
+    refused = [
+        lambda *_: {},
+        lambda *_: {"Authorization": "Bearer "},
+        lambda *_: {"Authorization": "Bearer crowdfl_" + "A" * 43},
+        lambda *_: {"Authorization": "Basic cm9vdDpyb290"},
+        lambda *_: {"Authorization": f"Token {world.token(service, own).token}"},
+        world.token(other_service, own).headers,
+        Signer(campaign.people[0].who, SigningKey.fresh()).headers,
+        Signer("0" * 20, campaign.people[0].keys.signing).headers,
+    ]
+    for headers_of in refused:
+        answer = call(campaign, service, route, headers_of)
+        assert answer.status_code == 401, answer.text
+        assert "Bearer" in answer.headers["www-authenticate"]
+    for role in set(ROLES) - allowed:
+        assert call(campaign, service, route, world.token(service, role).headers).status_code in (401, 403), role
+
+
+@pytest.mark.parametrize(("service", "route"), [(s, r) for s, r in GUARDED if SIGNED in OPENS[s][r] and "{who}" in r])
+def test_a_participant_opens_nothing_of_anothers(campaign, service, route):
+    """The signature stands, but the path names somebody else."""
+    first, second = campaign.people[:2]
+    signer = Signer(first.who, first.keys.signing)
+    assert call(campaign, service, route, signer.headers, who=second.who).status_code == 403
+
+
+@pytest.mark.parametrize(("service", "route"), [(s, r) for s, r in GUARDED if SIGNED not in OPENS[s][r]])
+def test_a_route_opens_to_its_role(campaign, service, route):
+    """The table of rights is not kept by refusing everyone."""
+    for role in OPENS[service][route]:
+        answer = call(campaign, service, route, campaign.world.token(service, role).headers)
+        assert answer.status_code not in (401, 403), answer.text
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    """No token yet."""
+    return Tokens(tmp_path / "tokens.json")
+
+
+def test_a_token_is_known_by_its_name_and_role(tokens):
+    """What `add` shows is what `check` knows."""
+    token = tokens.add("platform", "sp")
+    assert (tokens.check(token).name, tokens.check(token).role) == ("platform", "sp")
+    assert len(token) >= 43  # 256 bits in base64
+
+
+def test_the_file_holds_no_token_and_is_its_owners_alone(tokens):
+    """A SHA-256 of 256 random bits gives nothing away."""
+    token = tokens.add("platform", "sp")
+    assert token not in tokens.path.read_text()
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
+
+
+def test_a_rotated_token_is_dead_and_its_successor_lives(tokens):
+    """Same name, same role."""
+    old = tokens.add("platform", "sp")
+    new = tokens.rotate("platform")
+    with pytest.raises(NotAuthenticated):
+        tokens.check(old)
+    assert tokens.check(new).role == "sp"
+
+
+def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
+    """The service reads the file that the command has changed."""
+    serving, kept = Tokens(tokens.path), tokens.add("other", "csp")
+    token = tokens.add("platform", "sp")
+    assert serving.check(token)
+    tokens.revoke("platform")
+    with pytest.raises(NotAuthenticated):
+        serving.check(token)
+    assert serving.check(kept)
+
+
+def test_names_and_roles_of_tokens_are_checked(tokens):
+    """Each refusal has a name."""
+    tokens.add("platform", "sp")
+    with pytest.raises(Conflict):
+        tokens.add("platform", "sp")
+    with pytest.raises(SettingsError):
+        tokens.add("other", "root")
+    with pytest.raises(SettingsError):
+        tokens.add("", "sp")
+    with pytest.raises(NotThereYet):
+        tokens.rotate("nobody")
+    with pytest.raises(NotThereYet):
+        tokens.revoke("nobody")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2, "tokens": []}', '{"version": 1, "tokens": [1]}'])
+def test_a_damaged_file_of_tokens_is_named(tokens, text):
+    """Nobody gets in, and the operator is told."""
+    tokens.add("platform", "sp")
+    tokens.path.write_text(text)
+    with pytest.raises(KeyFileDamaged):
+        tokens.entries()
+
+
+def test_a_file_that_others_can_read_is_refused(tokens):
+    """Someone may have added a token of their own."""
+    token = tokens.add("platform", "sp")
+    tokens.path.chmod(0o644)
+    with pytest.raises(KeyFilePermissions):
+        tokens.check(token)
+
+
+def test_the_form_of_the_file(tokens):
+    """What `docs/` says of it."""
+    tokens.add("platform", "sp")
+    body = json.loads(tokens.path.read_text())
+    assert body["version"] == 1
+    assert [sorted(entry) for entry in body["tokens"]] == [["name", "role", "sha256"]]

@@ -1,0 +1,112 @@
+"""What every service does alike: ids, versions, health, numbers, logs."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from crowdfl.services.boundary import PROTOCOL_HEADER, REQUEST_ID_HEADER
+
+SERVICES = ("kgc", "sp", "csp")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
+    """The id is in the answer and in the log; one that could forge a line is replaced."""
+    http = campaign.world.http(service)
+    assert http.get("/healthz", headers={REQUEST_ID_HEADER: "my-id.1"}).headers[REQUEST_ID_HEADER] == "my-id.1"
+    assert logged[-1]["request"] == "my-id.1"
+    for bad in ("a b", "x" * 65, '"}'):
+        made = http.get("/healthz", headers={REQUEST_ID_HEADER: bad}).headers[REQUEST_ID_HEADER]
+        assert made not in ("", bad)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_another_version_of_the_protocol_is_refused(campaign, service):
+    """On every route, before anything else."""
+    answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: "2"})
+    assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
+    assert answer.headers["upgrade"] == "crowdfl/1"
+    assert answer.headers[PROTOCOL_HEADER] == "1"
+
+
+@pytest.mark.parametrize(
+    ("service", "role", "path"),
+    [("kgc", "sp", "/v1/tasks/{}/bundle"), ("csp", "sp", f"/v1/tasks/{{}}/requests/{'0' * 64}")],
+)
+def test_a_server_must_say_which_protocol_it_speaks(campaign, service, role, path):
+    """Between roles silence is not consent."""
+    headers = campaign.world.token(service, role).headers("", "", b"", 0.0)
+    assert campaign.world.http(service).get(path.format(campaign.task), headers=headers).status_code == 426
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_healthy_ready_and_documented(campaign, service):
+    """Without a credential."""
+    http = campaign.world.http(service)
+    assert [http.get(path).status_code for path in ("/healthz", "/readyz", "/openapi.json")] == [200, 200, 200]
+    assert http.get("/openapi.json").json()["openapi"].startswith("3.")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_without_its_disk_is_alive_but_not_ready(world, service):
+    """A supervisor must not restart it, a load balancer must not use it."""
+    world.close()
+    shutil.rmtree(world.folder / service)
+    http = world.http(service)
+    assert (http.get("/healthz").status_code, http.get("/readyz").status_code >= 500) == (200, True)
+
+
+def test_numbers_are_counted_by_route_and_status(campaign, person):
+    """Requests, uploads, rounds by state, and CSP's answers."""
+    person.sp.upload(campaign.task, 1, campaign.update)
+    person.sp.upload(campaign.task, 1, campaign.update)
+    campaign.world.http("sp").get(f"/v1/tasks/{'0' * 32}")
+    text = numbers(campaign.world, "sp")
+    assert 'crowdfl_uploads_acknowledged_total{kind="new"} 1.0' in text
+    assert 'crowdfl_uploads_acknowledged_total{kind="again"} 1.0' in text
+    assert 'crowdfl_rounds{state="open"} 1.0' in text
+    assert 'crowdfl_requests_total{method="GET",route="/v1/tasks/{task}",status="404"} 1.0' in text
+    assert 'crowdfl_request_seconds_count{route="/v1/tasks/{task}"} 1.0' in text
+
+
+def test_a_route_that_is_not_there_makes_one_label(campaign):
+    """A stranger cannot fill memory with labels."""
+    for number in range(3):
+        campaign.world.http("csp").get(f"/made-up/{number}")
+    text = numbers(campaign.world, "csp")
+    assert 'route="unmatched",status="404"' in text
+    assert "made-up" not in text
+
+
+def test_logs_hold_no_secret(world, logged):
+    """Neither tokens, nor keys, nor bodies, nor signatures, after a campaign's worth of requests."""
+    task, people = world.open_round()
+    upload = people[0].update()
+    people[0].sp.upload(task, 1, upload)
+    world.http("kgc").get(f"/v1/tasks/{task}/bundle", headers=world.token("kgc", "requester").headers("", "", b"", 0.0))
+    text = json.dumps(logged, default=repr)
+    assert logged
+    assert task in text  # what was worked on is there
+    secrets = [token for _, given in world.tokens.values() for token in given.values()]
+    secrets += [person.keys.signing.private.hex() for person in people]
+    secrets += [repr(upload)[2:40], upload.hex()[:40], "signature", "Bearer", "CrowdFL who"]
+    assert [secret for secret in secrets if secret in text] == []
+
+
+def test_a_process_logs_lines_of_json_on_stderr():
+    """Its own lines and those of the libraries under it."""
+    script = "import logging; from crowdfl.services import logs; logs.configure(); logs.get('sp').info('listening'); "
+    script += "logging.getLogger('uvicorn.error').error('from below')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(line["event"], line["level"]) for line in lines] == [("listening", "info"), ("from below", "error")]
+    assert done.stdout == ""
+
+
+def numbers(world, service):
+    """What Prometheus sees."""
+    headers = world.token(service, "operator").headers("", "", b"", 0.0)
+    return world.http(service).get("/metrics", headers=headers).text

@@ -1,0 +1,186 @@
+"""Clients try again what may pass, give up in time, and raise what the service raised."""
+
+import httpx
+import pytest
+
+from crowdfl.errors import (
+    Conflict,
+    NotAuthenticated,
+    NotThereYet,
+    PlainHttpRefused,
+    ServiceUnavailable,
+    TooLate,
+    UnknownTask,
+    WrongProtocol,
+)
+from crowdfl.roles.documents import sign_document
+from crowdfl.services.clients import CspClient, KgcClient, SpClient
+from crowdfl.services.problems import problem_for
+from crowdfl.services.signatures import Bearer
+from crowdfl.services.transport import Retries, Service, connect
+
+
+class Scripted:
+    """A service that answers as it is told, one after the other, and a clock that pauses move."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked, self.pauses, self.time = list(answers), [], [], 0.0
+        http = httpx.Client(transport=httpx.MockTransport(self.answer), base_url="https://service")
+        retries = Retries(deadline=60.0, sleep=self.sleep, clock=lambda: self.time)
+        self.service = Service(http, Bearer("token"), retries)
+
+    def answer(self, request):
+        """The next answer."""
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+
+    def sleep(self, seconds):
+        """Time passes."""
+        self.pauses.append(seconds)
+        self.time += seconds
+
+
+def problem(error, **headers):
+    """An answer that tells an error."""
+    told = problem_for(error)
+    return httpx.Response(told.status, json=told.body(), headers=dict(told.headers) | headers)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("slow"),
+        httpx.RemoteProtocolError("cut"),
+        httpx.Response(429),
+        httpx.Response(500),
+        httpx.Response(503),
+        problem(ServiceUnavailable("restarting")),
+    ],
+    ids=lambda failure: type(failure).__name__ + str(getattr(failure, "status_code", "")),
+)
+def test_what_may_pass_is_tried_again(failure):
+    """Connections, 5xx and 429."""
+    scripted = Scripted(failure, failure, {"key": "00" * 32})
+    assert KgcClient(scripted.service).key() == bytes(32)
+    assert len(scripted.asked) == 3
+
+
+@pytest.mark.parametrize("error", [UnknownTask("no"), TooLate("no"), Conflict("no"), NotAuthenticated("no")])
+def test_a_refusal_is_raised_at_once_by_its_name(error):
+    """Asking again would not help."""
+    scripted = Scripted(problem(error))
+    with pytest.raises(type(error), match="no"):
+        SpClient(scripted.service).about("0" * 32)
+    assert len(scripted.asked) == 1
+
+
+def test_pauses_grow_with_jitter_up_to_a_bound_and_end_at_the_deadline():
+    """Phones that lost one server together do not come back together, and none hangs for ever."""
+    scripted = Scripted(httpx.ConnectError("refused"))
+    with pytest.raises(ServiceUnavailable, match="cannot be reached"):
+        KgcClient(scripted.service).key()
+    for attempt, pause in enumerate(scripted.pauses):
+        assert min(10.0, 0.2 * 2**attempt) / 2 <= pause <= min(10.0, 0.2 * 2**attempt)
+    assert scripted.time <= 60.0
+    assert len(scripted.pauses) > 6
+    assert len({round(pause / (0.2 * 2**n), 6) for n, pause in enumerate(scripted.pauses[:5])}) > 1
+
+
+def test_a_service_that_asks_for_time_gets_it():
+    """Retry-After is honoured."""
+    scripted = Scripted(problem(ServiceUnavailable("busy"), **{"Retry-After": "17"}), {"key": "00" * 32})
+    KgcClient(scripted.service).key()
+    assert scripted.pauses == [17.0]
+
+
+def test_a_claim_whose_answer_was_lost_is_not_sent_again():
+    """Whether it was paid is for the participant to find out."""
+    scripted = Scripted(httpx.ReadTimeout("slow"), {"amount": 1})
+    with pytest.raises(ServiceUnavailable):
+        SpClient(scripted.service).claim("0" * 32, b"claim")
+    assert len(scripted.asked) == 1
+
+
+def test_a_claim_that_was_never_sent_is_sent_again():
+    """A refused connection has paid nothing."""
+    assert SpClient(Scripted(httpx.ConnectError("refused"), {"amount": 7}).service).claim("0" * 32, b"claim") == 7
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(200, text="hello"), httpx.Response(200, json=[1]), {"key": 7}, {}])
+def test_an_answer_that_cannot_be_read_is_named(answer):
+    """Whatever sits at that address, it is no CrowdFL."""
+    with pytest.raises(ServiceUnavailable):
+        KgcClient(Scripted(answer).service).key()
+
+
+def test_a_service_of_another_version_is_named():
+    """Before its answer is believed."""
+    answer = httpx.Response(200, json={"key": "00" * 32}, headers={"X-CrowdFL-Protocol": "2"})
+    with pytest.raises(WrongProtocol):
+        KgcClient(Scripted(answer).service).key()
+
+
+@pytest.mark.parametrize("error", [NotAuthenticated("who?"), WrongProtocol("old")])
+def test_a_peer_that_refuses_a_server_is_unavailable_to_its_callers(error):
+    """The requester's own token is fine: SP must not tell it otherwise."""
+    with pytest.raises(ServiceUnavailable, match="does not accept this server"):
+        CspClient(Scripted(problem(error)).service).prepare("0" * 32)
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [("http://127.0.0.1:1", False), ("http://example.org", True), ("http://192.168.0.1", True), ("", True)],
+)
+def test_plain_http_is_refused_off_loopback_or_unasked(url, asked):
+    """By name, before anything is sent."""
+    with pytest.raises(PlainHttpRefused):
+        connect(url, plain_http=asked)
+
+
+def test_a_token_is_not_shown():
+    """Secrets never reach a repr."""
+    assert "token-123" not in repr(Scripted({}).service) + repr(Bearer("token-123"))
+
+
+def test_a_requester_pauses_reads_the_books_and_cancels(world):
+    """Orders are signed, money comes back, and strangers do not see who was paid."""
+    task, people = world.open_round()
+    sp = world.for_requester()
+
+    def order(action):
+        sp.order(task, sign_document("order", {"task": task, "action": action}, world.requester))
+        return sp.about(task)["status"]["state"]
+
+    assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]
+    world.work()
+    books = sp.ledger(task)
+    assert (books["balances"]["escrow"], books["balances"]["requester"]) == (0, 0)
+    assert "fund round 1" in {movement["name"] for movement in books["movements"]}
+    assert sp.payouts(task).splitlines() == ["participant,amount"]
+    assert "balances" not in sp.about(task)["status"]
+    with pytest.raises(NotThereYet):
+        people[0].sp.average(task, 1)
+
+
+def test_a_participant_leaves(world):
+    """Rounds no longer wait for it."""
+    task, people = world.open_round()
+    people[0].sp.leave(task)
+    assert people[1].sp.about(task)["status"]["enrolled"] == 2
+    assert people[1].sp.initial(task) == b"initial weights"
+
+
+def test_enrolment_closes_by_order(world):
+    """The participants' bundle is gone: nobody else can join."""
+    task = world.create().task
+    order = sign_document("close enrolment", {"task": task}, world.requester)
+    kgc = KgcClient(world.service("kgc", world.token("kgc", "requester")))
+    kgc.close_enrolment(task, order)
+    with pytest.raises(Exception, match="enrolment is closed"):
+        world.join(task, 0)
+    kgc.acknowledge(task)
+    assert not world.kgc.bundles.has(f"{task}.requester")

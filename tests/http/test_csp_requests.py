@@ -1,0 +1,150 @@
+"""CSP's slow answers: one computation per request, a place to poll, nothing lost by a restart."""
+
+import threading
+import time
+
+import pytest
+
+from crowdfl.errors import FormatError, NotThereYet, ServiceUnavailable, UnknownTask
+from crowdfl.services.clients import CspClient
+from crowdfl.services.transport import Retries
+from tests.http.test_boundary import numbers
+
+QUICK = Retries(deadline=5.0, first=0.01, longest=0.05)
+
+
+@pytest.fixture
+def slow(world, monkeypatch):
+    """A CSP that answers when it is let, and counts."""
+    world.patience = 0.05
+    world.start_csp()
+    slow = SlowAnswers()
+    monkeypatch.setattr(world.csp, "answer", slow.answer)
+    task = world.create().task
+    yield slow, CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0), task
+    slow.go.set()
+
+
+class SlowAnswers:
+    """Stands in for the role's computation."""
+
+    def __init__(self):
+        self.go, self.started, self.fail = threading.Event(), [], False
+
+    def answer(self, _task, request):
+        """Once let."""
+        self.started.append(request)
+        assert self.go.wait(10)
+        if self.fail:
+            raise FormatError("no such message")
+        return b"reply to " + request
+
+
+def post(client, task, request=b"request"):
+    """A request, as SP posts it."""
+    return client.service.call("POST", f"/v1/tasks/{task}/requests", request)
+
+
+def test_a_slow_answer_comes_with_a_place_to_poll(slow):
+    """202 and a location; 202 there while it is computed; then the reply."""
+    answers, client, task = slow
+    taken = post(client, task)
+    place = taken.headers["location"]
+    assert (taken.status, client.service.call("GET", place).status) == (202, 202)
+    answers.go.set()
+    assert client.answer(task, b"request") == b"reply to request"
+
+
+def test_the_same_request_is_computed_once(slow):
+    """However many ask."""
+    answers, client, task = slow
+    assert {post(client, task).status for _ in range(3)} == {202}
+    assert len(answers.started) == 1
+
+
+def test_one_request_of_a_task_is_computed_at_a_time(slow):
+    """CSP's side of a task keeps what it writes apart for one request only."""
+    answers, client, task = slow
+    post(client, task, b"first")
+    post(client, task, b"second")
+    assert answers.started == [b"first"]
+    answers.go.set()
+    assert client.answer(task, b"second") == b"reply to second"
+
+
+def test_a_client_posts_again_after_a_restart(slow, world):
+    """404 at the place to poll means that CSP has forgotten, not that the task is gone."""
+    answers, client, task = slow
+    old = client.service.http
+    post(client, task)
+    world.start_csp()
+    restarted = CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0)
+    with pytest.raises(NotThereYet):
+        restarted.service.call("GET", f"/v1/tasks/{task}/requests/{'0' * 64}")
+    asked = []
+
+    def move(request):
+        asked.append(request.method)
+        if len(asked) == 2:  # the first poll finds the restarted CSP
+            old._transport = restarted.service.http._transport
+            threading.Timer(0.2, answers.go.set).start()
+
+    old.event_hooks = {"request": [move]}
+    assert client.answer(task, b"request") == b"reply to request"
+    assert asked[:3] == ["POST", "GET", "POST"]
+
+
+def test_a_failure_is_told_and_may_be_tried_again(slow):
+    """The error of the computation, by its name; then a new computation."""
+    answers, client, task = slow
+    answers.fail = True
+    post(client, task)
+    answers.go.set()
+    with pytest.raises(FormatError):
+        client.answer(task, b"request")
+    answers.fail = False
+    assert client.answer(task, b"request") == b"reply to request"
+    assert len(answers.started) == 2
+
+
+def test_a_client_gives_up_after_its_patience(slow):
+    """With a name, so that SP tries again later."""
+    _answers, client, task = slow
+    with pytest.raises(ServiceUnavailable, match="not answered"):
+        CspClient(client.service, patience=0.2).answer(task, b"request")
+
+
+def test_a_task_that_is_not_there_is_unknown(slow):
+    """A post that finds no task is no reason to post again."""
+    _answers, client, _task = slow
+    with pytest.raises(UnknownTask):
+        client.answer("0" * 32, b"request")
+
+
+def test_an_answer_is_served_from_the_store_later(world):
+    """A real request: computed once, then cached; by GET too, and after a restart."""
+    task, people = world.open_round()
+    seen, real = [], world.csp.answer
+    world.csp.answer = lambda name, request: seen.append(request) or real(name, request)
+    update = people[0].update()
+    for person in people:
+        person.sp.upload(task, 1, update)
+    started = time.monotonic()
+    while not world.csp.store.answered(task, digest_of(seen[-1])) if seen else True:
+        world.sp.tick()
+        assert time.monotonic() - started < 30
+    client = CspClient(world.service("csp", world.token("csp", "sp")))
+    reply = client.answer(task, seen[0])
+    assert reply == client.service.call("GET", f"/v1/tasks/{task}/requests/{digest_of(seen[0])}").body
+    assert 'crowdfl_csp_requests_total{how="cached"} 1.0' in numbers(world, "csp")
+    assert 'crowdfl_csp_requests_total{how="answered"}' in numbers(world, "csp")
+    world.start_csp()
+    restarted = CspClient(world.service("csp", world.token("csp", "sp")))
+    assert restarted.service.call("GET", f"/v1/tasks/{task}/requests/{digest_of(seen[0])}").body == reply
+
+
+def digest_of(request):
+    """The name of a request."""
+    import hashlib
+
+    return hashlib.sha256(request).hexdigest()

@@ -1,0 +1,141 @@
+"""Every error becomes a problem, and the same error again at the client."""
+
+import errno
+
+import pytest
+
+from crowdfl import errors
+from crowdfl.errors import CrowdFLError, KeyFileMissing, StorageFull
+from crowdfl.services.problems import MEDIA_TYPE, error_from, problem_for
+
+TREE = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_every_error_of_the_tree_comes_back_as_itself(kind):
+    """By its type, with a status that fits: what the caller got wrong is no 5xx and the reverse."""
+    problem = problem_for(kind("what was wrong"))
+    assert type(error_from(problem.status, problem.body())) is kind
+    assert 400 <= problem.status < 600
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (errors.BadSignature, 403),
+        (errors.NotAuthenticated, 401),
+        (errors.Forbidden, 403),
+        (errors.UnknownTask, 404),
+        (errors.NotThereYet, 404),
+        (errors.Conflict, 409),
+        (errors.AlreadyCounted, 409),
+        (errors.TooLate, 410),
+        (errors.LimitExceeded, 413),
+        (errors.Truncated, 400),
+        (errors.NotAUnit, 422),
+        (errors.WrongAmount, 422),
+        (errors.WrongProtocol, 426),
+        (errors.KeyFileMissing, 500),
+        (errors.ServiceUnavailable, 503),
+        (errors.StorageFull, 507),
+    ],
+)
+def test_an_error_has_the_status_of_its_nearest_ancestor(kind, status):
+    """One table, read upwards."""
+    assert problem_for(kind("")).status == status
+
+
+def test_an_error_that_is_not_in_the_tree_yet_is_covered():
+    """A class added tomorrow is told as its ancestor is."""
+
+    class Tomorrow(errors.TooLate):
+        """Not thought of."""
+
+    assert problem_for(Tomorrow("later")).status == 410
+
+
+def test_a_fault_of_the_service_is_told_without_its_message():
+    """It may name files."""
+    assert "secret.key" not in str(problem_for(KeyFileMissing("secret.key is gone")).body())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_507(number):
+    """So that a client knows that its request was fine."""
+    problem = problem_for(OSError(number, "No space left on device", "somewhere/private"))
+    assert (problem.status, "private" in str(problem.body())) == (507, False)
+    assert isinstance(error_from(problem.status, problem.body()), StorageFull)
+
+
+def test_another_failure_of_the_disk_is_500():
+    """Not every OSError is a full disk."""
+    assert problem_for(OSError(errno.EIO, "broken")).status == 500
+
+
+@pytest.mark.parametrize("body", [None, [], "text", {"type": 7}, {"type": "urn:crowdfl:problem:never-heard-of"}])
+def test_an_answer_that_is_no_problem_is_still_a_named_error(body):
+    """A proxy in between answers in its own way."""
+    assert isinstance(error_from(502, body), CrowdFLError)
+
+
+def test_a_full_disk_during_an_upload_is_a_507_and_nothing_is_kept(campaign, person, monkeypatch):
+    """The upload can be sent again when there is room."""
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(campaign.world.sp.blobs), "put", full)
+        with pytest.raises(StorageFull):
+            person.sp.upload(campaign.task, 1, campaign.update)
+    assert person.who not in {upload.who for upload in campaign.world.sp.store.uploads(campaign.task, 1)}
+    assert person.sp.upload(campaign.task, 1, campaign.update)
+
+
+def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatch, logged):
+    """The answer holds the request's id alone; the log holds where it happened, under that id, without the message."""
+
+    def broken(*_args):
+        raise ZeroDivisionError("lambda = 1234567")
+
+    monkeypatch.setattr(type(world.kgc), "bundle", broken)
+    headers = world.token("kgc", "sp").headers("", "", b"", 0.0) | {"X-CrowdFL-Protocol": "1", "X-Request-Id": "abc"}
+    answer = world.http("kgc").get(f"/v1/tasks/{'0' * 32}/bundle", headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
+    assert answer.json()["request"] == "abc"
+    assert "1234567" not in answer.text + str(logged)
+    assert [(entry["error"], entry["request"]) for entry in logged if entry["event"] == "failed"] == [
+        ("ZeroDivisionError", "abc")
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"{}", b'{"definition": 7}', b'{"definition": "x", "more": 1}', b"\xff\xfe"],
+    ids=["empty", "cut", "list", "missing", "wrong type", "unknown field", "not text"],
+)
+def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
+    """FastAPI's own answer has another."""
+    headers = world.token("kgc", "requester").headers("", "", b"", 0.0)
+    answer = world.http("kgc").post("/v1/tasks", content=body, headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)
+    assert answer.json()["type"] == "urn:crowdfl:problem:invalid-request"
+    assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("PATCH", "/v1/key", 405),
+        ("GET", "/v1/tasks/not-a-task", 422),
+        ("GET", f"/v1/tasks/{'0' * 32}", 404),
+        ("POST", f"/v1/tasks/{'0' * 32}/claims", 404),
+        ("GET", f"/v1/tasks/{'0' * 32}/rounds/{10**30}/average", 422),
+    ],
+)
+def test_a_wrong_address_is_a_problem_too(world, method, path, status):
+    """Whatever is asked, the form is the same."""
+    answer = world.http("sp").request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE)
+    assert answer.json()["status"] == status

@@ -1,0 +1,94 @@
+"""The development CA, and plain HTTP kept on loopback."""
+
+import datetime
+import ssl
+import stat
+
+import pytest
+from cryptography import x509
+
+from crowdfl.errors import KeyFileDamaged, KeyFileExists, KeyFileMissing, KeyFilePermissions, SettingsError
+from crowdfl.services import tls
+
+
+@pytest.fixture
+def ca(tmp_path):
+    """A new CA."""
+    return tls.make_ca(tmp_path)
+
+
+def test_a_server_certificate_is_for_loopback_and_the_given_names(tmp_path, ca):
+    """And it is signed by the CA."""
+    files = tls.make_server_certificate(tmp_path, ca, "sp", ["sp.example.org", "10.0.0.7"])
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "sp.example.org"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "10.0.0.7"]
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca.certificate.read_bytes()))
+
+
+def test_a_server_certificate_cannot_sign_others(tmp_path, ca):
+    """A stolen server key is no CA."""
+    files = tls.make_server_certificate(tmp_path, ca, "sp")
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_files_are_their_owners_alone_and_never_overwritten(tmp_path, ca):
+    """A second CA would lock everyone out."""
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (ca.key, ca.certificate)] == [0o600, 0o600]
+    with pytest.raises(KeyFileExists):
+        tls.make_ca(tmp_path)
+
+
+def test_a_ca_whose_key_others_can_read_is_refused(tmp_path, ca):
+    """Anyone could have made certificates with it."""
+    ca.key.chmod(0o640)
+    with pytest.raises(KeyFilePermissions):
+        tls.make_server_certificate(tmp_path, ca, "sp")
+
+
+def test_files_that_do_not_serve_are_named(tmp_path, ca):
+    """Missing, damaged, mixed up, and a host that is none."""
+    other = tls.make_server_certificate(tmp_path, ca, "sp")
+    with pytest.raises(KeyFileMissing):
+        tls.require_usable(tls.CertificateFiles(tmp_path / "none.pem", ca.key))
+    with pytest.raises(KeyFileDamaged):
+        tls.require_usable(tls.CertificateFiles(other.certificate, ca.key))
+    with pytest.raises(SettingsError):
+        tls.make_server_certificate(tmp_path, ca, "x", ["\u00fc.example"])
+    other.certificate.write_text("nothing")
+    with pytest.raises(KeyFileDamaged):
+        tls.require_usable(other)
+    with pytest.raises(KeyFileDamaged):
+        tls.client_context(other.certificate)
+    with pytest.raises(KeyFileMissing):
+        tls.client_context(tmp_path / "none.pem")
+
+
+def test_a_client_trusts_the_given_ca_alone(ca):
+    """Names are checked, and nothing older than TLS 1.2 is spoken."""
+    context = tls.client_context(ca.certificate)
+    assert len(context.get_ca_certs()) == 1
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_certificates_expire(tmp_path):
+    """From an hour ago, for clocks that are off, until about a year from now."""
+    now = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+    ca = tls.make_ca(tmp_path, now)
+    server = tls.make_server_certificate(tmp_path, ca, "sp", now=now)
+    certificate = x509.load_pem_x509_certificate(server.certificate.read_bytes())
+    assert certificate.not_valid_before_utc < now < certificate.not_valid_after_utc
+    assert (certificate.not_valid_after_utc - now).days == 397
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("localhost", True)]
+    + [("0.0.0.0", False), ("10.0.0.1", False), ("localhost.example.org", False), ("", False)],  # noqa: S104
+)
+def test_loopback_is_known(host, loopback):
+    """All interfaces are not loopback."""
+    assert tls.is_loopback(host) is loopback

@@ -1,0 +1,258 @@
+"""A profile that computes in the clear: the interface, the messages and the memory of a real one, without the arithmetic.
+
+Campaigns under it take milliseconds, so that hundreds of them can go wrong in different ways. CSP's answers are salted as a
+real CSP's are: asked twice, a CSP that forgot would answer differently. `Observer` is told of every sum that is opened.
+"""
+
+import hashlib
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.errors import AlreadyCounted, ClaimRefused, FormatError, ProtocolError, SeedReused, TooFewParticipants
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Tools
+from crowdfl.protocols.settings import TaskSettings
+
+__all__ = ["ClearProfile", "Observer"]
+
+_CHUNKS = 2  # requests per opening, so that there is something between them
+
+
+def _pack(**body: Any) -> bytes:
+    return json.dumps(body, sort_keys=True).encode()
+
+
+def _digest(body: object) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _key() -> PublicKey:
+    return pctd.keygen(64, insecure_test_key=True).public
+
+
+@dataclass
+class Observer:
+    """What CSP was asked to open, over all its lives: which sums under which seed, which uploads in which round."""
+
+    sums_of_seed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    sums_of_round: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+class _Side:
+    def __init__(self, about: About, tools: Tools, name: str) -> None:
+        self.about = about
+        self.party: Party = tools.party(name, _key())
+        self.enrolled: dict[str, Identity] = {}
+
+    def enrol(self, identity: Identity) -> None:
+        """Take note."""
+        self.enrolled[identity.who] = identity
+
+
+class ClearSp(_Side):
+    """SP's side: keeps its seeds as the hardened one does."""
+
+    def open_round(self, round_number: int) -> None:
+        """Nothing in it yet."""
+        self.number = round_number
+        self._uploads: dict[str, dict[str, Any]] = {}
+        self._seeds: dict[str, bytes] = {}
+        self._keep: Callable[[str, bytes], None] = lambda _purpose, _state: None
+        self._published = b""
+        self._rewards: dict[str, bytes] = {}
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """As made durable before."""
+        self._seeds, self._keep = dict(known), keep
+
+    def upload_bytes(self) -> int:
+        """The most that an upload takes."""
+        return 1000
+
+    def check_upload(self, upload: bytes) -> None:
+        """Refuse what is no upload."""
+        try:
+            body = json.loads(upload)
+            int(body["weight"]), int(body["samples"])
+        except (ValueError, KeyError, TypeError):
+            raise FormatError("no upload") from None
+
+    def add(self, who: str, upload: bytes) -> None:
+        """Once."""
+        self.check_upload(upload)
+        body = json.loads(upload)
+        if self._uploads.setdefault(who, body) != body:
+            raise AlreadyCounted(who)
+
+    def publish(self, *, final: bool) -> Exchange:
+        """A sum, masked by a seed that is bound to it, in chunks."""
+        if len(self._uploads) < self.about.settings.min_participants:
+            raise TooFewParticipants(str(len(self._uploads)))
+        seed = self._seed_for("opening")
+        replies = []
+        for chunk in range(_CHUNKS):
+            request = {"kind": "open", "round": self.number, "final": final, "chunk": chunk, "seed": seed}
+            replies.append(json.loads((yield _pack(sum=self._sum(), **request))))
+        total = sum(body["weight"] * body["samples"] for body in self._uploads.values())
+        self._published = _pack(total=total, people=sorted(self._uploads), replies=replies)
+
+    def reward(self, payment: int) -> Exchange:
+        """A nonce for these uploads, then the amounts."""
+        seed = self._seed_for("rewards")
+        yield _pack(kind="nonce", round=self.number, sum=self._sum(), seed=seed)
+        total = sum(body["samples"] for body in self._uploads.values())
+        if total == 0:
+            raise ProtocolError("nobody contributed a sample")
+        amounts = {who: payment * body["samples"] // total for who, body in self._uploads.items()}
+        reply = json.loads((yield _pack(kind="reward", round=self.number, sum=self._sum(), amounts=amounts)))
+        self._rewards = {who: _pack(amount=amount, salt=reply["salt"]) for who, amount in amounts.items()}
+
+    def publication(self) -> bytes:
+        """After `publish`."""
+        return self._published
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        """After `reward`."""
+        return self._rewards
+
+    def check_claim(self, claim: bytes) -> str:
+        """Whose it is."""
+        who = str(json.loads(claim)["who"])
+        if who not in self.enrolled:
+            raise ClaimRefused(who)
+        return who
+
+    def pay(self, claim: bytes, attestation: bytes) -> int:
+        """What CSP attests."""
+        return int(json.loads(attestation)["amount"])
+
+    def _sum(self) -> str:
+        return _digest(self._uploads)
+
+    def _seed_for(self, purpose: str) -> str:
+        state = self._seeds.get(purpose)
+        if state is None:
+            state = _pack(seed=secrets.token_hex(8), sum=self._sum())
+            self._keep(purpose, state)
+            self._seeds[purpose] = state
+        elif json.loads(state)["sum"] != self._sum():
+            raise SeedReused(purpose)
+        return str(json.loads(state)["seed"])
+
+
+class ClearCsp(_Side):
+    """CSP's side: remembers what rewards it opened, and attests only those."""
+
+    def __init__(self, about: About, tools: Tools, observer: Observer) -> None:
+        super().__init__(about, tools, "CSP")
+        self._observer = observer
+        self._memory: MutableMapping[str, bytes] = {}
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """There, from now on."""
+        self._memory = memory
+
+    def answer(self, request: bytes) -> bytes:
+        """By kind."""
+        body = json.loads(request)
+        answers = {"open": self._open, "nonce": self._nonce, "reward": self._reward, "claim": self._claim}
+        return _pack(salt=secrets.token_hex(8), **answers[body["kind"]](body))
+
+    def _open(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._observer.sums_of_seed[body["seed"]].add(body["sum"])
+        self._observer.sums_of_round[self.about.name, body["round"]].add(body["sum"])
+        return {"sum": body["sum"]}
+
+    def _nonce(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._observer.sums_of_seed[body["seed"]].add(body["sum"])
+        if self._memory.setdefault(f"nonce {body['round']}", body["sum"].encode()) != body["sum"].encode():
+            raise ProtocolError("this round's uploads were closed with other contents")
+        return {}
+
+    def _reward(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self._memory.get(f"nonce {body['round']}") != body["sum"].encode():
+            raise ProtocolError("no nonce was drawn for these uploads")
+        for who, amount in body["amounts"].items():
+            if who not in self.enrolled:
+                raise ProtocolError(f"no key to seal the reward of {who} to")
+            self._memory[f"reward {body['round']} {who}"] = str(amount).encode()
+        return {}
+
+    def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
+        earned = sum(int(self._memory[f"reward {number} {body['who']}"]) for number in body["rounds"])
+        if earned != body["amount"]:
+            raise ClaimRefused(body["who"])
+        return {"amount": earned}
+
+
+class ClearReader(_Side):
+    """A participant or the requester."""
+
+    clipped = 0
+
+    def __init__(self, about: About, tools: Tools, who: str) -> None:
+        super().__init__(about, tools, who)
+        self.who = who
+        self._earned: dict[int, int] = {}
+
+    def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+        """Its weight and its samples, under a salt: no two uploads are alike."""
+        return _pack(weight=int(weights[0]), samples=samples, salt=secrets.token_hex(8))
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """The sum."""
+        return Average(np.array([float(json.loads(publication)["total"])]), round_number)
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """Millionths."""
+        self._earned[round_number] = int(json.loads(envelope)["amount"])
+        return self._earned[round_number]
+
+    def claim(self) -> bytes:
+        """Everything opened so far."""
+        return _pack(kind="claim", who=self.who, rounds=sorted(self._earned), amount=sum(self._earned.values()))
+
+
+class ClearProfile:
+    """No key material worth the name goes anywhere."""
+
+    name = "clear"
+
+    def __init__(self) -> None:
+        self.observer = Observer()
+
+    def check(self, settings: TaskSettings, parameters: int) -> None:
+        """Everything fits."""
+
+    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
+        """Bundles that differ."""
+        return Dealing(_key(), b"sp", b"csp", b"requester", b"participant")
+
+    def sp(self, about: About, bundle: bytes, tools: Tools) -> ClearSp:
+        """SP's."""
+        side = ClearSp(about, tools, "SP")
+        side.open_round(1)
+        return side
+
+    def csp(self, about: About, bundle: bytes, tools: Tools) -> ClearCsp:
+        """CSP's."""
+        return ClearCsp(about, tools, self.observer)
+
+    def requester(self, about: About, bundle: bytes, tools: Tools) -> ClearReader:
+        """The requester's."""
+        return ClearReader(about, tools, "requester")
+
+    def participant(self, about: About, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
+        """A participant's."""
+        return ClearReader(about, tools, keys.who)

@@ -1,0 +1,125 @@
+"""What goes wrong, on demand: servers that die at a durable step, wires that lose, repeat and delay."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Clock", "Crash", "Fragile", "Life", "Wire"]
+
+_DURABLE = frozenset(
+    "add_task set_state add_participant leave put_round add_upload put_seed post lease release"
+    " use_invitation put_answer put delete clear".split()
+)
+
+
+class Crash(BaseException):
+    """The process is gone; nothing in it may catch this and go on."""
+
+
+class Clock:
+    """Time as the simulation says."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        """Now."""
+        return self.time
+
+
+@dataclass
+class Life:
+    """One process. It dies at the step that was chosen, and does nothing ever after."""
+
+    left: int | None = None
+    dead: bool = False
+
+    def step(self) -> None:
+        """A durable step begins or has ended."""
+        self.check()
+        if self.left is not None:
+            self.left -= 1
+            self.dead = self.left <= 0
+            self.check()
+
+    def check(self) -> None:
+        """Dead processes touch nothing."""
+        if self.dead:
+            raise Crash
+
+
+class Fragile:
+    """A store or blobs in the hands of a process that may die before or after each durable call."""
+
+    def __init__(self, target: Any, life: Life) -> None:
+        self._target, self._life = target, life
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._life.check()
+            if name not in _DURABLE:
+                return method(*arguments, **named)
+            self._life.step()
+            result = method(*arguments, **named)
+            self._life.step()
+            return result
+
+        return call
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Dying before the commit undoes it all; after, nothing."""
+        self._life.check()
+        with self._target.together():
+            yield
+            self._life.step()
+        self._life.step()
+
+
+@dataclass
+class Wire:
+    """Calls to a server that may be away. `fates` says what becomes of the next calls; once used up, all goes well.
+
+    A function among the fates is run while the call is under way, as another process or another caller would.
+    """
+
+    server: Callable[[], Any]
+    clock: Clock
+    away: bool = False
+    fates: list[Any] = field(default_factory=list)
+    sent: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if self.away:
+                raise ConnectionError("nobody answers")
+            return self._carry(name, arguments, self.fates.pop(0) if self.fates else "well")
+
+        return call
+
+    def _carry(self, name: str, arguments: tuple[Any, ...], fate: Any) -> Any:
+        if fate == "lost":
+            raise ConnectionError("the request was lost")
+        if isinstance(fate, float):
+            self.clock.time += fate
+        if callable(fate):
+            fate()
+        reply = self._deliver(name, arguments)
+        if fate == "repeated":
+            assert self._deliver(name, arguments) == reply
+        if fate == "old ones again":
+            for old_name, old_arguments, old_reply in self.sent[-3:]:
+                assert self._deliver(old_name, old_arguments) == old_reply
+        if fate == "answer lost":
+            raise ConnectionError("the answer was lost")
+        self.sent.append((name, arguments, reply))
+        return reply
+
+    def _deliver(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return getattr(self.server(), name)(*arguments)
+        except Crash:
+            raise ConnectionError("the server died") from None
