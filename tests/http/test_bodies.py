@@ -70,7 +70,9 @@ def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
     assert len(campaign.update) <= limit
     with pytest.raises(LimitExceeded):
         person.sp.upload(campaign.task, 1, bytes(limit + 1))
-    assert person.sp.service.call("PATCH", person.sp._place(campaign.task, 1) + "?offset=0", bytes(limit))
+    assert person.sp.service.call(
+        "PATCH", f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0", bytes(limit)
+    )
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "1e3", "\u00b2", "9" * 30])

@@ -131,7 +131,7 @@ def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
         ("GET", "/v1/tasks/not-a-task", 422),
         ("GET", f"/v1/tasks/{'0' * 32}", 404),
         ("POST", f"/v1/tasks/{'0' * 32}/claims", 404),
-        ("GET", f"/v1/tasks/{'0' * 32}/rounds/{10**30}/average", 422),
+        ("GET", f"/v1/tasks/{'0' * 32}/rounds/1/average", 401),
     ],
 )
 def test_a_wrong_address_is_a_problem_too(world, method, path, status):
@@ -139,3 +139,11 @@ def test_a_wrong_address_is_a_problem_too(world, method, path, status):
     answer = world.http("sp").request(method, path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE)
     assert answer.json()["status"] == status
+
+
+@pytest.mark.parametrize("number", ["0", "-1", str(10**30), "one", "1.5"])
+def test_a_round_that_no_database_can_count_is_refused(world, number):
+    """Before it gets there."""
+    headers = world.token("sp", "requester").headers("", "", b"", 0.0)
+    answer = world.http("sp").get(f"/v1/tasks/{'0' * 32}/rounds/{number}/average", headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)

@@ -86,8 +86,17 @@ def test_certificates_expire(tmp_path):
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("localhost", True)]
-    + [("0.0.0.0", False), ("10.0.0.1", False), ("localhost.example.org", False), ("", False)],  # noqa: S104
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),  # noqa: S104
+        ("10.0.0.1", False),
+        ("localhost.example.org", False),
+        ("", False),
+    ],
 )
 def test_loopback_is_known(host, loopback):
     """All interfaces are not loopback."""

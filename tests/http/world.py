@@ -206,7 +206,7 @@ class World:
         for client in self.clients:
             client.close()
         for store in self.stores:
-            store.engine.dispose()
+            store.close()
 
     def _store(self, name: str) -> SqlStore:
         (self.folder / name).mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ BUDGET = 36_000_000
 
 def trainer(number: int, samples: int = 5):
     """A made-up training: the model moved by this person's own amount."""
-    return lambda arrays, _settings: ([array + 0.1 * (number + 1) for array in arrays], samples + number)
+    return lambda arrays, _settings, _round=0: ([array + 0.1 * (number + 1) for array in arrays], samples + number)
 
 
 def take_part(desk: Desk, people=None) -> None:

@@ -8,8 +8,23 @@ from typing import Any
 __all__ = ["Clock", "Crash", "Fragile", "Life", "Wire"]
 
 _DURABLE = frozenset(
-    "add_task set_state add_participant leave put_round add_upload put_seed post lease release"
-    " use_invitation put_answer put delete clear".split()
+    [
+        "add_task",
+        "set_state",
+        "add_participant",
+        "leave",
+        "put_round",
+        "add_upload",
+        "put_seed",
+        "post",
+        "lease",
+        "release",
+        "use_invitation",
+        "put_answer",
+        "put",
+        "delete",
+        "clear",
+    ]
 )
 
 

@@ -10,6 +10,10 @@ from crowdfl import __version__
 from crowdfl.cli.audit import audit
 from crowdfl.cli.bench import app as bench_app
 from crowdfl.cli.demo import demo
+from crowdfl.cli.participant import app as participant_app
+from crowdfl.cli.servers import csp_app, kgc_app, sp_app
+from crowdfl.cli.task import app as task_app
+from crowdfl.cli.workspace import init
 from crowdfl.errors import CrowdFLError
 
 __all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
@@ -23,6 +27,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold key material
 )
+app.command()(init)
+app.add_typer(kgc_app, name="kgc")
+app.add_typer(sp_app, name="sp")
+app.add_typer(csp_app, name="csp")
+app.add_typer(task_app, name="task")
+app.add_typer(participant_app, name="participant")
 app.command()(demo)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")

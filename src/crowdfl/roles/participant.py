@@ -25,8 +25,8 @@ from crowdfl.roles.ports import Blobs
 __all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train", "arrays_from_npz", "arrays_to_npz"]
 
 Arrays = list[npt.NDArray[np.float64]]
-Train = Callable[[Arrays, Mapping[str, Any]], tuple[Arrays, int]]
-"""From the present model and the task's training settings to a trained model and the number of samples it was trained on."""
+Train = Callable[[Arrays, Mapping[str, Any], int], tuple[Arrays, int]]
+"""From the present model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Arrays], Mapping[str, float]]
 """How a model does on this participant's own held-out data."""
 
@@ -133,7 +133,7 @@ class Participant:
         if self.blobs.has(f"rounds/{number}/receipt") or self.blobs.has(f"rounds/{number}/refused"):
             return False
         if not self.blobs.has(f"rounds/{number}/upload"):
-            weights, samples = train(self.model(), self._definition.training)
+            weights, samples = train(self.model(), self._definition.training, number)
             upload = self.side.prepare(self._flatten(weights), samples)
             self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
             self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})

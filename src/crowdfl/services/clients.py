@@ -189,7 +189,7 @@ class SpClient:
         return self.service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
 
     def claim(self, task: str, claim: bytes) -> int:
-        """Have a claim paid: millionths. A claim whose answer was lost is refused as a `Conflict` when sent again."""
+        """Have a claim paid: millionths. A claim whose answer was lost is refused as `AlreadyPaid` when sent again."""
         place = f"/v1/tasks/{task}/claims"
         return self.service.call("POST", place, claim, media_type=_OCTETS, repeatable=False).whole("amount")
 

@@ -115,7 +115,7 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
     bundles = FileBlobs(folder / "keys")
     store = _store(settings)
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=settings.insecure_test_key)
-    return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.engine.dispose),))
+    return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
 
 
 def open_csp(settings: ServiceSettings) -> FastAPI:
@@ -130,7 +130,7 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
     )
-    background = (_Resources(store.engine.dispose, kgc.close),)
+    background = (_Resources(store.close, kgc.close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
 
 
@@ -149,7 +149,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         insecure_test_key=settings.insecure_test_key,
     )
     background = (
-        _Resources(store.engine.dispose, kgc.close, csp.close),
+        _Resources(store.close, kgc.close, csp.close),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")

@@ -1,0 +1,54 @@
+"""`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfl.cli.workspace import read_service
+from crowdfl.services.auth import Tokens
+from crowdfl.services.run import ServiceSettings, serve_csp, serve_kgc, serve_sp
+
+__all__ = ["csp_app", "kgc_app", "sp_app"]
+
+_Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
+
+
+def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None]) -> typer.Typer:
+    app = typer.Typer(help=what, no_args_is_help=True)
+    token = typer.Typer(help="The tokens this role has given to others.", no_args_is_help=True)
+    app.add_typer(token, name="token")
+
+    @app.command("serve", help=f"Run {name} until it is told to stop (SIGTERM, Ctrl-C).")
+    def _serve(settings: _Settings) -> None:
+        serve(read_service(settings))
+
+    @token.command("add", help="A new token, shown once.")
+    def _add(settings: _Settings, holder: str, role: str) -> None:
+        typer.echo(_tokens(settings).add(holder, role))
+
+    @token.command("rotate", help="A new token in place of the old one, shown once; restart is not needed.")
+    def _rotate(settings: _Settings, holder: str) -> None:
+        typer.echo(_tokens(settings).rotate(holder))
+
+    @token.command("revoke", help="The holder's token opens nothing any more.")
+    def _revoke(settings: _Settings, holder: str) -> None:
+        _tokens(settings).revoke(holder)
+
+    @token.command("list", help="Who holds a token, and for which role.")
+    def _list(settings: _Settings) -> None:
+        for entry in _tokens(settings).entries():
+            typer.echo(f"{entry.name}\t{entry.role}")
+
+    return app
+
+
+def _tokens(settings: Path) -> Tokens:
+    found = read_service(settings)
+    return Tokens(found.tokens or found.data / "tokens.json")
+
+
+kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", serve_kgc)
+sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", serve_sp)
+csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", serve_csp)

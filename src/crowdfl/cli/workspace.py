@@ -1,0 +1,168 @@
+"""`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files to read it back."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfl.errors import SettingsError
+from crowdfl.services.auth import Tokens
+from crowdfl.services.links import Link
+from crowdfl.services.run import Peer, ServiceSettings, signing_key
+from crowdfl.services.tls import CertificateFiles, make_ca, make_server_certificate
+from crowdfl.storage.atomic import write_private
+
+__all__ = ["RequesterFile", "init", "read_service", "read_settings"]
+
+_PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
+# Who holds a token of whose service.
+_TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="A new folder; each role's part of it can be moved to its own machine.")
+    ],
+    host: Annotated[str, typer.Option(help="The name or address the services are reached by.")] = "127.0.0.1",
+    kgc_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["kgc"],
+    sp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["sp"],
+    csp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["csp"],
+    insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
+) -> None:
+    """Make certificates, tokens and settings for KGC, SP, CSP and a requester."""
+    if folder.exists() and any(folder.iterdir()):
+        raise SettingsError(f"{folder} is not empty: keys in it would be lost; name a new folder")
+    ports = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority = _authority(folder)
+    held = _tokens(folder)
+    key = signing_key(folder / "kgc" / "signing.key").public.hex()
+    urls = {role: f"https://{host}:{port}" for role, port in ports.items()}
+    for role, port in ports.items():
+        make_server_certificate(folder / role, authority, "tls", [host])
+        _put_ca(folder / role, authority)
+        peers = {peer: urls[peer] for peer in held[role]}
+        text = _service_text(role, host, port, peers, key, insecure_test_key)
+        write_private(folder / role / "settings.toml", text.encode())
+    _put_ca(folder / "requester", authority)
+    write_private(folder / "requester" / "settings.toml", _requester_text(urls, key, insecure_test_key).encode())
+    typer.echo(f"{folder}: kgc, sp, csp and requester are set up; start each with")
+    for role in ports:
+        typer.echo(f"  crowdfl {role} serve {folder / role / 'settings.toml'}")
+
+
+def _authority(folder: Path) -> CertificateFiles:
+    (folder / "ca").mkdir(mode=0o700)
+    return make_ca(folder / "ca")
+
+
+def _put_ca(folder: Path, authority: CertificateFiles) -> None:
+    write_private(folder / "ca.pem", authority.certificate.read_bytes())
+
+
+def _tokens(folder: Path) -> dict[str, list[str]]:
+    """Make every token; which services each role holds one of."""
+    held: dict[str, list[str]] = {"kgc": [], "sp": [], "csp": [], "requester": []}
+    for role in held:
+        (folder / role).mkdir(mode=0o700)
+    for service, holders in _TOKENS.items():
+        tokens = Tokens(folder / service / "tokens.json")
+        for holder in holders:
+            write_private(folder / holder / f"{service}.token", tokens.add(holder, holder).encode())
+            held[holder].append(service)
+    return held
+
+
+def _service_text(role: str, host: str, port: int, peers: dict[str, str], key: str, insecure: bool) -> str:
+    lines = [
+        f"# Settings of {role.upper()}. Paths are relative to this file's folder, which holds everything this role owns.",
+        f'host = "{host}"',
+        f"port = {port}",
+        "# A database URL, such as postgresql+psycopg://...; without one, SQLite in this folder.",
+        "# database = ",
+        'certificate = "tls.pem"',
+        'key = "tls.key"',
+        'ca = "ca.pem"',
+        f'kgc_key = "{key}"',
+        f"insecure_test_key = {str(insecure).lower()}",
+    ]
+    for peer, url in peers.items():
+        lines += ["", f"[{peer}]", f'url = "{url}"', f'token = "{peer}.token"']
+    return "\n".join(lines) + "\n"
+
+
+def _requester_text(urls: dict[str, str], key: str, insecure: bool) -> str:
+    return (
+        "# Settings of a requester. Paths are relative to this file's folder.\n"
+        f'kgc = "{urls["kgc"]}"\nsp = "{urls["sp"]}"\nca = "ca.pem"\nkgc_key = "{key}"\n'
+        f'kgc_token = "kgc.token"\nsp_token = "sp.token"\ninsecure_test_key = {str(insecure).lower()}\n'
+    )
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A TOML file, or a named error."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise SettingsError(f"there is no settings file at {path}") from None
+    except tomllib.TOMLDecodeError as wrong:
+        raise SettingsError(f"{path} is no TOML: {wrong}") from None
+
+
+def read_service(path: Path) -> ServiceSettings:
+    """What a service's process is told."""
+    found, here = read_settings(path), path.resolve().parent
+    try:
+        peers = {
+            name: Peer(found[name]["url"], here / found[name]["token"]) for name in ("kgc", "csp") if name in found
+        }
+        return ServiceSettings(
+            data=here,
+            host=found["host"],
+            port=found["port"],
+            database=found.get("database"),
+            tls=CertificateFiles(here / found["certificate"], here / found["key"]) if "certificate" in found else None,
+            plain_http=found.get("plain_http", False),
+            ca=here / found["ca"] if "ca" in found else None,
+            kgc=peers.get("kgc"),
+            csp=peers.get("csp"),
+            kgc_key=bytes.fromhex(found["kgc_key"]) if "kgc_key" in found else None,
+            insecure_test_key=found.get("insecure_test_key", False),
+            tick_seconds=found.get("tick_seconds", 1.0),
+        )
+    except (KeyError, TypeError, ValueError) as wrong:
+        raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None
+
+
+@dataclass(frozen=True)
+class RequesterFile:
+    """A requester's settings."""
+
+    folder: Path
+    kgc: Link
+    sp: Link
+    kgc_key: bytes
+    kgc_token: str
+    sp_token: str
+    insecure_test_key: bool
+
+    @classmethod
+    def read(cls, path: Path) -> "RequesterFile":
+        """From TOML."""
+        found, here = read_settings(path), path.resolve().parent
+        try:
+            ca = here / found["ca"] if "ca" in found else None
+            plain = found.get("plain_http", False)
+            return cls(
+                folder=here,
+                kgc=Link(found["kgc"], ca, plain),
+                sp=Link(found["sp"], ca, plain),
+                kgc_key=bytes.fromhex(found["kgc_key"]),
+                kgc_token=(here / found["kgc_token"]).read_text().strip(),
+                sp_token=(here / found["sp_token"]).read_text().strip(),
+                insecure_test_key=found.get("insecure_test_key", False),
+            )
+        except (KeyError, TypeError, ValueError, FileNotFoundError) as wrong:
+            raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None

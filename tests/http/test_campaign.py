@@ -1,0 +1,148 @@
+"""A campaign over TLS on loopback: three services, a requester, three participants, from the definition to the claims."""
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import AlreadyPaid, NotThereYet
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.roles.documents import Invitation, open_document, participant_name
+from crowdfl.roles.kgc import enrolment_context
+from crowdfl.services import tls
+from crowdfl.services.auth import Tokens
+from crowdfl.services.clients import KgcClient, SpClient
+from crowdfl.services.run import Peer, ServiceSettings, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.signatures import Bearer, Credential, Signer
+from crowdfl.services.transport import connect
+from crowdfl.storage.atomic import write_private
+from tests.http.world import DEPOSIT, INITIAL, TOOLS, definition_of
+
+PAID = 36_000_000
+
+
+@dataclass
+class Platform:
+    """Three services on loopback."""
+
+    urls: dict[str, str]
+    ca: Path
+    tokens: dict[str, str]
+    closing: contextlib.ExitStack
+
+    def connect(self, name: str, credential: Credential | None = None):
+        """One of them, called with a credential."""
+        service = connect(self.urls[name], ca=self.ca, credential=credential)
+        self.closing.callback(service.close)
+        return service
+
+
+@pytest.fixture
+def platform(tmp_path) -> Iterator[Platform]:
+    """KGC, CSP and SP, each with its folder, certificate and tokens."""
+    ca = tls.make_ca(tmp_path)
+    tokens: dict[str, str] = {}
+
+    def prepare(name, roles):
+        (tmp_path / name).mkdir(mode=0o700)
+        for role in roles:
+            tokens[f"{name} for {role}"] = Tokens(tmp_path / name / "tokens.json").add(role, role)
+        return {
+            "data": tmp_path / name,
+            "tls": tls.make_server_certificate(tmp_path, ca, name),
+            "ca": ca.certificate,
+            "insecure_test_key": True,
+        }
+
+    def peer(url, given, role):
+        path = tmp_path / role / f"{given}.token"
+        write_private(path, tokens[f"{given} for {role}"].encode())
+        return Peer(url, path)
+
+    with contextlib.ExitStack() as stack:
+
+        def serve(open_app, **settings):
+            given = ServiceSettings(**settings)
+            return stack.enter_context(running(open_app(given), given))
+
+        kgc = serve(open_kgc, **prepare("kgc", ("requester", "sp", "csp")))
+        key = signing_key(tmp_path / "kgc" / "signing.key").public
+        settings = prepare("csp", ("sp",))
+        csp = serve(open_csp, **settings, kgc=peer(kgc, "kgc", "csp"), kgc_key=key)
+        settings = prepare("sp", ("requester",)) | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
+        sp = serve(open_sp, **settings, kgc_key=key, tick_seconds=0.05)
+        with contextlib.ExitStack() as closing:
+            yield Platform({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, tokens, closing)
+
+
+def wait_for(read):
+    """What is not there yet."""
+    until = time.monotonic() + 40
+    while time.monotonic() < until:
+        try:
+            return read()
+        except NotThereYet:
+            time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
+    """Define, fund, invite, train, average, reward, claim: every byte through HTTPS, every party with its own credential."""
+    requester = SigningKey.fresh()
+    definition = definition_of(requester)
+    signed, task = definition.sign(requester), definition.task
+    kgc = KgcClient(platform.connect("kgc", Bearer(platform.tokens["kgc for requester"])))
+    sp = SpClient(platform.connect("sp", Bearer(platform.tokens["sp for requester"])))
+    made = kgc.create_task(signed)
+    assert sp.create_task(signed, made.appointment, INITIAL) == task == made.task
+    kgc.acknowledge(task)
+    sp.deposit(task, "first", DEPOSIT)
+    sp.deposit(task, "first", DEPOSIT)  # a retry is the same deposit
+
+    people = []
+    for number in range(3):
+        keys = ParticipantKeys.fresh("unnamed")
+        keys = ParticipantKeys(participant_name(keys.signing.public), keys.signing, keys.reader)
+        invitation = Invitation(task, str(number), time.time() + 60).sign(requester)
+        open_kgc_client = KgcClient(platform.connect("kgc"))
+        enrolled = open_kgc_client.enrol(task, invitation, keys.signing.public, keys.reader.public)
+        bundle = keys.reader.open(enrolled.sealed, enrolment_context(task, keys.who))
+        mine = SpClient(platform.connect("sp", Signer(keys.who, keys.signing)))
+        assert mine.enrol(task, enrolled.certificate) == keys.who
+        people.append((PROFILES["hardened"].participant(definition.about, bundle, keys, TOOLS), mine))
+
+    wait_for(lambda: _open(sp, task))
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=12) for _ in people]
+    for index, ((side, mine), update) in enumerate(zip(people, weights, strict=True)):
+        upload = side.prepare(update, 10)
+        send = mine.upload_in_pieces if index == 1 else mine.upload
+        receipt = open_document(send(task, 1, upload), "receipt", mine.key())
+        assert receipt["digest"] == hashlib.sha256(upload).hexdigest()
+
+    rewards = [side.open_reward(wait_for(partial(mine.reward, task, 1)), 1) for side, mine in people]
+    assert PAID - 3 <= sum(rewards) <= PAID
+    reader = PROFILES["hardened"].requester(definition.about, made.bundle, TOOLS)
+    average = reader.read(wait_for(lambda: sp.average(task, 1)), 1)
+    assert np.allclose(average.weights, np.mean(weights, axis=0), atol=1e-5)
+
+    claims = [wait_for(partial(mine.claim, task, side.claim())) for side, mine in people]
+    assert claims == rewards
+    with pytest.raises(AlreadyPaid):
+        people[0][1].claim(task, people[0][0].claim())
+    balances = sp.ledger(task)["balances"]
+    assert balances["rewards"] == PAID - sum(rewards)
+    assert len(sp.payouts(task).splitlines()) == 1 + len(people)
+
+
+def _open(sp: SpClient, task: str) -> None:
+    if not sp.about(task)["status"]["rounds"]:
+        raise NotThereYet("no round is open")

@@ -1,0 +1,160 @@
+"""Roles as processes, and SP's work in the background."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import structlog
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import (
+    KeyFileDamaged,
+    KeyFileMissing,
+    KeyFilePermissions,
+    PlainHttpRefused,
+    ServiceUnavailable,
+    SettingsError,
+)
+from crowdfl.services import tls
+from crowdfl.services.clients import KgcClient
+from crowdfl.services.run import Peer, ServiceSettings, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.ticker import Ticker
+from crowdfl.services.transport import Retries, connect
+
+SERVE = """
+import sys
+from pathlib import Path
+from crowdfl.services.run import ServiceSettings, serve_kgc
+serve_kgc(ServiceSettings(data=Path(sys.argv[1]), plain_http=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
+    """It says where it listens, answers, and ends with status 0."""
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "kgc")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stderr is not None
+        listening = json.loads(process.stderr.readline())
+        service = connect(listening["url"], plain_http=True)
+        assert KgcClient(service).key() == signing_key(tmp_path / "kgc" / "signing.key").public
+        service.close()
+        process.send_signal(number)
+        events = [json.loads(line)["event"] for line in process.stderr]
+        assert (process.wait(20), events) == (0, ["served", "stopped"])
+
+
+def test_plain_http_is_served_on_loopback_only_when_asked(tmp_path):
+    """Otherwise a named error, before a port is taken."""
+    for settings in (
+        ServiceSettings(data=tmp_path),
+        ServiceSettings(data=tmp_path, host="0.0.0.0", plain_http=True),  # noqa: S104
+    ):
+        app = open_kgc(settings)
+        with pytest.raises(PlainHttpRefused), running(app, settings):
+            pass
+
+
+def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
+    """A client that trusts another CA refuses the server, and names it."""
+    ca = tls.make_ca(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = tls.make_ca(tmp_path / "other")
+    settings = ServiceSettings(data=tmp_path / "kgc", tls=tls.make_server_certificate(tmp_path, ca, "kgc"))
+    with running(open_kgc(settings), settings) as url:
+        trusting = connect(url, ca=ca.certificate)
+        assert len(KgcClient(trusting).key()) == 32
+        trusting.close()
+        doubting = connect(url, ca=other.certificate, retries=Retries(deadline=0.0))
+        with pytest.raises(ServiceUnavailable, match=r"(?i)certificate"):
+            KgcClient(doubting).key()
+        doubting.close()
+
+
+def test_what_a_role_lacks_is_named(tmp_path):
+    """Its peers, the tokens they gave, KGC's key."""
+    token = tmp_path / "token"
+    peer = Peer("https://localhost:1", token)
+    with pytest.raises(SettingsError, match="KGC"):
+        open_csp(ServiceSettings(data=tmp_path))
+    with pytest.raises(KeyFileMissing):
+        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
+    token.write_text("crowdfl_x")
+    token.chmod(0o644)
+    with pytest.raises(KeyFilePermissions):
+        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
+    token.chmod(0o600)
+    with pytest.raises(SettingsError, match="public key"):
+        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
+    with pytest.raises(SettingsError, match="CSP"):
+        open_sp(ServiceSettings(data=tmp_path, kgc=peer, kgc_key=bytes(32)))
+
+
+def test_a_signing_key_is_made_once_and_is_its_owners_alone(tmp_path):
+    """The same key after a restart; a damaged one is named."""
+    path = tmp_path / "signing.key"
+    assert signing_key(path) == signing_key(path)
+    assert signing_key(path) != SigningKey.fresh()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_bytes(b"short")
+    with pytest.raises(KeyFileDamaged):
+        signing_key(path)
+
+
+class Steps:
+    """Work that fails first, then has two steps, then none."""
+
+    def __init__(self, failure):
+        self.failure, self.calls, self.rested = failure, 0, threading.Event()
+
+    def tick(self):
+        """One step."""
+        self.calls += 1
+        if self.calls == 1:
+            raise self.failure
+        if self.calls >= 4:
+            self.rested.set()
+        return self.calls < 4
+
+
+@pytest.mark.parametrize("failure", [ServiceUnavailable("CSP is away"), OSError(28, "full")])
+def test_a_step_that_fails_is_logged_by_name_and_tried_again(failure, logged):
+    """Whatever the peers do, the rounds go on when they are back."""
+    steps = Steps(failure)
+    ticker = Ticker(steps.tick, structlog.get_logger(), interval=0.01)
+    ticker.start()
+    assert steps.rested.wait(10)
+    ticker.check()
+    ticker.stop()
+    assert logged[0]["error"] == type(failure).__name__
+    assert "away" not in str(logged)
+    with pytest.raises(ServiceUnavailable):
+        ticker.check()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_work_that_has_died_shows_in_readiness():
+    """An error that nobody foresaw must not leave a platform that looks well and stands still."""
+    steps = Steps(ZeroDivisionError())
+    ticker = Ticker(steps.tick, structlog.get_logger(), interval=0.0)
+    ticker.start()
+    ticker._thread.join(10)
+    with pytest.raises(ServiceUnavailable, match="do not move"):
+        ticker.check()
+
+
+def test_nothing_of_a_role_is_open_to_others(tmp_path):
+    """Folders 0700, files 0600, whatever the umask."""
+    before = os.umask(0)
+    try:
+        open_kgc(ServiceSettings(data=tmp_path / "kgc"))
+    finally:
+        os.umask(before)
+    found: list[Path] = [tmp_path / "kgc", *(tmp_path / "kgc").rglob("*")]
+    assert [path.name for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077] == []

@@ -1,0 +1,18 @@
+"""The clear profile is there for these tests alone, and nothing waits for the disk: what dies here are objects."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from crowdfl.protocols.local import PROFILES
+from tests.simulation.clear import ClearProfile
+
+
+@pytest.fixture(autouse=True, scope="module")
+def clear_profile() -> Iterator[None]:
+    """Registered under its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PROFILES, ClearProfile.name, ClearProfile())
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield

@@ -1,0 +1,325 @@
+"""A campaign in one process: two SPs on one store, a CSP behind a bad wire, people who do as they like, and what must hold."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import event
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import CrowdFLError
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.settings import TaskSettings, to_millionths
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name, sign_document
+from crowdfl.roles.kgc import Kgc, enrolment_context
+from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
+from crowdfl.roles.rounds import RoundState
+from crowdfl.roles.sp import Sp, TaskState
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sql import SqlStore
+from tests.simulation.faults import Clock, Crash, Fragile, Life, Wire
+
+__all__ = ["World", "closing"]
+
+ONE = Threads(1)
+WINDOW, GRACE, CLAIMS = 100.0, 50.0, 500.0
+_ORDER = list(RoundState)  # a round's state only moves on in this order
+
+
+@cache
+def _keys(number: int) -> ParticipantKeys:
+    fresh = ParticipantKeys.fresh("")
+    return ParticipantKeys(participant_name(fresh.signing.public), fresh.signing, fresh.reader)
+
+
+@cache
+def _signing(name: str) -> SigningKey:
+    return SigningKey.fresh()
+
+
+class World:
+    """`check` may be called at any moment; `finish` mends what can be mended and brings the campaign to its end."""
+
+    def __init__(self, folder: Path, people: int = 4, *, deposit: int = 10**9, **settings: Any) -> None:
+        self.folder, self.clock = folder, Clock()
+        self.settings = TaskSettings.of(
+            **{"window": WINDOW, "grace": GRACE, "max_participants": 5, "rounds": 2, "budget": "9.00"} | settings
+        )
+        self._stores = {name: self._open_store(name) for name in ("kgc", "csp", "sp0", "sp1", "truth")}
+        self.blobs = FileBlobs(folder / "sp/blobs")
+        self.csp_life, self.sp_lives = Life(), [Life(), Life()]
+        self.hooked: list[tuple[str, int]] = []
+        self.wire = Wire(self._live_csp, self.clock)
+        self.kgc = Kgc(self._stores["kgc"], FileBlobs(folder / "kgc"), self.clock, _signing("kgc"), True)
+        self._csp = self._new_csp()
+        self.sps = [self._new_sp(0), self._new_sp(1)]
+        self.uploads: dict[tuple[int, int], list[bytes]] = {}
+        self.acknowledged: dict[tuple[int, str], str] = {}
+        self._states: dict[int, RoundState] = {}
+        self._published: dict[str, bytes] = {}
+        self.people: dict[int, Any] = {}
+        self._create()
+        for number in range(people):
+            self.join(number)
+        if deposit:
+            self.sps[0].deposit(self.task, "first", deposit)
+
+    # Servers and their lives.
+
+    def _open_store(self, name: str) -> SqlStore:
+        database = self.folder / f"{name.rstrip('01').replace('truth', 'sp')}.db"
+        store = SqlStore(f"sqlite:///{database}")
+        # What dies here are objects, not machines: nothing is gained by waiting for the disk.
+        event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+        store.create_tables()
+        return store
+
+    def close(self) -> None:
+        """Let the files go."""
+        for store in self._stores.values():
+            store.close()
+
+    def _new_csp(self) -> Csp:
+        store, life, here = self._stores["csp"], self.csp_life, self.folder / "csp"
+        kept, keys = Fragile(FileBlobs(here / "blobs"), life), Fragile(FileBlobs(here / "keys"), life)
+        return Csp(Fragile(store, life), kept, keys, _KgcFor(self, "csp"), self.kgc.signing.public, True, ONE)
+
+    def _live_csp(self) -> Csp:
+        if self.csp_life.dead:
+            self.csp_life = Life()
+            self._csp = self._new_csp()
+        return self._csp
+
+    def _new_sp(self, which: int) -> Sp:
+        self.sp_lives[which] = life = Life()
+        store, keys = self._stores[f"sp{which}"], FileBlobs(self.folder / "sp/keys")
+        return Sp(
+            Fragile(store, life),
+            Fragile(self.blobs, life),
+            Fragile(keys, life),
+            self.clock,
+            _KgcFor(self, "sp"),
+            self.wire,
+            self.kgc.signing.public,
+            True,
+            ONE,
+            on_paid=lambda _task, who, amount: self.hooked.append((who, amount)),
+        )
+
+    def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
+        """Something done by one of the SPs; None if it was refused, got no answer, or died."""
+        try:
+            return act(self.sps[which])
+        except (CrowdFLError, OSError):
+            return None
+        except Crash:
+            self.sps[which] = self._new_sp(which)
+            return None
+
+    # What people do.
+
+    def _create(self) -> None:
+        definition = Definition(
+            "purpose",
+            "terms",
+            "readers",
+            (ModelArray("w", (1,)),),
+            hashlib.sha256(b"initial").hexdigest(),
+            self.settings,
+            CLAIMS,
+            _signing("requester").public,
+            {},
+        )
+        self.about, text = definition.about, definition.sign(_signing("requester"))
+        self.created = self.kgc.create_task(text)
+        self.task = self.sps[0].create_task(text, self.created.appointment, b"initial")
+
+    def join(self, number: int, which: int = 0) -> None:
+        """Enrol, or again."""
+        keys = _keys(number)
+        invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
+        enrolled = self.kgc.enrol(self.task, invitation, keys.signing.public, keys.reader.public)
+        bundle = keys.reader.open(enrolled.sealed, enrolment_context(self.task, keys.who))
+        tools = Tools(ONE, insecure_test_key=True)
+        self.people.setdefault(number, PROFILES[self.settings.profile].participant(self.about, bundle, keys, tools))
+        self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
+
+    def leave(self, number: int) -> None:
+        """Leave."""
+        self.on_sp(0, lambda sp: sp.leave(self.task, _keys(number).who))
+
+    def upload(self, number: int, *, other: bool = False, samples: int = 3, which: int = 0, back: int = 0) -> None:
+        """Upload to the newest round, or to one before: the bytes of last time, or others."""
+        rounds = self._stores["truth"].rounds(self.task)
+        if number not in self.people or len(rounds) <= back:
+            return
+        round_number = rounds[-1 - back].number
+        tried = self.uploads.setdefault((number, round_number), [])
+        if other or not tried:
+            tried.append(self.people[number].prepare(np.array([float(number + 1)]), samples))
+        who = _keys(number).who
+        receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
+        if receipt is not None:
+            assert receipt.digest == hashlib.sha256(tried[-1]).hexdigest()
+            assert self.acknowledged.setdefault((round_number, who), receipt.digest) == receipt.digest
+
+    def order(self, action: str, which: int = 0) -> None:
+        """The requester's."""
+        body = {"task": self.task, "action": action, "at": self.clock.now()}
+        self.on_sp(which, lambda sp: sp.order(self.task, sign_document("order", body, _signing("requester"))))
+
+    def deposit(self, name: str, amount: int) -> None:
+        """The requester's."""
+        self.on_sp(0, lambda sp: sp.deposit(self.task, name, amount))
+
+    def claim(self, number: int, which: int = 0) -> None:
+        """Open what there is, claim it."""
+        if number not in self.people:
+            return
+        person, who = self.people[number], _keys(number).who
+        for round_ in self._stores["truth"].rounds(self.task):
+            with contextlib.suppress(CrowdFLError):
+                envelope = self._envelope(round_.number, who)
+                person.open_reward(envelope, round_.number)
+        paid = self.on_sp(which, lambda sp: sp.claim(self.task, person.claim()))
+        if paid is not None:
+            assert paid == self.ledger().balance(participant_account(who))
+
+    def _envelope(self, number: int, who: str) -> bytes:
+        healthy = Sp(self._stores["truth"], self.blobs, self.blobs, self.clock, *[None] * 2, b"", True, ONE)  # type: ignore[arg-type]
+        return healthy.envelope(self.task, number, who)
+
+    def tick(self, which: int = 0) -> bool:
+        """One SP takes a step."""
+        return bool(self.on_sp(which, lambda sp: sp.tick()))
+
+    # What must hold.
+
+    def ledger(self) -> Ledger:
+        """The books as they are on disk."""
+        return Ledger(self._stores["truth"].movements(self.task))
+
+    def check(self) -> None:
+        """At any moment."""
+        truth = self._stores["truth"]
+        with truth.together():
+            self._check_money(self.ledger())
+            for round_ in truth.rounds(self.task):
+                before = self._states.setdefault(round_.number, round_.state)
+                ended = (RoundState.REWARDED, RoundState.ABORTED)
+                assert before == round_.state or before not in ended, "a round that has ended came back"
+                assert _ORDER.index(before) <= _ORDER.index(round_.state), "a round went back"
+                self._states[round_.number] = round_.state
+                self._check_uploads(round_.number)
+        assert len(self.hooked) == len({who for who, _ in self.hooked}), "the payout hook ran twice for one person"
+        observer = getattr(PROFILES[self.settings.profile], "observer", None)
+        if observer is not None:
+            assert all(len(sums) == 1 for sums in observer.sums_of_seed.values()), "a seed served two sums"
+            assert all(len(sums) == 1 for sums in observer.sums_of_round.values()), "a round was opened for two sums"
+
+    def _check_money(self, ledger: Ledger) -> None:
+        balances = ledger.balances()
+        assert sum(balances.values()) == 0
+        assert all(amount >= 0 for account, amount in balances.items() if account != REQUESTER)
+
+    def _check_uploads(self, number: int) -> None:
+        uploads = self._stores["truth"].uploads(self.task, number)
+        digests = {upload.who: upload.digest for upload in uploads}
+        assert len(digests) == len(uploads), "someone was counted twice"
+        for (round_number, who), digest in self.acknowledged.items():
+            assert round_number != number or digests.get(who) == digest, "an acknowledged upload was lost"
+        for audience in ("participants", "requester"):
+            self._check_publication(f"{self.task}/rounds/{number}/{audience}", sorted(digests))
+
+    def _check_publication(self, name: str, people: list[str]) -> None:
+        if not self.blobs.has(name):
+            return
+        bytes_ = self.blobs.get(name)
+        assert self._published.setdefault(name, bytes_) == bytes_, "published twice with different bytes"
+        assert len(people) >= self.settings.min_participants, "an average of too few"
+        if self.settings.profile == "clear":
+            assert json.loads(bytes_)["people"] == people, "the average is not of those who uploaded"
+
+    # The end.
+
+    def finish(self, *, csp_is_gone: bool = False) -> None:
+        """Faults end, except a CSP that is gone for good; everyone claims; time passes until the books are closed."""
+        self.wire.fates, self.wire.away, self.csp_life.left = [], csp_is_gone, None
+        for life in self.sp_lives:
+            life.left = None
+        self.order("resume")
+        for _ in range(60):
+            while self.tick():
+                self.check()
+            state = self._stores["truth"].task(self.task).state
+            if state == TaskState.SETTLED:
+                break
+            if state in (TaskState.FINISHED, TaskState.CANCELLED):
+                for number in self.people:
+                    self.claim(number)
+            elif all(round_.state in (RoundState.REWARDED, RoundState.ABORTED) for round_ in self._rounds()):
+                self.order("cancel")  # nobody left, or no money: no further round opens
+            self.clock.time += 25 * 3600.0 if csp_is_gone else WINDOW + GRACE
+        self.check()
+        self._check_end(csp_is_gone)
+
+    def _rounds(self) -> list[Any]:
+        return self._stores["truth"].rounds(self.task)
+
+    def _check_end(self, csp_is_gone: bool) -> None:
+        assert self._stores["truth"].task(self.task).state == TaskState.SETTLED, "the campaign hangs"
+        ledger, earned = self.ledger(), dict.fromkeys((_keys(n).who for n in self.people), 0)
+        for round_ in self._rounds():
+            self._explain(round_.number, round_.state, ledger, earned)
+            assert not (self.blobs.folder / self.task / f"rounds/{round_.number}/uploads").exists(), (
+                "uploads not scrubbed"
+            )
+        for account in (ESCROW, REWARDS):
+            assert ledger.balance(account) == 0
+        for who, amount in earned.items():
+            paid = ledger.balance(participant_account(who))
+            assert paid == amount or (csp_is_gone and paid == 0), f"{who} earned {amount} and was paid {paid}"
+
+    def _explain(self, number: int, state: RoundState, ledger: Ledger, earned: dict[str, int]) -> None:
+        """Rewarded: everyone in it has an envelope. Aborted: its whole budget went back."""
+        moved = {movement.name: movement.amount for movement in ledger.movements}
+        assert ledger.balance(round_account(number)) == 0
+        if state is RoundState.ABORTED:
+            assert moved[f"abort round {number}"] == moved[f"fund round {number}"]
+            return
+        assert state is RoundState.REWARDED
+        assert moved[f"reward round {number}"] == to_millionths(self.settings.budget or 0)
+        people = [upload.who for upload in self._stores["truth"].uploads(self.task, number)]
+        sides = {_keys(n).who: person for n, person in self.people.items()}
+        amounts = {who: sides[who].open_reward(self._envelope(number, who), number) for who in people}
+        assert sum(amounts.values()) <= to_millionths(self.settings.budget or 0)
+        for who, amount in amounts.items():
+            earned[who] += amount
+
+
+class _KgcFor:
+    def __init__(self, world: World, role: str) -> None:
+        self._world, self._role = world, role
+
+    def bundle(self, task: str) -> tuple[str, str, bytes]:
+        return self._world.kgc.bundle(task, self._role)
+
+    def acknowledge(self, task: str) -> None:
+        self._world.kgc.acknowledge(task, self._role)
+
+
+@contextlib.contextmanager
+def closing(world: World) -> Iterator[World]:
+    """A world whose files are let go."""
+    try:
+        yield world
+    finally:
+        world.close()
