@@ -114,3 +114,10 @@ def test_no_private_key_is_shown():
         secret = key.key if isinstance(key, AudienceKey) else key.private
         assert repr(secret) not in repr(key)
         assert secret.hex() not in repr(key)
+
+
+@pytest.mark.parametrize("reader", [bytes(32), b"\x01" + bytes(31), b"short", b""])
+def test_a_key_that_agrees_on_nothing_is_refused(reader):
+    """Low order or of another length: a named error, not a crash."""
+    with pytest.raises(InvalidKey):
+        seal_to(reader, b"reward", b"ada")

@@ -1,7 +1,7 @@
 """A whole platform in one process: three roles behind their apps, called over ASGI without a network."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -222,6 +222,3 @@ class World:
         (self.folder / name).mkdir()
         tokens = Tokens(self.folder / name / "tokens.json")
         return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
-
-
-Build = Callable[..., World]

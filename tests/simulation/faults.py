@@ -5,27 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Clock", "Crash", "Fragile", "Life", "Wire"]
+__all__ = ["Between", "Clock", "Crash", "Fragile", "Life", "Wire"]
 
-_DURABLE = frozenset(
-    [
-        "add_task",
-        "set_state",
-        "add_participant",
-        "leave",
-        "put_round",
-        "add_upload",
-        "put_seed",
-        "post",
-        "lease",
-        "release",
-        "use_invitation",
-        "put_answer",
-        "put",
-        "delete",
-        "clear",
-    ]
-)
+_TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
+_ROUNDS = {"put_round", "add_upload", "put_seed", "put_answer"}
+_DURABLE = _TASKS | _ROUNDS | {"put", "delete", "clear"}
 
 
 class Crash(BaseException):
@@ -92,6 +76,25 @@ class Fragile:
             yield
             self._life.step()
         self._life.step()
+
+
+class Between:
+    """A store whose next call of one name is followed by something that another process does."""
+
+    def __init__(self, target: Any, name: str, act: Callable[[], None]) -> None:
+        self._target, self._name, self._act = target, name, act
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = method(*arguments, **named)
+            if name == self._name:
+                self._name = ""
+                self._act()
+            return result
+
+        return call
 
 
 @dataclass

@@ -25,6 +25,7 @@ from crowdfl.roles.rounds import RoundState
 from crowdfl.roles.sp import Sp, TaskState
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
+from tests.simulation.clear import ClearProfile
 from tests.simulation.faults import Clock, Crash, Fragile, Life, Wire
 
 __all__ = ["World", "closing"]
@@ -49,10 +50,14 @@ class World:
     """`check` may be called at any moment; `finish` mends what can be mended and brings the campaign to its end."""
 
     def __init__(self, folder: Path, people: int = 4, *, deposit: int = 10**9, **settings: Any) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder, self.clock = folder, Clock()
         self.settings = TaskSettings.of(
             **{"window": WINDOW, "grace": GRACE, "max_participants": 5, "rounds": 2, "budget": "9.00"} | settings
         )
+        if isinstance(PROFILES[self.settings.profile], ClearProfile):
+            # Tasks of the same settings have the same name: what was seen of one is not held against the next.
+            PROFILES[self.settings.profile] = ClearProfile()
         self._stores = {name: self._open_store(name) for name in ("kgc", "csp", "sp0", "sp1", "truth")}
         self.blobs = FileBlobs(folder / "sp/blobs")
         self.csp_life, self.sp_lives = Life(), [Life(), Life()]
@@ -220,8 +225,9 @@ class World:
                 self._states[round_.number] = round_.state
                 self._check_uploads(round_.number)
         assert len(self.hooked) == len({who for who, _ in self.hooked}), "the payout hook ran twice for one person"
-        observer = getattr(PROFILES[self.settings.profile], "observer", None)
-        if observer is not None:
+        profile = PROFILES[self.settings.profile]
+        if isinstance(profile, ClearProfile):
+            observer = profile.observer
             assert all(len(sums) == 1 for sums in observer.sums_of_seed.values()), "a seed served two sums"
             assert all(len(sums) == 1 for sums in observer.sums_of_round.values()), "a round was opened for two sums"
 
@@ -259,7 +265,7 @@ class World:
         for _ in range(60):
             while self.tick():
                 self.check()
-            state = self._stores["truth"].task(self.task).state
+            state = self.task_state()
             if state == TaskState.SETTLED:
                 break
             if state in (TaskState.FINISHED, TaskState.CANCELLED):
@@ -275,18 +281,29 @@ class World:
         return self._stores["truth"].rounds(self.task)
 
     def _check_end(self, csp_is_gone: bool) -> None:
-        assert self._stores["truth"].task(self.task).state == TaskState.SETTLED, "the campaign hangs"
+        assert self.task_state() == TaskState.SETTLED, "the campaign hangs"
         ledger, earned = self.ledger(), dict.fromkeys((_keys(n).who for n in self.people), 0)
         for round_ in self._rounds():
             self._explain(round_.number, round_.state, ledger, earned)
-            assert not (self.blobs.folder / self.task / f"rounds/{round_.number}/uploads").exists(), (
-                "uploads not scrubbed"
-            )
+            assert not self.uploads_on_disk(round_.number), "uploads were not scrubbed"
         for account in (ESCROW, REWARDS):
             assert ledger.balance(account) == 0
         for who, amount in earned.items():
             paid = ledger.balance(participant_account(who))
             assert paid == amount or (csp_is_gone and paid == 0), f"{who} earned {amount} and was paid {paid}"
+
+    def uploads_on_disk(self, number: int) -> list[str]:
+        """Files, unfinished ones included."""
+        folder = self.blobs.folder / self.task / f"rounds/{number}/uploads"
+        return sorted(path.name for path in folder.glob("*")) if folder.exists() else []
+
+    def states(self) -> list[str]:
+        """Of the rounds, in order."""
+        return [str(round_.state) for round_ in self._rounds()]
+
+    def task_state(self) -> str:
+        """Of the task."""
+        return self._stores["truth"].task(self.task).state
 
     def _explain(self, number: int, state: RoundState, ledger: Ledger, earned: dict[str, int]) -> None:
         """Rewarded: everyone in it has an envelope. Aborted: its whole budget went back."""

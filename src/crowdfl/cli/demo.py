@@ -1,110 +1,223 @@
-"""`crowdfl demo`: a model encrypted by several people, summed blind, opened by two share holders together."""
+"""`crowdfl demo`: a whole campaign. Every role a process of its own, ten real people's data, a dropout, one who vanishes."""
 
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from crowdfl.crypto import pctd, vector
-from crowdfl.crypto.budget import WidthBudget
-from crowdfl.crypto.compute import Watch
-from crowdfl.crypto.randomizers import FreshRandomizers
+from crowdfl.cli.demo_report import Outcome, print_outcome, write_report
+from crowdfl.cli.task import template
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.protocols.settings import to_millionths
 
 __all__ = ["demo"]
 
-_SAMPLES = 100
+_PEOPLE = 10
+_DROPS, _DROP_ROUND = 3, 2  # person 3 trains in round 2, loses the connection, and sends again after the window
+_VANISHES = 8  # person 8 is never heard of again after its first upload
+_ROUNDS, _BUDGET = 3, "36.00"
+_CLAIM_SECONDS = 12.0
 
 
 @dataclass
-class _Steps:
-    """What was done, how long it took, what it handled: a progress bar while it runs, a table row after."""
+class _Campaign:
+    """The processes of a campaign, and what they said."""
 
-    progress: Progress
-    rows: list[tuple[str, str, str, float]] = field(default_factory=list)
+    folder: Path
+    console: Console
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue)
+    heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    @contextmanager
-    def step(self, who: str, what: str, handled: str) -> Iterator[Watch]:
-        task = self.progress.add_task(f"{who}: {what}", total=None)
-        start = time.perf_counter()
-        yield Watch(lambda done, total: self.progress.update(task, completed=done, total=total))
-        elapsed = time.perf_counter() - start
-        self.progress.remove_task(task)
-        self.rows.append((who, what, handled, elapsed))
+    def start(self, name: str, *command: str) -> None:
+        """A role as a process of its own; its events are listened to, its log goes to a file."""
+        log = (self.folder / f"{name}.log").open("a")
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(  # noqa: S603 -- this very program
+            [sys.executable, "-m", "crowdfl", *command],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
+        self.processes[name] = process
+        threading.Thread(target=self._listen, args=(name, process), daemon=True).start()
+        self.console.print(f"  {name}: process {process.pid}")
+
+    def run(self, *command: str) -> str:
+        """A requester's command, to its end."""
+        done = subprocess.run(  # noqa: S603 -- this very program
+            [sys.executable, "-m", "crowdfl", *command], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def kill(self, name: str) -> None:
+        """As a phone that is gone: no goodbye."""
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
+        for line in process.stdout or ():
+            try:
+                self.events.put((name, json.loads(line)))
+            except ValueError:
+                continue
 
 
 def demo(
-    parameters: Annotated[int, typer.Option(min=1, help="Size of the model.")] = 10_000,
-    participants: Annotated[int, typer.Option(min=1, max=36, help="How many people contribute a model.")] = 5,
+    out: Annotated[Path, typer.Option(help="Where to keep everything the campaign writes.")] = Path("crowdfl-demo"),
 ) -> None:
-    """Encrypt, sum and open a model, with a fresh 2048-bit key."""
+    """Run a campaign of three rounds over TLS on this machine, and report what everyone saw."""
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        steps = _Steps(progress)
-        budget, public, error = _run(steps, parameters, participants)
-    console.print(_table(steps, budget, public, participants))
-    unit = 10.0**-budget.decimals
-    console.print(
-        f"The opened average differs from the plain one by at most {error:.1e} (one unit is {unit:.0e}).\n"
-        "Neither share opens anything alone; the sum was computed on ciphertexts."
+    folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
+    folder.mkdir(parents=True, mode=0o700)
+    campaign = _Campaign(folder, console)
+    started = time.monotonic()
+    try:
+        outcome = _run(campaign)
+    finally:
+        campaign.stop()
+    outcome.seconds = time.monotonic() - started
+    print_outcome(outcome, console)
+    console.print(f"Report: {write_report(outcome, folder)}")
+
+
+def _run(campaign: _Campaign) -> Outcome:
+    folder, console = campaign.folder, campaign.console
+    console.print(f"A campaign in {folder}")
+    ports = _free_ports(3)
+    campaign.run("init", str(folder / "roles"), *_port_options(ports))
+    for role in ("kgc", "csp", "sp"):
+        campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
+    settings = ("--settings", str(folder / "roles" / "requester" / "settings.toml"))
+    (folder / "task.toml").write_text(_task_file())
+    task = _patiently(lambda: campaign.run("task", "create", str(folder / "task.toml"), *settings))
+    console.print(f"  requester posted task {task}")
+    campaign.run("task", "invite", task, str(folder / "invitations"), "-n", str(_PEOPLE), *settings)
+    for person in range(_PEOPLE):
+        _start_person(campaign, person, hold=_DROP_ROUND if person == _DROPS else 0)
+    _wait(campaign, lambda: sum(e["event"] == "joined" for _, e in campaign.heard) >= _PEOPLE, 90)
+    campaign.run("task", "fund", task, str(_ROUNDS * to_millionths(_BUDGET) // 10**6), "--name", "all", *settings)
+    campaign.start("requester", "task", "watch", task, "--until", "finished", "--json", *settings)
+    _follow(campaign)
+    campaign.run("task", "watch", task, "--until", "settled", *settings)
+    campaign.run("task", "fetch", task, str(folder / "model.npz"), *settings)
+    report = json.loads(campaign.run("task", "report", task, "--json", *settings))
+    return Outcome(folder, task, campaign.heard, report, _ROUNDS, to_millionths(_BUDGET), _DROPS, _VANISHES)
+
+
+def _follow(campaign: _Campaign) -> None:
+    """Until the task has ended and everyone who is still there was paid; the two faults happen on the way."""
+    restart_at: float | None = None
+    status: dict[str, Any] = {}
+    deadline = time.monotonic() + 600
+    paid: set[str] = set()
+    while len(paid) < _PEOPLE - 1 and time.monotonic() < deadline:
+        if restart_at is not None and time.time() >= restart_at:
+            campaign.console.print(f"  person {_DROPS} is back and sends its upload again, late")
+            _start_person(campaign, _DROPS, hold=0)
+            restart_at = None
+        heard = _next(campaign)
+        if heard is None:
+            continue
+        name, event = heard
+        if name == "requester":
+            status = event
+        elif event["event"] == "holding":
+            campaign.kill(name)
+            closes = next(r["deadline"] for r in status["rounds"] if r["number"] == event["round"])
+            restart_at = closes + 0.5
+            campaign.console.print(f"  {name} lost its connection before its upload of round {event['round']} was sent")
+        elif event["event"] == "uploaded" and name == f"person {_VANISHES}":
+            campaign.kill(name)
+            campaign.console.print(f"  {name} has vanished for good")
+        elif event["event"] == "paid":
+            paid.add(name)
+
+
+def _next(campaign: _Campaign) -> tuple[str, dict[str, Any]] | None:
+    try:
+        name, event = campaign.events.get(timeout=0.5)
+    except queue.Empty:
+        return None
+    campaign.heard.append((name, event))
+    if name == "requester":
+        rounds = ", ".join(f"{r['number']} {r['state']} ({r['uploads']})" for r in event["rounds"])
+        campaign.console.print(f"  [dim]{time.strftime('%H:%M:%S')}[/dim] {event['state']}; rounds: {rounds or '-'}")
+    return name, event
+
+
+def _wait(campaign: _Campaign, done: Any, seconds: float) -> None:  # noqa: ANN401 -- a question without arguments
+    deadline = time.monotonic() + seconds
+    while not done():
+        _next(campaign)
+        if time.monotonic() > deadline:
+            raise ServiceUnavailable(f"the participants did not join within {seconds:.0f} s; see their logs")
+
+
+def _patiently(command: Any) -> str:  # noqa: ANN401
+    """The services may still be starting."""
+    for _ in range(20):
+        try:
+            return str(command())
+        except ServiceUnavailable:
+            time.sleep(1.0)
+    return str(command())
+
+
+def _start_person(campaign: _Campaign, person: int, hold: int) -> None:
+    invitation = campaign.folder / "invitations" / f"invitation-{person}.json"
+    home = campaign.folder / f"person-{person}"
+    options = ("--data", f"watch:{person}", "--home", str(home), "--json", "--hold-upload", str(hold))
+    campaign.start(f"person {person}", "participant", "run", str(invitation), *options)
+
+
+def _task_file() -> str:
+    changes = {
+        "window = 3600.0": "window = 15.0",
+        "grace = 600.0": "grace = 10.0",
+        "lanes = 1024": "lanes = 112",
+        "claim_window = 604800.0": f"claim_window = {_CLAIM_SECONDS}",
+    }
+    text = template
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    return text
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def _port_options(ports: list[int]) -> tuple[str, ...]:
+    return tuple(
+        part for role, port in zip(("kgc", "sp", "csp"), ports, strict=True) for part in (f"--{role}-port", str(port))
     )
-    if error > unit:
-        raise typer.Exit(1)
-
-
-def _run(steps: _Steps, parameters: int, participants: int) -> tuple[WidthBudget, pctd.PublicKey, float]:
-    with steps.step("KGC", "make the key, split it in two", "2048-bit N"):
-        keys = pctd.keygen()
-        share_sp, share_csp = keys.private.split()
-    budget = WidthBudget(keys.public.bits, parameters, max_participants=36, max_samples=_SAMPLES)
-    packing = budget.packing(keys.public)
-    randomizers = FreshRandomizers(keys.public)
-    models, samples = _models(parameters, participants)
-    total = vector.RunningProduct(keys.public, budget.ciphertexts, budget.max_participants)
-
-    for number, (model, count) in enumerate(zip(models, samples, strict=True), start=1):
-        with steps.step(f"participant {number}", "encrypt the model", f"{budget.ciphertexts} ciphertexts") as watch:
-            weighted = budget.weigh(budget.encoding.encode(model).values, count)
-            upload = vector.encrypt(randomizers, packing.pack(weighted), watch=watch).to_bytes()
-        with steps.step("SP", f"check and add upload {number}", f"{len(upload) / 1e6:.2f} MB") as watch:
-            received = vector.CipherVector.from_bytes(upload, keys.public, max_count=budget.ciphertexts)
-            total.add(received, watch=watch)
-    summed = total.result()
-    with steps.step("SP", "decrypt with its share", f"{len(summed)} powers") as watch:
-        part_sp = summed.partial_decrypt(share_sp, watch=watch)
-    with steps.step("CSP", "decrypt with its share", f"{len(summed)} powers") as watch:
-        part_csp = summed.partial_decrypt(share_csp, watch=watch)
-    with steps.step("both", "combine and unpack", f"{parameters} sums"):
-        sums = budget.check_sum(packing.unpack(vector.combine(part_sp, part_csp), parameters))
-    average = budget.encoding.decode(sums, sum(samples))
-    plain = np.average(models, axis=0, weights=samples)
-    return budget, keys.public, float(np.max(np.abs(average - plain)))
-
-
-def _models(parameters: int, participants: int) -> tuple[npt.NDArray[np.float64], list[int]]:
-    """Made-up models around a common one, and how many samples each was trained on: the demo's data, not secrets."""
-    draw = np.random.default_rng(2021)
-    common = draw.normal(0, 0.5, parameters)
-    models = common + draw.normal(0, 0.05, (participants, parameters))
-    return models, [int(count) for count in draw.integers(20, _SAMPLES + 1, participants)]
-
-
-def _table(steps: _Steps, budget: WidthBudget, public: pctd.PublicKey, participants: int) -> Table:
-    table = Table(
-        title=f"{budget.parameters:,} parameters, {participants} participants, {public!r}\n"
-        f"{budget.slots} values of {budget.slot_bits} bits in each ciphertext"
-    )
-    for heading in ("who", "what", "handled"):
-        table.add_column(heading)
-    table.add_column("seconds", justify="right")
-    for who, what, handled, elapsed in steps.rows:
-        table.add_row(who, what, handled, f"{elapsed:.2f}")
-    return table

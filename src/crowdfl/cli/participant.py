@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from crowdfl.cli.training import evaluator, load_person, make_learner, trainer
 from crowdfl.errors import NotThereYet, ServiceUnavailable, SettingsError
+from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.settings import from_millionths
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant import Participant, ParticipantSp
 from crowdfl.services.clients import KgcClient
 from crowdfl.services.links import Link, ParticipantLink
 from crowdfl.storage.blobs import FileBlobs
@@ -56,8 +57,8 @@ def run(
     as_json: _Json = False,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
     hold_upload: Annotated[
-        float, typer.Option(help="Wait so many seconds between training and upload.", hidden=True)
-    ] = 0.0,
+        int, typer.Option(help="Never send the upload of this round: for trying dropouts.", hidden=True)
+    ] = 0,
 ) -> None:
     """Join and take part until the task ends; interrupted, it goes on where it stopped."""
     with _participant(invitation, home, as_json) as person:
@@ -66,7 +67,7 @@ def run(
         split, learner = load_person(data), make_learner(definition.training)
         train, evaluate = trainer(split, learner), evaluator(split, learner, definition.training)
         if hold_upload:
-            train = _slowly(train, hold_upload, person)
+            person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
         _follow(person, train, evaluate)
         if claim and definition.settings.budget is not None:
             _until_paid(person)
@@ -121,14 +122,22 @@ def _until_paid(person: Participant) -> None:
             time.sleep(1.0)
 
 
-def _slowly(train: Any, seconds: float, person: Participant) -> Any:  # noqa: ANN401
-    def slow(arrays: Any, settings: Mapping[str, Any], number: int) -> Any:  # noqa: ANN401
-        result = train(arrays, settings, number)
-        person.on_event("holding", {"round": number})
-        time.sleep(seconds)
-        return result
+class _Holding:
+    """A connection over which one round's upload never gets through, however long one waits."""
 
-    return slow
+    def __init__(self, sp: ParticipantSp, number: int, person: Participant) -> None:
+        self._sp, self._number, self._person = sp, number, person
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        """Hangs in that round."""
+        if number == self._number:
+            self._person.on_event("holding", {"round": number})
+            while True:
+                time.sleep(3600)
+        return self._sp.send(task, number, keys, upload)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- everything else goes through
+        return getattr(self._sp, name)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files to read it back."""
+"""`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
 
 import tomllib
 from dataclasses import dataclass

@@ -83,7 +83,10 @@ class ReaderKey:
 
 def seal_to(reader: bytes, plaintext: bytes, context: bytes) -> bytes:
     """HPKE to the reader who owns this X25519 public key."""
-    return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(reader), context)
+    try:
+        return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(reader), context)
+    except ValueError:  # of another length, or of low order: no secret can be agreed with it
+        raise InvalidKey("this is no reader's public key") from None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ __all__ = ["MILLION", "TaskSettings", "from_millionths", "to_millionths"]
 MILLION = 1_000_000
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 _LARGEST_AMOUNT = 10**15
+_LONGEST_KEY = 16384
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -62,6 +63,8 @@ class TaskSettings:
     key_bits: int = 2048
 
     def __post_init__(self) -> None:
+        if not isinstance(self.profile, str):
+            raise SettingsError(f"profile is a name, not {self.profile!r}")
         self._require("total", ("shown", "hidden"))
         self._require("strategy", ("discard", "retransmit"))
         for name in ("max_participants", "max_samples", "rounds", "key_bits", "min_participants", "decimals"):
@@ -73,8 +76,8 @@ class TaskSettings:
             self._require_number(name, float, least=0)
         if self.epsilon is not None:
             self._require_number("epsilon", float, least=0)
-        if self.key_bits % 2:
-            raise SettingsError(f"key_bits is even, two primes of half its length, not {self.key_bits}")
+        if self.key_bits % 2 or self.key_bits > _LONGEST_KEY:
+            raise SettingsError(f"key_bits is even and at most {_LONGEST_KEY}, not {self.key_bits}")
         if not _FEWEST_PARTICIPANTS <= self.min_participants <= self.max_participants:
             raise SettingsError(
                 f"min_participants must lie in {_FEWEST_PARTICIPANTS}..max_participants ({self.max_participants}), "

@@ -134,7 +134,7 @@ class Definition:
             arrays=arrays,
             initial=_text(body, "initial"),
             settings=TaskSettings.of(**body["settings"]),
-            claim_window=float(body["claim_window"]),
+            claim_window=_seconds(body["claim_window"]),
             requester=bytes.fromhex(body["requester"]),
             training=dict(body["training"]),
         )
@@ -174,7 +174,7 @@ class Invitation:
     def open(cls, text: str, requester: bytes) -> "Invitation":
         """Signed by the requester."""
         body = open_document(text, "invitation", requester)
-        return _read("invitation", body, lambda b: cls(_text(b, "task"), _text(b, "number"), float(b["expires"])))
+        return _read("invitation", body, lambda b: cls(_text(b, "task"), _text(b, "number"), _seconds(b["expires"])))
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,12 @@ def _text(body: dict[str, Any], name: str) -> str:
     if not isinstance(body[name], str):
         raise TypeError(f"{name} must be text")
     return str(body[name])
+
+
+def _seconds(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e12:
+        raise ValueError(f"{value!r} is no number of seconds")
+    return float(value)
 
 
 def _whole(value: Any) -> int:  # noqa: ANN401

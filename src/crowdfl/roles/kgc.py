@@ -99,9 +99,11 @@ class Kgc:
             raise TaskNotRunning("enrolment is closed")
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
-        self.store.use_invitation(task, opened.number, who)
-        certificate = Certificate(task, Identity(who, signing, reading)).sign(self.signing)
         sealed = seal_to(reading, self.bundles.get(f"{task}.participant"), enrolment_context(task, who))
+        self.store.use_invitation(
+            task, opened.number, who
+        )  # last: keys that cannot be used do not use an invitation up
+        certificate = Certificate(task, Identity(who, signing, reading)).sign(self.signing)
         return Enrolled(certificate, sealed)
 
     def close_enrolment(self, task: str, order: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import (
     AlreadyPaid,
+    CrowdFLError,
     DocumentError,
     Forbidden,
     NotThereYet,
@@ -32,7 +33,7 @@ from crowdfl.roles.rounds import Round, RoundState
 
 __all__ = ["Sp", "TaskState"]
 
-_LEASE_SECONDS = 60.0
+_LEASE_SECONDS = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
 
 
 class TaskState:
@@ -229,14 +230,19 @@ class Sp:
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken."""
         moved = False
+        trouble: CrowdFLError | None = None
         for stored in self.store.tasks():
             if stored.state in (TaskState.SETTLED, TaskState.PAUSED):
                 continue
             if self.store.lease(stored.task, self.owner, self.clock.now(), _LEASE_SECONDS):
                 try:
                     moved |= self._step(stored.task)
+                except CrowdFLError as failure:  # one task's trouble does not keep the others waiting
+                    trouble = trouble or failure
                 finally:
                     self.store.release(stored.task, self.owner)
+        if trouble is not None:
+            raise trouble
         return moved
 
     def _step(self, task: str) -> bool:

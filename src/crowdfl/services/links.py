@@ -12,6 +12,8 @@ from crowdfl.services.transport import Service, connect
 
 __all__ = ["Link", "ParticipantLink", "RequesterKgcLink", "RequesterSpLink"]
 
+_WHOLE = 256 * 1024
+
 
 @dataclass(frozen=True)
 class Link:
@@ -57,8 +59,10 @@ class ParticipantLink:
         return self._open.enrol(task, certificate)
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """Upload in pieces, so that a lost connection costs one of them; the signed receipt."""
-        return self._as(keys).upload_in_pieces(task, number, upload)
+        """Upload, a long one in pieces, so that a lost connection costs one of them; the signed receipt."""
+        client = self._as(keys)
+        whole = len(upload) <= _WHOLE
+        return client.upload(task, number, upload) if whole else client.upload_in_pieces(task, number, upload)
 
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
         """A round's publication."""

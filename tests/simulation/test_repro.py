@@ -1,0 +1,322 @@
+"""Bugs that the simulation, or thinking about it, found in the roles: each as small as it gets."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import AlreadyPaid, CrowdFLError, NotThereYet
+from crowdfl.roles.ledger import ESCROW, REQUESTER, participant_account
+from crowdfl.roles.sp import TaskState
+from tests.roles.desk import Desk
+from tests.simulation.clear import ClearCsp, ClearProfile
+from tests.simulation.faults import Between
+from tests.simulation.world import World, closing
+
+DAY = 24 * 3600.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Four people, money for everything, round one about to open."""
+    with closing(World(tmp_path, profile="clear")) as world:
+        yield world
+
+
+def everyone(world: World, *people: int) -> None:
+    """All four, or these, upload."""
+    for person in people or world.people:
+        world.upload(person)
+
+
+def run(world: World) -> None:
+    """Until nothing moves."""
+    while world.tick():
+        world.check()
+
+
+def between(world: World, name: str, act: Any) -> None:
+    """The first SP is interrupted after its next call of this name."""
+    world.sps[0].store = Between(world.sps[0].store, name, act)  # type: ignore[assignment]
+
+
+def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: World):
+    """Its last request took so long that another SP finished the round; it must not mark it as merely published."""
+    run(world)
+    everyone(world)
+    world.tick()
+
+    def another_takes_over() -> None:
+        world.clock.time += 61
+        for _ in range(2):
+            world.tick(1)
+
+    world.wire.fates = ["well", another_takes_over]
+    world.tick()
+    world.check()
+    assert world.states() == ["rewarded"]
+    world.finish()
+
+
+def test_repro_a_cancelled_round_is_closed_by_a_tick_that_was_under_way(world: World):
+    """The requester's order came after the tick had counted the uploads: the refund stands, and so must the abort."""
+    run(world)
+    everyone(world)
+    between(world, "uploads", lambda: world.order("cancel", which=1))
+    world.tick()
+    assert world.states() == ["aborted"]
+    world.finish()
+
+
+def test_repro_a_round_opens_on_a_task_cancelled_this_moment(world: World):
+    """Nobody would ever close it: a cancelled task's money must come back at once."""
+    between(world, "movements", lambda: world.order("cancel", which=1))
+    world.tick()
+    assert world.states() == []
+    run(world)
+    assert world.ledger().balance(REQUESTER) == 0
+
+
+def test_repro_a_task_paused_this_moment_loses_its_escrow(world: World):
+    """Paused is not ended: nothing is refunded."""
+    between(world, "lease", lambda: world.order("pause", which=1))
+    world.tick()
+    assert world.ledger().balance(ESCROW) == 10**9
+
+
+def test_repro_a_crash_after_settling_leaves_the_uploads_on_disk(world: World):
+    """Whatever step SP dies at, the next life scrubs them."""
+    run(world)
+    everyone(world)
+    world.order("cancel")
+    run(world)
+    world.clock.time += 1000
+    for step in range(1, 30):
+        world.sp_lives[0].left = step
+        world.tick()
+        world.clock.time += 61
+    world.finish()
+    assert world.uploads_on_disk(1) == []
+
+
+def test_repro_an_upload_that_was_not_counted_is_never_scrubbed(world: World):
+    """Other bytes of the same participant's were written before they were refused."""
+    run(world)
+    everyone(world)
+    world.upload(0, other=True)
+    world.finish()
+    assert world.uploads_on_disk(1) == []
+
+
+def test_repro_a_task_that_cannot_go_on_stops_all_others(tmp_path: Path):
+    """CSP is away: a round that waits for it must not keep another task's from opening, whichever comes first."""
+    with closing(World(tmp_path, profile="clear")) as one, closing(World(tmp_path, profile="clear", rounds=3)) as two:
+        stuck, other = sorted((one, two), key=lambda world: world.task)
+        other.order("pause")
+        run(stuck)
+        everyone(stuck)
+        stuck.tick()
+        stuck.wire.away = other.wire.away = True
+        other.order("resume")
+        for _ in range(3):
+            stuck.tick()
+        assert stuck.states() == ["closed"]
+        assert other.states() == ["open"]
+
+
+def test_repro_who_uploaded_and_left_stands_for_someone_who_has_not_come(world: World):
+    """Three of four have uploaded, one of them left: the fourth still has time."""
+    run(world)
+    everyone(world, 0, 1, 2)
+    world.leave(0)
+    run(world)
+    assert world.states() == ["open"]
+    world.upload(3)
+    run(world)
+    assert world.states()[0] == "rewarded"
+
+
+def test_repro_an_upload_is_too_late_for_a_round_that_is_about_to_be_extended(world: World):
+    """Below the quorum the window doubles, whether SP has looked at its clock since or not."""
+    run(world)
+    everyone(world, 0, 1)
+    world.clock.time += 101
+    world.upload(2)
+    assert len(world.acknowledged) == 3
+    run(world)
+    assert world.states()[0] == "rewarded"
+
+
+@pytest.mark.parametrize("ticks", [1, 2], ids=["before the average", "before the rewards"])
+def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: int):
+    """The round is aborted after a day, its budget is back in escrow, and the task can end."""
+    run(world)
+    everyone(world)
+    for _ in range(ticks):
+        world.tick()
+    world.wire.away = True
+    world.clock.time += DAY - 3600
+    run(world)
+    assert world.states() == ["closed" if ticks == 1 else "published"]
+    world.clock.time += 3 * 3600
+    world.tick()
+    assert world.states() == ["aborted"]
+    assert world.ledger().balance(ESCROW) == 10**9
+    world.finish(csp_is_gone=True)
+
+
+def test_repro_a_task_cannot_finish_without_csp(world: World):
+    """The last round was aborted, and the requester's copy of the one before cannot be opened: it ends all the same."""
+    run(world)
+    everyone(world)
+    run(world)
+    world.wire.away = True
+    for _ in range(3):
+        world.clock.time += 2 * DAY
+        run(world)
+    assert world.task_state() != TaskState.RUNNING
+
+
+def test_repro_a_claim_right_after_cancelling_leaves_the_last_round_out(world: World):
+    """The round is closed and will be rewarded; a claim is paid once per task, so it has to wait."""
+    run(world)
+    everyone(world)
+    run(world)
+    everyone(world)
+    world.wire.away = True
+    run(world)
+    world.order("cancel")
+    world.wire.away = False
+    world.claim(0)
+    assert world.ledger().balance(participant_account(world.people[0].who)) == 0
+    world.finish()
+
+
+def test_repro_the_payout_hook_runs_twice_for_a_claim_that_came_twice_at_once(world: World):
+    """A retry arrives while CSP is still asked about the first."""
+    run(world)
+    everyone(world)
+    run(world)
+    world.order("cancel")
+    world.wire.fates = [lambda: world.claim(0, which=1)]
+    world.claim(0)
+    assert len(world.hooked) == 1
+
+
+def test_repro_someone_csp_was_not_told_of_stops_the_rewards(tmp_path: Path):
+    """The message about an enrolment was lost and the participant never came back to repeat it, but uploads."""
+    with closing(World(tmp_path, people=4, profile="clear")) as world:
+        world.wire.fates = ["lost"]
+        world.join(4)
+        run(world)
+        everyone(world, 0, 1, 2, 3, 4)
+        world.clock.time += 101
+        run(world)
+        assert world.states()[0] == "rewarded"
+        world.finish()
+
+
+def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World, monkeypatch: pytest.MonkeyPatch):
+    """What CSP must remember of an answer is kept with that answer, or a claim fails later."""
+    csp, inside, go_on = world.sps[0].csp, threading.Event(), threading.Event()
+    plain = ClearCsp._nonce
+
+    def slow(side: ClearCsp, body: dict[str, Any]) -> dict[str, Any]:
+        if body["round"] == 1:
+            inside.set()
+            go_on.wait(0.5)
+        return plain(side, body)
+
+    monkeypatch.setattr(ClearCsp, "_nonce", slow)
+    request = b'{"kind": "nonce", "round": %d, "sum": "s", "seed": "%d"}'
+    first = threading.Thread(target=csp.answer, args=(world.task, request % (1, 1)))
+    first.start()
+    inside.wait(5)
+    csp.answer(world.task, request % (2, 2))
+    go_on.set()
+    first.join(5)
+    memory = world._stores["csp"].memory(world.task)
+    assert sorted(memory) == ["nonce 1", "nonce 2"]
+
+
+def test_repro_keys_are_dealt_twice_when_a_retry_comes_while_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The requester's client gave up waiting and asked again: all bundles are of one dealing."""
+    started, dealt = threading.Event(), []
+    plain = ClearProfile.deal
+
+    def slow(self: ClearProfile, about: Any, *, insecure_test_key: bool) -> Any:
+        dealt.append(about.name)
+        started.set()
+        threading.Event().wait(0.3)
+        return plain(self, about, insecure_test_key=insecure_test_key)
+
+    with closing(World(tmp_path, profile="clear")) as world:
+        text = world._stores["kgc"].task(world.task).definition
+        world.kgc.bundles.delete(f"{world.task}.dealt")
+        monkeypatch.setattr(ClearProfile, "deal", slow)
+        threads = [threading.Thread(target=world.kgc.create_task, args=(text,)) for _ in range(2)]
+        threads[0].start()
+        started.wait(5)
+        threads[1].start()
+        for thread in threads:
+            thread.join(10)
+    assert len(dealt) == 1
+
+
+def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_path: Path):
+    """A participant asked before the end; what it claims after the end is everything."""
+    desk = Desk(tmp_path, profile="clear")
+    desk.join(3)
+    desk.requester.fund(desk.task, 10**9, "all")
+    desk.run()
+    for _ in range(2):
+        _take_part(desk)
+        desk.run()
+        if desk.status(desk.task)["state"] == TaskState.RUNNING:
+            _take_part(desk)
+            with pytest.raises(NotThereYet):
+                desk.people[0].claim()
+    _take_part(desk)
+    assert len(desk.people[0].rewards()) == 2
+    assert desk.people[0].claim() == sum(desk.people[0].rewards().values())
+
+
+def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It claims again with the same bytes, and is told what it was paid."""
+    desk = Desk(tmp_path, profile="clear", rounds=1)
+    desk.join(3)
+    desk.requester.fund(desk.task, 10**9, "all")
+    desk.run()
+    _take_part(desk)
+    desk.run()
+    _take_part(desk)
+    person, pay = desk.people[0], desk.platform.claim
+
+    def lost(task: str, claim: bytes) -> int:
+        pay(task, claim)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(desk.platform, "claim", lost)
+    with pytest.raises(ConnectionError):
+        person.claim()
+    monkeypatch.undo()
+    try:
+        paid = person.claim()
+    except AlreadyPaid as refusal:
+        pytest.fail(f"the participant cannot finish: {refusal}")
+    assert paid == desk.platform.ledger(desk.task).balance(participant_account(person.keys.who)) > 0
+
+
+def _take_part(desk: Desk) -> None:
+    for person in desk.people:
+        try:
+            person.step(lambda arrays, *_settings: ([np.asarray(array) for array in arrays], 3))
+        except CrowdFLError as problem:
+            pytest.fail(str(problem))
