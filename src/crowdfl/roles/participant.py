@@ -26,7 +26,7 @@ __all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train"
 
 Arrays = list[npt.NDArray[np.float64]]
 Train = Callable[[Arrays, Mapping[str, Any], int], tuple[Arrays, int]]
-"""From the present model, the task's training settings and the round's number to a trained model and how many samples it saw."""
+"""From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Arrays], Mapping[str, float]]
 """How a model does on this participant's own held-out data."""
 
