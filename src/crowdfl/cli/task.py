@@ -23,7 +23,21 @@ from crowdfl.services.run import SystemClock
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["app", "template"]
+__all__ = [
+    "app",
+    "cancel",
+    "close",
+    "create",
+    "fetch",
+    "fund",
+    "invite",
+    "new",
+    "pause",
+    "report",
+    "resume",
+    "template",
+    "watch",
+]
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
