@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.costs import CountingBackend
-from crowdfl.protocols.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
+from crowdfl.protocols.hardened import HardenedSp
+from crowdfl.protocols.opening import CHUNK, PARTICIPANTS, MaskSeed, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.sdiv import SdivRequest
@@ -200,7 +202,9 @@ class Rewards:
 def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: int) -> Rewards:
     """All of PriRwd for the first `crowd` participants, in a round of its own."""
     campaign.fill(round_number, crowd)
-    sp, costs = campaign.sp, campaign.csp.party.costs
+    sp, costs = cast(HardenedSp, campaign.sp), campaign.csp.party.costs
+    # Rewards follow a publication; its seed stands for it here, the publication itself is timed elsewhere.
+    sp.restore_seed("opening", MaskSeed.fresh_for(sp._products.result()))
     before = costs.counts["SMUL", "PDec"], costs.total("SMUL")
     payment = crowd * MILLION
     busy = time.process_time()
