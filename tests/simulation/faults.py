@@ -83,13 +83,24 @@ class Between:
 
     def __init__(self, target: Any, name: str, act: Callable[[], None]) -> None:
         self._target, self._name, self._act = target, name, act
+        self._alone = True
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Nobody else gets in while a transaction writes."""
+        with self._target.together():
+            self._alone = False
+            try:
+                yield
+            finally:
+                self._alone = True
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._target, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
             result = method(*arguments, **named)
-            if name == self._name:
+            if name == self._name and self._alone:
                 self._name = ""
                 self._act()
             return result

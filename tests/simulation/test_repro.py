@@ -65,7 +65,7 @@ def test_repro_a_cancelled_round_is_closed_by_a_tick_that_was_under_way(world: W
     """The requester's order came after the tick had counted the uploads: the refund stands, and so must the abort."""
     run(world)
     everyone(world)
-    between(world, "uploads", lambda: world.order("cancel", which=1))
+    between(world, "rounds", lambda: world.order("cancel", which=1))
     world.tick()
     assert world.states() == ["aborted"]
     world.finish()
@@ -73,7 +73,7 @@ def test_repro_a_cancelled_round_is_closed_by_a_tick_that_was_under_way(world: W
 
 def test_repro_a_round_opens_on_a_task_cancelled_this_moment(world: World):
     """Nobody would ever close it: a cancelled task's money must come back at once."""
-    between(world, "movements", lambda: world.order("cancel", which=1))
+    between(world, "rounds", lambda: world.order("cancel", which=1))
     world.tick()
     assert world.states() == []
     run(world)
@@ -146,6 +146,7 @@ def test_repro_an_upload_is_too_late_for_a_round_that_is_about_to_be_extended(wo
     world.clock.time += 101
     world.upload(2)
     assert len(world.acknowledged) == 3
+    world.clock.time += 99
     run(world)
     assert world.states()[0] == "rewarded"
 

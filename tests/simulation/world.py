@@ -127,6 +127,7 @@ class World:
             return None
         except Crash:
             self.sps[which] = self._new_sp(which)
+            self.clock.time += 61  # whoever took the dead one's place waits for its lease to run out
             return None
 
     # What people do.
@@ -273,7 +274,7 @@ class World:
                     self.claim(number)
             elif all(round_.state in (RoundState.REWARDED, RoundState.ABORTED) for round_ in self._rounds()):
                 self.order("cancel")  # nobody left, or no money: no further round opens
-            self.clock.time += 25 * 3600.0 if csp_is_gone else WINDOW + GRACE
+            self.clock.time += 25 * 3600.0 if csp_is_gone else self.settings.window + self.settings.grace
         self.check()
         self._check_end(csp_is_gone)
 

@@ -1,6 +1,7 @@
 """CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes."""
 
 import hashlib
+import threading
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ class Csp:
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
     _sides: dict[str, CspSide] = field(default_factory=dict, repr=False)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
         """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Again is fine."""
@@ -54,8 +56,12 @@ class Csp:
         known = self.store.answered(task, name)
         if known is not None:
             return self.blobs.get(known)
-        draft = _Draft(self.store.memory(task))
-        reply = self._side(task, draft).answer(request)
+        with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
+            draft = _Draft(self.store.memory(task))
+            reply = self._side(task, draft).answer(request)
+            return self._keep(task, name, reply, draft)
+
+    def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
         with self.store.together():  # what the side remembers and the answer stand or fall together

@@ -1,5 +1,6 @@
 """KGC: makes a task's keys, deals each role its bundle, certifies invited participants, destroys what it need not keep."""
 
+import threading
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey, seal_to
@@ -40,6 +41,7 @@ class Kgc:
     clock: Clock
     signing: SigningKey = field(repr=False)
     insecure_test_key: bool = False
+    _dealing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def create_task(self, definition: str) -> Created:
         """Make the keys of a task, once; asked again with the same definition, the same answer."""
@@ -47,8 +49,9 @@ class Kgc:
         task = opened.task
         if opened.settings.profile not in PROFILES:
             raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {opened.settings.profile!r}")
-        if not self.bundles.has(f"{task}.dealt"):
-            self._deal(opened)
+        with self._dealing:  # a retry may come while keys are made
+            if not self.bundles.has(f"{task}.dealt"):
+                self._deal(opened)
         appointment = self.bundles.get(f"{task}.appointment").decode()
         self.store.add_task(StoredTask(task, definition, appointment, "open"))
         return Created(task, appointment, self.bundles.get(f"{task}.requester"))

@@ -182,7 +182,11 @@ class Participant:
         self.rewards()  # opens every envelope, so that the claim covers them all
         if not self.blobs.has("claim"):
             self.blobs.put("claim", self.side.claim())
-        paid = self.sp.claim(self.task, self.blobs.get("claim"))
+        try:
+            paid = self.sp.claim(self.task, self.blobs.get("claim"))
+        except NotThereYet:
+            self.blobs.delete("claim")  # made too early: later rewards are not in it
+            raise
         self.blobs.put("paid", str(paid).encode())
         self.on_event("paid", {"millionths": paid})
         return paid

@@ -20,6 +20,7 @@ from crowdfl.errors import (
     Forbidden,
     NotThereYet,
     RoundNotOpen,
+    ServiceUnavailable,
     TaskNotRunning,
     UnknownParticipant,
 )
@@ -33,6 +34,10 @@ from crowdfl.roles.rounds import Round, RoundState
 
 __all__ = ["Sp", "TaskState"]
 
+_CSP_PATIENCE = (
+    86400.0  # seconds after a round's end in which CSP may come back; then the round is aborted and refunded
+)
+_UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
 _LEASE_SECONDS = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
 
 
@@ -141,7 +146,7 @@ class Sp:
         for known in self.store.uploads(task, number):
             if known.who == who and known.digest == digest:
                 return known
-        current = self._round(task, number)
+        current = self._extended(task, number)
         self._require(task, TaskState.RUNNING, TaskState.PAUSED)
         current.require_upload_welcome(definition.settings, now)
         self._side(task, number).check_upload(upload)
@@ -152,6 +157,16 @@ class Sp:
                 raise RoundNotOpen(f"round {number} has closed: come back for the next round")
             self.store.add_upload(task, number, entry)
         return entry
+
+    def _extended(self, task: str, number: int) -> Round:
+        """A round, extended if it is below the quorum and its window has just passed."""
+        with self.store.together():
+            current = self._round(task, number)
+            decided = self._as_of_now(task, current)
+            if decided.state is RoundState.OPEN and decided != current:
+                self.store.put_round(task, decided)
+                return decided
+        return current
 
     def upload_limit(self, task: str) -> int:
         """Bytes of an upload of this task: a longer body is refused before it is read."""
@@ -176,16 +191,28 @@ class Sp:
         state = self.store.task(task).state
         if state not in (TaskState.FINISHED, TaskState.CANCELLED):
             raise NotThereYet(f"task is {state}: claims are paid after its end and before their deadline")
+        last = self._last_round(task)
+        if last is not None and last.state in _UNDER_WAY:
+            raise NotThereYet(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
         side = self._side(task, 1)
         who = side.check_claim(claim)
-        paid = f"pay {who}"
-        if any(movement.name == paid for movement in self.store.movements(task)):
-            raise AlreadyPaid(f"{who} was paid for this task already")
+        before = self._paid(task, who, claim)
+        if before is not None:
+            return before
         amount = side.pay(claim, self.csp.answer(task, claim))
-        self.store.post(task, self.ledger(task).pay(who, amount))
-        if self.on_paid is not None:
+        self.blobs.put(_claim_name(task, who, claim), b"")
+        if self.store.post(task, self.ledger(task).pay(who, amount)) and self.on_paid is not None:
             self.on_paid(task, who, amount)
         return amount
+
+    def _paid(self, task: str, who: str, claim: bytes) -> int | None:
+        """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
+        paid = [movement.amount for movement in self.store.movements(task) if movement.name == f"pay {who}"]
+        if not paid:
+            return None
+        if not self.blobs.has(_claim_name(task, who, claim)):
+            raise AlreadyPaid(f"{who} was paid for this task already")
+        return paid[0]
 
     # What anyone with a right may see.
 
@@ -211,7 +238,7 @@ class Sp:
         return {
             "task": task,
             "state": stored.state,
-            "enrolled": sum(not p.left for p in self.store.participants(task)),
+            "enrolled": len(self._active(task)),
             "rounds": [
                 {
                     "number": r.number,
@@ -230,14 +257,17 @@ class Sp:
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken."""
         moved = False
-        trouble: CrowdFLError | None = None
+        trouble: CrowdFLError | ConnectionError | None = None
         for stored in self.store.tasks():
             if stored.state in (TaskState.SETTLED, TaskState.PAUSED):
                 continue
             if self.store.lease(stored.task, self.owner, self.clock.now(), _LEASE_SECONDS):
                 try:
                     moved |= self._step(stored.task)
-                except CrowdFLError as failure:  # one task's trouble does not keep the others waiting
+                except (
+                    CrowdFLError,
+                    ConnectionError,
+                ) as failure:  # one task's trouble does not keep the others waiting
                     trouble = trouble or failure
                 finally:
                     self.store.release(stored.task, self.owner)
@@ -248,43 +278,61 @@ class Sp:
     def _step(self, task: str) -> bool:
         stored, last = self.store.task(task), self._last_round(task)
         if last is not None and last.state is RoundState.OPEN:
-            return self._decide(task, last)
-        if last is not None and last.state in (RoundState.CLOSED, RoundState.AVERAGED):
-            return self._publish(task, last)
-        if last is not None and last.state is RoundState.PUBLISHED:
-            return self._reward(task, last)
+            return self._decide(task, last.number)
+        if last is not None and last.state in _UNDER_WAY:
+            return self._carry_on(task, last)
         if stored.state == TaskState.RUNNING:
             return self._open_next(task, last)
-        return self._settle(task, stored)
+        if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
+            return self._settle(task, stored)
+        return False
+
+    def _carry_on(self, task: str, current: Round) -> bool:
+        """With CSP; a CSP that stays away longer than anyone can wait costs the round, and nobody any money."""
+        try:
+            step = self._reward if current.state is RoundState.PUBLISHED else self._publish
+            return step(task, current)
+        except (ServiceUnavailable, ConnectionError):
+            if not self._out_of_patience(task, current):
+                raise
+            with self.store.together():
+                if self._still(task, current):
+                    self._abort(task, current)
+            return True
 
     def _open_next(self, task: str, last: Round | None) -> bool:
         settings = self.definition(task).settings
         number = 1 if last is None else last.number + 1
         if number > settings.rounds:
-            return self._finish(task)
-        if self._enrolled(task) < settings.min_participants:
-            return False
-        ledger = self.ledger(task)
+            return self._finish(task, last)
         payment = to_millionths(settings.budget) if settings.budget is not None else 0
-        if ledger.balance(ESCROW) < payment:
-            return False  # prepaid before a round opens
-        with self.store.together():
+        with self.store.together():  # what was true a moment ago may not be any more: an order may have come
+            ready = self.store.task(task).state == TaskState.RUNNING and self._last_round(task) == last
+            enough = len(self._active(task)) >= settings.min_participants
+            ledger = self.ledger(task)
+            if not ready or not enough or ledger.balance(ESCROW) < payment:  # prepaid before a round opens
+                return False
             self.store.post(task, ledger.fund_round(number, payment))
             self.store.put_round(task, Round(number, self.clock.now()))
         return True
 
-    def _decide(self, task: str, current: Round) -> bool:
-        settings = self.definition(task).settings
-        uploads = len(self.store.uploads(task, current.number))
-        decided = current.decide(settings, self.clock.now(), uploads, self._enrolled(task))
-        if decided == current:
-            return False
+    def _decide(self, task: str, number: int) -> bool:
         with self.store.together():
+            current = self._round(task, number)
+            decided = self._as_of_now(task, current)
+            if decided == current or self.store.task(task).state == TaskState.PAUSED:
+                return False
             if decided.state is RoundState.ABORTED:
                 self._abort(task, current)
             else:
                 self.store.put_round(task, decided)
         return True
+
+    def _as_of_now(self, task: str, current: Round) -> Round:
+        """What the clock and the uploads make of a round, whether anyone has looked since or not."""
+        uploaded = {upload.who for upload in self.store.uploads(task, current.number)}
+        awaited = uploaded | self._active(task)  # who left is not waited for, and stands for nobody else
+        return current.decide(self.definition(task).settings, self.clock.now(), len(uploaded), len(awaited))
 
     def _abort(self, task: str, current: Round) -> None:
         self.store.post(task, self.ledger(task).abort_round(current.number))
@@ -294,7 +342,9 @@ class Sp:
         settings = self.definition(task).settings
         final = current.number == settings.rounds
         self._open_to(task, current.number, final=final)
-        self.store.put_round(task, replace(current, state=RoundState.PUBLISHED))
+        with self.store.together():
+            if self._still(task, current):
+                self.store.put_round(task, replace(current, state=RoundState.PUBLISHED))
         return True
 
     def _open_to(self, task: str, number: int, *, final: bool) -> None:
@@ -309,45 +359,56 @@ class Sp:
         name = f"{task}/rounds/{number}/rewards"
         if settings.budget is not None and to_millionths(settings.budget) > 0 and not self.blobs.has(name):
             side = self._loaded(task, number)
-            self._exchange(
-                task, side.publish(final=number == settings.rounds)
-            )  # the same bytes as before: CSP knows them
+            self._tell_csp(task, number)
+            # Rewards are for the very set that was averaged: the same requests as before, which CSP has answered.
+            self._exchange(task, side.publish(final=number == settings.rounds))
             self._exchange(task, side.reward(to_millionths(settings.budget)))
             envelopes = {who: envelope.hex() for who, envelope in side.envelopes().items()}
             self.blobs.put(name, json.dumps(envelopes).encode())
         with self.store.together():
-            self.store.post(task, self.ledger(task).reward_round(number))
-            self.store.put_round(task, replace(current, state=RoundState.REWARDED))
+            if self._still(task, current):
+                self.store.post(task, self.ledger(task).reward_round(number))
+                self.store.put_round(task, replace(current, state=RoundState.REWARDED))
         return True
 
-    def _finish(self, task: str) -> bool:
+    def _finish(self, task: str, last: Round | None) -> bool:
         """All rounds are done. The requester gets the last average there is, even if the last round was aborted."""
         done = [r for r in self.store.rounds(task) if r.state is RoundState.REWARDED]
         if done and not self.blobs.has(f"{task}/rounds/{done[-1].number}/requester"):
-            self._open_to(task, done[-1].number, final=True)
-        self.store.set_state(task, TaskState.FINISHED, self.clock.now())
+            try:
+                self._open_to(task, done[-1].number, final=True)
+            except (ServiceUnavailable, ConnectionError):
+                if last is None or not self._out_of_patience(task, last):
+                    raise
+        with self.store.together():
+            if self.store.task(task).state == TaskState.RUNNING:
+                self.store.set_state(task, TaskState.FINISHED, self.clock.now())
         return True
 
     def _settle(self, task: str, stored: StoredTask) -> bool:
-        """Escrow returns at once; what nobody claimed, after the deadline; then uploads are scrubbed, ids stay."""
+        """Escrow returns at once; after the claim deadline uploads are scrubbed, ids stay, and the unclaimed returns."""
         ended = stored.ended_at if stored.ended_at is not None else self.clock.now()
         deadline = ended + self.definition(task).claim_window
         ledger = self.ledger(task)
         if ledger.balance(ESCROW) > 0:
-            self.store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
-            return True
+            return self.store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
         if self.clock.now() < deadline:
             return False
+        self._scrub(task)  # first: a crash after the last step would leave it undone
         with self.store.together():
+            ledger = self.ledger(task)
             if ledger.balance(REWARDS) > 0:
                 ledger.post(ledger.expire_claims())
                 self.store.post(task, ledger.movements[-1])
                 self.store.post(task, ledger.refund("unclaimed"))
             self.store.set_state(task, TaskState.SETTLED, ended)
-        for round_ in self.store.rounds(task):
-            for upload in self.store.uploads(task, round_.number):
-                self.blobs.delete(f"{task}/rounds/{round_.number}/uploads/{upload.digest}")
         return True
+
+    def _scrub(self, task: str) -> None:
+        """Remove every upload, those that were refused after they were written included."""
+        for name in list(self.blobs.names()):
+            if name.startswith(f"{task}/rounds/") and "/uploads/" in name:
+                self.blobs.delete(name)
 
     # Tools.
 
@@ -366,8 +427,22 @@ class Sp:
                 return round_
         raise NotThereYet(f"round {number} has not opened yet")
 
-    def _enrolled(self, task: str) -> int:
-        return sum(not participant.left for participant in self.store.participants(task))
+    def _active(self, task: str) -> set[str]:
+        return {p.identity.who for p in self.store.participants(task) if not p.left}
+
+    def _still(self, task: str, expected: Round) -> bool:
+        """Whether a round is as it was when this step began: another process may have carried it on meanwhile."""
+        return self._round(task, expected.number) == expected
+
+    def _out_of_patience(self, task: str, current: Round) -> bool:
+        return self.clock.now() > current.last_call(self.definition(task).settings) + _CSP_PATIENCE
+
+    def _tell_csp(self, task: str, number: int) -> None:
+        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost."""
+        uploaded = {upload.who for upload in self.store.uploads(task, number)}
+        for participant in self.store.participants(task):
+            if participant.identity.who in uploaded:
+                self.csp.enrol(task, participant.certificate)
 
     def _side(self, task: str, number: int) -> SpSide:
         definition = self.definition(task)
@@ -401,3 +476,7 @@ class Sp:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""
         if not self.store.lease(task, self.owner, self.clock.now(), _LEASE_SECONDS):
             raise Forbidden("another process has taken this task over")
+
+
+def _claim_name(task: str, who: str, claim: bytes) -> str:
+    return f"{task}/claims/{who}-{hashlib.sha256(claim).hexdigest()}"
