@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
 from crowdfl.protocols.local import PROFILES
+from crowdfl.roles.documents import Definition
 from tests.simulation.clear import ClearProfile
 
 
@@ -15,4 +17,5 @@ def clear_profile() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, ClearProfile.name, ClearProfile())
         patch.setattr(os, "fsync", lambda _descriptor: None)
+        patch.setattr(Definition, "open", staticmethod(cache(Definition.open)))  # thousands of times the same text
         yield

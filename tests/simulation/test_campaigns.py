@@ -15,18 +15,20 @@ from tests.simulation.world import World, closing
 CAMPAIGNS = min(settings.default.max_examples, 2000)  # type: ignore[union-attr]  # under `fuzz` about ten minutes
 PEOPLE = st.integers(0, 4)
 SP = st.integers(0, 1)
-MEANWHILE = ["cancel", "pause", "tick", "upload", "claim", "leave", "join"]
+MEANWHILE = st.sampled_from(["cancel", "pause", "take over", "upload", "claim", "leave", "join"])
+READS = st.sampled_from(["lease", "movements", "uploads", "rounds", "task", "participants"])
 FATES = st.lists(
-    st.sampled_from(["well", "lost", "answer lost", "repeated", "old ones again", 5.0, 61.0])
-    | st.tuples(st.sampled_from(MEANWHILE), PEOPLE),
-    min_size=1,
-    max_size=6,
+    st.sampled_from(["well", "lost", "answer lost", "repeated", "old ones again", 61.0]), min_size=1, max_size=6
 )
-TROUBLE = st.one_of(
+SERVERS = st.one_of(
     st.tuples(st.just("fates"), FATES),
+    st.tuples(st.just("during a call"), st.integers(0, 6), MEANWHILE, PEOPLE),
+    st.tuples(st.just("after a read"), READS, MEANWHILE, PEOPLE),
     st.tuples(st.just("kill SP"), SP, st.integers(1, 40)),
     st.tuples(st.just("kill CSP"), st.integers(1, 12)),
     st.tuples(st.just("CSP away"), st.booleans()),
+)
+PERSONS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([61.0, 1001.0, 1501.0, 4000.0])),
     st.tuples(st.just("upload"), PEOPLE, SP, st.sampled_from([0, 7])),
     st.tuples(st.just("other bytes"), PEOPLE, SP),
@@ -36,21 +38,23 @@ TROUBLE = st.one_of(
     st.tuples(st.just("claim"), PEOPLE, SP),
     st.tuples(st.just("deposit"), st.sampled_from(["a", "b"]), st.sampled_from([1, 9_000_000])),
     st.tuples(st.sampled_from(["pause", "resume", "cancel"]), SP),
-    st.tuples(st.just("between"), st.sampled_from(["lease", "movements", "uploads", "rounds", "task"]), FATES),
 )
 # A campaign as it should be, with trouble before each of its stages: so that every one gets far enough to be troubled.
 STAGES = [("run", 0), ("upload all",), ("run", 0), ("run", 1), ("upload all",), ("run", 0), ("claim all",), ("run", 1)]
-TROUBLES = st.tuples(*[st.lists(TROUBLE, max_size=2) for _ in STAGES])
+TROUBLES = st.tuples(*[st.lists(SERVERS | PERSONS, max_size=2) for _ in STAGES])
 
 
 def meanwhile(world: World, what: str, person: int) -> None:
-    """Something that another caller or the other SP does while a call is under way."""
+    """Something that another caller, or the other SP, does while the first SP waits."""
     world.wire.fates.clear()  # one thing at a time
-    if what == "tick":
-        world.clock.time += 61  # the lease has run out: the other one takes over
+    if what == "take over":
+        world.clock.time += 61  # the lease has run out
         for _ in range(4):
             world.tick(1)
-    elif what in ("upload", "claim", "leave"):
+    elif what == "claim":
+        for anyone in world.people:
+            world.claim(anyone, which=1)
+    elif what in ("upload", "leave", "join"):
         getattr(world, what)(person)
     else:
         world.order(what, which=1)
@@ -59,9 +63,10 @@ def meanwhile(world: World, what: str, person: int) -> None:
 def act(world: World, what: str, *details: Any) -> None:
     """One thing that happens."""
     deeds: dict[str, Callable[..., Any]] = {
-        "fates": lambda fates: fated(world, fates),
+        "fates": lambda fates: setattr(world.wire, "fates", list(fates)),
+        "during a call": partial(during, world),
+        "after a read": partial(interrupted, world),
         "run": lambda which: [world.tick(which) for _ in range(6)],
-        "between": lambda name, fates: interrupted(world, name, fates),
         "upload all": lambda: [world.upload(person) for person in world.people],
         "claim all": lambda: [world.claim(person) for person in world.people],
         "upload": lambda person, which, samples: world.upload(person, which=which, samples=samples),
@@ -78,16 +83,15 @@ def act(world: World, what: str, *details: Any) -> None:
     deeds.get(what, getattr(world, what, None))(*details)  # type: ignore[misc]
 
 
-def interrupted(world: World, name: str, fates: list[Any]) -> None:
-    """Something happens right after the first SP's next call of this name to its store."""
-    for fate in fates:
-        if isinstance(fate, tuple):
-            world.sps[0].store = Between(world.sps[0].store, name, partial(meanwhile, world, *fate))  # type: ignore[assignment]
+def interrupted(world: World, read: str, what: str, person: int) -> None:
+    """Something happens right after the first SP's next read of this kind."""
+    act = partial(meanwhile, world, what, person)
+    world.sps[0].store = Between(world.sps[0].store, read, act)  # type: ignore[assignment]
 
 
-def fated(world: World, fates: list[Any]) -> None:
-    """What becomes of the next calls to CSP."""
-    world.wire.fates = [partial(meanwhile, world, *fate) if isinstance(fate, tuple) else fate for fate in fates]
+def during(world: World, calls: int, what: str, person: int) -> None:
+    """Something happens while the SPs' next call but so many to CSP is under way."""
+    world.wire.fates = ["well"] * calls + [partial(meanwhile, world, what, person)]
 
 
 @given(

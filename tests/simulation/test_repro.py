@@ -169,6 +169,43 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: 
     world.finish(csp_is_gone=True)
 
 
+def test_repro_a_round_to_which_nobody_contributed_a_sample_holds_the_money(world: World):
+    """No CSP can ever compute its rewards: it ends as one whose CSP stayed away, and the next round opens."""
+    run(world)
+    for person in world.people:
+        world.upload(person, samples=0)
+    run(world)
+    world.clock.time += DAY + 3600
+    run(world)
+    assert world.states() == ["aborted", "open"]
+    world.finish()
+
+
+def test_repro_an_upload_cut_short_by_a_crash_is_never_scrubbed(world: World):
+    """What a dying process had written of it lies there under a hidden name."""
+    run(world)
+    everyone(world)
+    folder = world.blobs.folder / world.task / "rounds/1/uploads"
+    (folder / ".0123456789abcdef.part").write_bytes(b"half an upload")
+    world.finish()
+    assert world.uploads_on_disk(1) == []
+
+
+def test_repro_a_task_in_trouble_slows_all_others_down(tmp_path: Path):
+    """While others move, `tick` says so: its caller waits longer and longer after an error, but not after a step."""
+    with closing(World(tmp_path, profile="clear")) as one, closing(World(tmp_path, profile="clear", rounds=3)) as two:
+        stuck, other = sorted((one, two), key=lambda world: world.task)
+        other.order("pause")
+        run(stuck)
+        everyone(stuck)
+        stuck.tick()
+        stuck.wire.away = other.wire.away = True
+        other.order("resume")
+        assert stuck.sps[0].tick()
+        with pytest.raises((CrowdFLError, ConnectionError)):
+            stuck.sps[0].tick()
+
+
 def test_repro_a_task_cannot_finish_without_csp(world: World):
     """The last round was aborted, and the requester's copy of the one before cannot be opened: it ends all the same."""
     run(world)

@@ -84,7 +84,8 @@ class World:
         store = SqlStore(f"sqlite:///{database}")
         # What dies here are objects, not machines: nothing is gained by waiting for the disk.
         event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-        store.create_tables()
+        if not database.stat().st_size:
+            store.create_tables()
         return store
 
     def close(self) -> None:

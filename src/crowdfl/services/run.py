@@ -24,6 +24,7 @@ from crowdfl.services.signatures import Bearer
 from crowdfl.services.ticker import Ticker
 from crowdfl.services.tls import CertificateFiles
 from crowdfl.services.transport import Service, connect
+from crowdfl.storage import migrations
 from crowdfl.storage.atomic import require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
@@ -231,9 +232,9 @@ def _folder(settings: ServiceSettings) -> Path:
 
 
 def _store(settings: ServiceSettings) -> SqlStore:
-    store = SqlStore(settings.database or f"sqlite:///{settings.data / 'state.db'}")
-    store.create_tables()
-    return store
+    url = settings.database or f"sqlite:///{settings.data / 'state.db'}"
+    migrations.upgrade(url)
+    return SqlStore(url)
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:
