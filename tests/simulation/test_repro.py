@@ -93,7 +93,7 @@ def test_repro_a_crash_after_settling_leaves_the_uploads_on_disk(world: World):
     everyone(world)
     world.order("cancel")
     run(world)
-    world.clock.time += 1000
+    world.clock.time += 6000
     for step in range(1, 30):
         world.sp_lives[0].left = step
         world.tick()

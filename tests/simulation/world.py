@@ -31,7 +31,7 @@ from tests.simulation.faults import Clock, Crash, Fragile, Life, Wire
 __all__ = ["World", "closing"]
 
 ONE = Threads(1)
-WINDOW, GRACE, CLAIMS = 100.0, 50.0, 500.0
+WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
 
