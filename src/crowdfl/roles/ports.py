@@ -1,6 +1,6 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -45,8 +45,8 @@ class Blobs(Protocol):
     def delete(self, name: str) -> None:
         """Remove; gone already is fine."""
 
-    def names(self) -> Iterator[str]:
-        """Every blob there is."""
+    def clear(self, folder: str) -> None:
+        """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""
 
 
 @dataclass(frozen=True)

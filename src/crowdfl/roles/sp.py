@@ -271,7 +271,7 @@ class Sp:
                     trouble = trouble or failure
                 finally:
                     self.store.release(stored.task, self.owner)
-        if trouble is not None:
+        if trouble is not None and not moved:  # while others move, the caller comes back at once
             raise trouble
         return moved
 
@@ -288,11 +288,11 @@ class Sp:
         return False
 
     def _carry_on(self, task: str, current: Round) -> bool:
-        """With CSP; a CSP that stays away longer than anyone can wait costs the round, and nobody any money."""
+        """With CSP; one that stays away, or cannot compute it, longer than anyone can wait costs the round, and no money."""
         try:
             step = self._reward if current.state is RoundState.PUBLISHED else self._publish
             return step(task, current)
-        except (ServiceUnavailable, ConnectionError):
+        except (CrowdFLError, ConnectionError):
             if not self._out_of_patience(task, current):
                 raise
             with self.store.together():
@@ -406,9 +406,8 @@ class Sp:
 
     def _scrub(self, task: str) -> None:
         """Remove every upload, those that were refused after they were written included."""
-        for name in list(self.blobs.names()):
-            if name.startswith(f"{task}/rounds/") and "/uploads/" in name:
-                self.blobs.delete(name)
+        for round_ in self.store.rounds(task):
+            self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
 
     # Tools.
 
