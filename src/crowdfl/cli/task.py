@@ -13,7 +13,6 @@ from crowdfl.cli.training import make_learner
 from crowdfl.cli.workspace import RequesterFile, read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.learning import watch as watch_data
-from crowdfl.learning.model import ModelShape
 from crowdfl.learning.model_files import to_npz, to_safetensors
 from crowdfl.protocols.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.roles.documents import Definition, ModelArray
@@ -204,8 +203,7 @@ def fetch(
     """Open the final model, for this requester alone."""
     with _requester(settings) as requester:
         arrays = requester.model(task)
-        specs = Definition.open(requester.blobs.get(f"{task}/definition").decode()).arrays
-    shape = ModelShape(tuple(spec.name for spec in specs), tuple(spec.shape for spec in specs))
+        shape = Definition.open(requester.blobs.get(f"{task}/definition").decode()).shape
     writers = {".safetensors": to_safetensors, ".npz": to_npz}
     if model.suffix not in writers:
         raise SettingsError(f"a model is written as {' or '.join(writers)}, not {model.suffix!r}")

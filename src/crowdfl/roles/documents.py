@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from crowdfl.crypto.sealing import SigningKey, verify
 from crowdfl.errors import CrowdFLError, DocumentError
+from crowdfl.learning.model import ModelShape
 from crowdfl.protocols.profile import About, Identity
 from crowdfl.protocols.settings import TaskSettings
 
@@ -96,6 +97,11 @@ class Definition:
     def about(self) -> About:
         """For the protocols."""
         return About(self.task, self.settings, sum(array.size for array in self.arrays))
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model's arrays, to lay them in a row and take them apart again."""
+        return ModelShape(tuple(array.name for array in self.arrays), tuple(array.shape for array in self.arrays))
 
     def body(self) -> dict[str, Any]:
         """As JSON."""

@@ -134,7 +134,7 @@ class Participant:
             return False
         if not self.blobs.has(f"rounds/{number}/upload"):
             weights, samples = train(self.model(), self._definition.training, number)
-            upload = self.side.prepare(self._flatten(weights), samples)
+            upload = self.side.prepare(self._definition.shape.flat(weights), samples)
             self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
             self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
         try:
@@ -151,7 +151,7 @@ class Participant:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
             return False  # the last average is for the requester
         publication = self.sp.average(self.task, number, self.keys)
-        average = self._restore(self.side.read(publication, number).weights)
+        average = self._definition.shape.arrays(self.side.read(publication, number).weights)
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
@@ -219,23 +219,6 @@ class Participant:
         if not self.blobs.has("definition"):
             raise NotThereYet("join the task first")
         return Definition.from_body(json.loads(self.blobs.get("definition")))
-
-    def _flatten(self, weights: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
-        arrays = [np.asarray(array, dtype=np.float64) for array in weights]
-        wanted = self._definition.arrays
-        if len(arrays) != len(wanted):
-            raise ModelMismatch(f"the trained model has {len(arrays)} arrays, the task {len(wanted)}")
-        for array, spec in zip(arrays, wanted, strict=True):
-            if array.shape != spec.shape:
-                raise ModelMismatch(f"array {spec.name!r} is of shape {array.shape}, the task's of {spec.shape}")
-        return np.concatenate([array.reshape(-1) for array in arrays])
-
-    def _restore(self, flat: npt.NDArray[np.float64]) -> Arrays:
-        arrays, place = [], 0
-        for spec in self._definition.arrays:
-            arrays.append(flat[place : place + spec.size].reshape(spec.shape))
-            place += spec.size
-        return arrays
 
 
 def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:

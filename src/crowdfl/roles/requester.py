@@ -119,12 +119,7 @@ class Requester:
         tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
         profile = PROFILES[definition.settings.profile]
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)
-        flat = side.read(self.sp.final(task, done[-1]), done[-1]).weights
-        arrays, place = [], 0
-        for spec in definition.arrays:
-            arrays.append(flat[place : place + spec.size].reshape(spec.shape))
-            place += spec.size
-        return arrays
+        return definition.shape.arrays(side.read(self.sp.final(task, done[-1]), done[-1]).weights)
 
     def report(self, task: str) -> dict[str, Any]:
         """What was paid in, spent and returned, in millionths."""
