@@ -79,10 +79,11 @@ class Fragile:
 
 
 class Between:
-    """A store whose next call of one name is followed by something that another process does."""
+    """A store whose calls (those of one name, or all) are counted; after one of them something else happens first."""
 
-    def __init__(self, target: Any, name: str, act: Callable[[], None]) -> None:
+    def __init__(self, target: Any, name: str | None, act: Callable[[], None], count: int = 1) -> None:
         self._target, self._name, self._act = target, name, act
+        self.left = count
         self._alone = True
 
     @contextlib.contextmanager
@@ -100,9 +101,10 @@ class Between:
 
         def call(*arguments: Any, **named: Any) -> Any:
             result = method(*arguments, **named)
-            if name == self._name and self._alone:
-                self._name = ""
-                self._act()
+            if self._alone and self._name in (None, name):
+                self.left -= 1
+                if self.left == 0:
+                    self._act()
             return result
 
         return call

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.faults import Between
-from tests.simulation.world import World, closing
+from tests.simulation.world import World, closing, meanwhile
 
 CAMPAIGNS = min(settings.default.max_examples, 2000)  # type: ignore[union-attr]  # under `fuzz` about ten minutes
 PEOPLE = st.integers(0, 4)
@@ -42,22 +42,6 @@ PERSONS = st.one_of(
 # A campaign as it should be, with trouble before each of its stages: so that every one gets far enough to be troubled.
 STAGES = [("run", 0), ("upload all",), ("run", 0), ("run", 1), ("upload all",), ("run", 0), ("claim all",), ("run", 1)]
 TROUBLES = st.tuples(*[st.lists(SERVERS | PERSONS, max_size=2) for _ in STAGES])
-
-
-def meanwhile(world: World, what: str, person: int) -> None:
-    """Something that another caller, or the other SP, does while the first SP waits."""
-    world.wire.fates.clear()  # one thing at a time
-    if what == "take over":
-        world.clock.time += 61  # the lease has run out
-        for _ in range(4):
-            world.tick(1)
-    elif what == "claim":
-        for anyone in world.people:
-            world.claim(anyone, which=1)
-    elif what in ("upload", "leave", "join"):
-        getattr(world, what)(person)
-    else:
-        world.order(what, which=1)
 
 
 def act(world: World, what: str, *details: Any) -> None:

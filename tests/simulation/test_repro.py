@@ -32,12 +32,6 @@ def everyone(world: World, *people: int) -> None:
         world.upload(person)
 
 
-def run(world: World) -> None:
-    """Until nothing moves."""
-    while world.tick():
-        world.check()
-
-
 def between(world: World, name: str, act: Any) -> None:
     """The first SP is interrupted after its next call of this name."""
     world.sps[0].store = Between(world.sps[0].store, name, act)  # type: ignore[assignment]
@@ -45,7 +39,7 @@ def between(world: World, name: str, act: Any) -> None:
 
 def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: World):
     """Its last request took so long that another SP finished the round; it must not mark it as merely published."""
-    run(world)
+    world.run()
     everyone(world)
     world.tick()
 
@@ -63,7 +57,7 @@ def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: W
 
 def test_repro_a_cancelled_round_is_closed_by_a_tick_that_was_under_way(world: World):
     """The requester's order came after the tick had counted the uploads: the refund stands, and so must the abort."""
-    run(world)
+    world.run()
     everyone(world)
     between(world, "rounds", lambda: world.order("cancel", which=1))
     world.tick()
@@ -76,7 +70,7 @@ def test_repro_a_round_opens_on_a_task_cancelled_this_moment(world: World):
     between(world, "rounds", lambda: world.order("cancel", which=1))
     world.tick()
     assert world.states() == []
-    run(world)
+    world.run()
     assert world.ledger().balance(REQUESTER) == 0
 
 
@@ -89,10 +83,10 @@ def test_repro_a_task_paused_this_moment_loses_its_escrow(world: World):
 
 def test_repro_a_crash_after_settling_leaves_the_uploads_on_disk(world: World):
     """Whatever step SP dies at, the next life scrubs them."""
-    run(world)
+    world.run()
     everyone(world)
     world.order("cancel")
-    run(world)
+    world.run()
     world.clock.time += 6000
     for step in range(1, 30):
         world.sp_lives[0].left = step
@@ -104,7 +98,7 @@ def test_repro_a_crash_after_settling_leaves_the_uploads_on_disk(world: World):
 
 def test_repro_an_upload_that_was_not_counted_is_never_scrubbed(world: World):
     """Other bytes of the same participant's were written before they were refused."""
-    run(world)
+    world.run()
     everyone(world)
     world.upload(0, other=True)
     world.finish()
@@ -116,7 +110,7 @@ def test_repro_a_task_that_cannot_go_on_stops_all_others(tmp_path: Path):
     with closing(World(tmp_path, profile="clear")) as one, closing(World(tmp_path, profile="clear", rounds=3)) as two:
         stuck, other = sorted((one, two), key=lambda world: world.task)
         other.order("pause")
-        run(stuck)
+        stuck.run()
         everyone(stuck)
         stuck.tick()
         stuck.wire.away = other.wire.away = True
@@ -129,38 +123,38 @@ def test_repro_a_task_that_cannot_go_on_stops_all_others(tmp_path: Path):
 
 def test_repro_who_uploaded_and_left_stands_for_someone_who_has_not_come(world: World):
     """Three of four have uploaded, one of them left: the fourth still has time."""
-    run(world)
+    world.run()
     everyone(world, 0, 1, 2)
     world.leave(0)
-    run(world)
+    world.run()
     assert world.states() == ["open"]
     world.upload(3)
-    run(world)
+    world.run()
     assert world.states()[0] == "rewarded"
 
 
 def test_repro_an_upload_is_too_late_for_a_round_that_is_about_to_be_extended(world: World):
     """Below the quorum the window doubles, whether SP has looked at its clock since or not."""
-    run(world)
+    world.run()
     everyone(world, 0, 1)
     world.clock.time += 101
     world.upload(2)
     assert len(world.acknowledged) == 3
     world.clock.time += 99
-    run(world)
+    world.run()
     assert world.states()[0] == "rewarded"
 
 
 @pytest.mark.parametrize("ticks", [1, 2], ids=["before the average", "before the rewards"])
 def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: int):
     """The round is aborted after a day, its budget is back in escrow, and the task can end."""
-    run(world)
+    world.run()
     everyone(world)
     for _ in range(ticks):
         world.tick()
     world.wire.away = True
     world.clock.time += DAY - 3600
-    run(world)
+    world.run()
     assert world.states() == ["closed" if ticks == 1 else "published"]
     world.clock.time += 3 * 3600
     world.tick()
@@ -171,19 +165,19 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: 
 
 def test_repro_a_round_to_which_nobody_contributed_a_sample_holds_the_money(world: World):
     """No CSP can ever compute its rewards: it ends as one whose CSP stayed away, and the next round opens."""
-    run(world)
+    world.run()
     for person in world.people:
         world.upload(person, samples=0)
-    run(world)
+    world.run()
     world.clock.time += DAY + 3600
-    run(world)
+    world.run()
     assert world.states() == ["aborted", "open"]
     world.finish()
 
 
 def test_repro_an_upload_cut_short_by_a_crash_is_never_scrubbed(world: World):
     """What a dying process had written of it lies there under a hidden name."""
-    run(world)
+    world.run()
     everyone(world)
     folder = world.blobs.folder / world.task / "rounds/1/uploads"
     (folder / ".0123456789abcdef.part").write_bytes(b"half an upload")
@@ -196,7 +190,7 @@ def test_repro_a_task_in_trouble_slows_all_others_down(tmp_path: Path):
     with closing(World(tmp_path, profile="clear")) as one, closing(World(tmp_path, profile="clear", rounds=3)) as two:
         stuck, other = sorted((one, two), key=lambda world: world.task)
         other.order("pause")
-        run(stuck)
+        stuck.run()
         everyone(stuck)
         stuck.tick()
         stuck.wire.away = other.wire.away = True
@@ -208,24 +202,24 @@ def test_repro_a_task_in_trouble_slows_all_others_down(tmp_path: Path):
 
 def test_repro_a_task_cannot_finish_without_csp(world: World):
     """The last round was aborted, and the requester's copy of the one before cannot be opened: it ends all the same."""
-    run(world)
+    world.run()
     everyone(world)
-    run(world)
+    world.run()
     world.wire.away = True
     for _ in range(3):
         world.clock.time += 2 * DAY
-        run(world)
+        world.run()
     assert world.task_state() != TaskState.RUNNING
 
 
 def test_repro_a_claim_right_after_cancelling_leaves_the_last_round_out(world: World):
     """The round is closed and will be rewarded; a claim is paid once per task, so it has to wait."""
-    run(world)
+    world.run()
     everyone(world)
-    run(world)
+    world.run()
     everyone(world)
     world.wire.away = True
-    run(world)
+    world.run()
     world.order("cancel")
     world.wire.away = False
     world.claim(0)
@@ -235,9 +229,9 @@ def test_repro_a_claim_right_after_cancelling_leaves_the_last_round_out(world: W
 
 def test_repro_the_payout_hook_runs_twice_for_a_claim_that_came_twice_at_once(world: World):
     """A retry arrives while CSP is still asked about the first."""
-    run(world)
+    world.run()
     everyone(world)
-    run(world)
+    world.run()
     world.order("cancel")
     world.wire.fates = [lambda: world.claim(0, which=1)]
     world.claim(0)
@@ -249,10 +243,10 @@ def test_repro_someone_csp_was_not_told_of_stops_the_rewards(tmp_path: Path):
     with closing(World(tmp_path, people=4, profile="clear")) as world:
         world.wire.fates = ["lost"]
         world.join(4)
-        run(world)
+        world.run()
         everyone(world, 0, 1, 2, 3, 4)
         world.clock.time += 101
-        run(world)
+        world.run()
         assert world.states()[0] == "rewarded"
         world.finish()
 

@@ -28,7 +28,7 @@ from crowdfl.storage.sql import SqlStore
 from tests.simulation.clear import ClearProfile
 from tests.simulation.faults import Clock, Crash, Fragile, Life, Wire
 
-__all__ = ["World", "closing"]
+__all__ = ["World", "closing", "meanwhile"]
 
 ONE = Threads(1)
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
@@ -208,6 +208,14 @@ class World:
         """One SP takes a step."""
         return bool(self.on_sp(which, lambda sp: sp.tick()))
 
+    def run(self, which: int = 0) -> None:
+        """Until it comes to rest."""
+        for _ in range(100):
+            if not self.tick(which):
+                return
+            self.check()
+        raise AssertionError("SP never comes to rest")
+
     # What must hold.
 
     def ledger(self) -> Ledger:
@@ -218,13 +226,15 @@ class World:
         """At any moment."""
         truth = self._stores["truth"]
         with truth.together():
-            self._check_money(self.ledger())
+            self._check_money(self.ledger(), truth.task(self.task).state)
             for round_ in truth.rounds(self.task):
                 before = self._states.setdefault(round_.number, round_.state)
                 ended = (RoundState.REWARDED, RoundState.ABORTED)
                 assert before == round_.state or before not in ended, "a round that has ended came back"
                 assert _ORDER.index(before) <= _ORDER.index(round_.state), "a round went back"
                 self._states[round_.number] = round_.state
+                cancelled = truth.task(self.task).state == TaskState.CANCELLED
+                assert not (cancelled and round_.state is RoundState.OPEN), "a cancelled task takes uploads"
                 self._check_uploads(round_.number)
         assert len(self.hooked) == len({who for who, _ in self.hooked}), "the payout hook ran twice for one person"
         profile = PROFILES[self.settings.profile]
@@ -233,8 +243,9 @@ class World:
             assert all(len(sums) == 1 for sums in observer.sums_of_seed.values()), "a seed served two sums"
             assert all(len(sums) == 1 for sums in observer.sums_of_round.values()), "a round was opened for two sums"
 
-    def _check_money(self, ledger: Ledger) -> None:
-        balances = ledger.balances()
+    def _check_money(self, ledger: Ledger, state: str) -> None:
+        balances, ended = ledger.balances(), state not in (TaskState.RUNNING, TaskState.PAUSED)
+        assert ended or not any(m.name.startswith("refund") for m in ledger.movements), "refunded before the end"
         assert sum(balances.values()) == 0
         assert all(amount >= 0 for account, amount in balances.items() if account != REQUESTER)
 
@@ -265,8 +276,7 @@ class World:
             life.left = None
         self.order("resume")
         for _ in range(60):
-            while self.tick():
-                self.check()
+            self.run()
             state = self.task_state()
             if state == TaskState.SETTLED:
                 break
@@ -333,6 +343,22 @@ class _KgcFor:
 
     def acknowledge(self, task: str) -> None:
         self._world.kgc.acknowledge(task, self._role)
+
+
+def meanwhile(world: World, what: str, person: int) -> None:
+    """Something that another caller, or the other SP, does while the first SP waits."""
+    world.wire.fates.clear()  # one thing at a time
+    if what == "take over":
+        world.clock.time += 61  # the lease has run out
+        for _ in range(4):
+            world.tick(1)
+    elif what == "claim":
+        for anyone in world.people:
+            world.claim(anyone, which=1)
+    elif what in ("upload", "leave", "join"):
+        getattr(world, what)(person)
+    else:
+        world.order(what, which=1)
 
 
 @contextlib.contextmanager
