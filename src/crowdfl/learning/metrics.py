@@ -1,0 +1,73 @@
+"""How good a classifier is: the columns of the paper's table 3.
+
+Precision, recall and F1 are macro averages: computed for each class alone, then averaged, every class counting once. A class
+that neither occurs nor is ever predicted is left out; one that is never predicted has precision 0. The paper names MAD and does
+not define it: the mean over the four columns of the absolute difference to the baseline's gives its five values to the digit.
+"""
+
+from dataclasses import astuple, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.data import Labels
+
+__all__ = ["ClassScores", "Scores", "class_scores", "confusion", "mad", "scores"]
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A row of table 3, less its last column."""
+
+    accuracy: float
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScores:
+    """The same class by class, and how often each class occurs."""
+
+    precision: _Floats
+    recall: _Floats
+    f1: _Floats
+    support: Labels
+
+
+def confusion(labels: Labels, predicted: Labels, classes: int) -> Labels:
+    """How often class i (row) was taken for class j (column)."""
+    if labels.shape != predicted.shape or labels.ndim != 1:
+        raise DataMalformed(f"{predicted.shape} predictions do not go with {labels.shape} labels")
+    both = np.concatenate([labels, predicted])
+    if len(both) and not 0 <= both.min() <= both.max() < classes:
+        raise DataMalformed(f"a label or prediction is outside 0 to {classes - 1}")
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def class_scores(table: Labels) -> ClassScores:
+    """From a confusion table; a class that is never predicted, or never occurs, scores 0 there."""
+    right, occurs, predicted = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+    return ClassScores(_share(right, predicted), _share(right, occurs), _share(2 * right, occurs + predicted), occurs)
+
+
+def scores(labels: Labels, predicted: Labels, classes: int) -> Scores:
+    """Accuracy and the three macro averages."""
+    if not len(labels):
+        raise DataMalformed("there is nothing to score: no samples are held out")
+    table = confusion(labels, predicted, classes)
+    each, seen = class_scores(table), table.sum(axis=0) + table.sum(axis=1) > 0
+    means = (float(column[seen].mean()) for column in (each.precision, each.recall, each.f1))
+    return Scores(float(np.diag(table).sum() / table.sum()), *means)
+
+
+def mad(found: Scores, baseline: Scores) -> float:
+    """The mean absolute deviation from the baseline's scores."""
+    return float(np.abs(np.subtract(astuple(found), astuple(baseline))).mean())
+
+
+def _share(part: Labels, whole: Labels) -> _Floats:
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)

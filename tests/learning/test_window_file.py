@@ -1,0 +1,135 @@
+"""Windows cut by others: whose they are, which are held out, and dealing them anew."""
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import DataMalformed, DataMissing
+from crowdfl.learning.data import Split
+from crowdfl.learning.window_file import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
+from tests.learning.shared import shared_file
+
+GOOD = {
+    "windows": np.arange(6 * 4 * 3, dtype=np.float32).reshape(6, 4, 3),
+    "label": np.array([0, 1, 0, 1, 0, 1], dtype=np.uint8),
+    "user": np.array([7, 7, 7, 2, 2, 2]),
+    "train": np.array([True, True, False, True, False, False]),
+    "label_names": np.array(["still", "moving"]),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Two people, three windows each."""
+    np.savez(tmp_path / "windows.npz", **GOOD)
+    return tmp_path / "windows.npz"
+
+
+def test_everyone_has_their_own_windows(path):
+    """In the order of the users' numbers, with the marks obeyed."""
+    source = WindowFile(path)
+    assert source.people == ("2", "7")
+    assert source.label_names == ("still", "moving")
+    assert source.notes == ()
+    split = source.load_person(1)
+    assert split.train.name == split.held_out.name == "7"
+    assert split.train.windows.tolist() == GOOD["windows"][:2].tolist()
+    assert split.held_out.windows.tolist() == GOOD["windows"][2:3].tolist()
+    assert split.train.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_nobody_else_is_there(path, index):
+    """An index does not wrap round."""
+    with pytest.raises(DataMissing, match="2 people"):
+        WindowFile(path).load_person(index)
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_a_missing_array_is_named(tmp_path, name):
+    """With those that are there. Without marks nothing is held out by guessing."""
+    np.savez(tmp_path / "short.npz", **{key: value for key, value in GOOD.items() if key != name})
+    with pytest.raises(DataMalformed, match=f"lacks the array '{name}'; it has "):
+        WindowFile(tmp_path / "short.npz").load_person(0)
+
+
+@pytest.mark.parametrize("name", ["windows", "user", "train"])
+def test_an_array_of_the_wrong_length_is_named(tmp_path, name):
+    """With its shape."""
+    np.savez(tmp_path / "short.npz", **(GOOD | {name: GOOD[name][:5]}))
+    with pytest.raises(DataMalformed, match=rf"'{name}' is .* of shape \(5,"):
+        WindowFile(tmp_path / "short.npz").load_person(0)
+
+
+def test_objects_are_not_loaded(tmp_path):
+    """They could hold code."""
+    np.savez(tmp_path / "objects.npz", **(GOOD | {"user": np.array([1, "a", None, 2, 3, 4], dtype=object)}))
+    with pytest.raises(DataMalformed, match="plain arrays"):
+        WindowFile(tmp_path / "objects.npz").load_person(0)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 and then nothing"], ids=["empty", "text", "cut"])
+def test_another_kind_of_file_is_refused(tmp_path, content):
+    """By name, whatever it is."""
+    (tmp_path / "other.npz").write_bytes(content)
+    with pytest.raises(DataMalformed, match=r"other\.npz is not an \.npz file"):
+        WindowFile(tmp_path / "other.npz").load_person(0)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    """With its path."""
+    with pytest.raises(DataMissing, match=r"gone\.npz"):
+        WindowFile(tmp_path / "gone.npz").load_person(0)
+
+
+def content(people: list[Split], side: str) -> list[bytes]:
+    """Every window with its label, in an order of their own."""
+    sides = [getattr(split, side) for split in people]
+    return sorted(w.tobytes() + bytes([label]) for s in sides for w, label in zip(s.windows, s.labels, strict=True))
+
+
+def test_dealing_changes_whose_windows_are_whose_and_nothing_else(path):
+    """Every window stays once, with its label and on its side; everyone has as many as before."""
+    people = [WindowFile(path).load_person(index) for index in range(2)]
+    dealt = dealt_at_random(people, seed=3)
+    assert [(len(s.train), len(s.held_out)) for s in dealt] == [(len(s.train), len(s.held_out)) for s in people]
+    for side in ("train", "held_out"):
+        assert content(dealt, side) == content(people, side)
+
+
+def test_dealing_follows_the_seed(path):
+    """The same seed deals alike, another does not."""
+    people = [WindowFile(path).load_person(index) for index in range(2)]
+    deals = [[s.train.windows.tobytes() for s in dealt_at_random(people, seed)] for seed in range(8)]
+    assert deals[0] == [s.train.windows.tobytes() for s in dealt_at_random(people, 0)]
+    assert len(set(map(tuple, deals))) > 1
+
+
+def test_the_set_of_the_papers_size():
+    """36 users, 49 windows to train and 21 held out, the totals of table 2, and what must be said of it."""
+    source = WindowFile(shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz"))
+    people = [source.load_person(index) for index in range(len(source.people))]
+    assert source.people == tuple(map(str, range(1, 37)))
+    assert {(len(s.train), len(s.held_out), s.train.windows.shape[1:]) for s in people} == {(49, 21, (90, 3))}
+    totals = np.bincount(np.concatenate([s.train.labels for s in people]))
+    assert dict(zip(source.label_names, totals.tolist(), strict=True)) == {
+        "Jogging": 518,
+        "Walking": 693,
+        "Upstairs": 200,
+        "Downstairs": 176,
+        "Sitting": 92,
+        "Standing": 85,
+    }
+    assert source.notes == (STANDARDISED, SWAPPED)
+    dealt = dealt_at_random(people, seed=1)
+    assert content(dealt, "train") == content(people, "train")
+    assert max(len(set(s.train.labels.tolist())) for s in people[:2]) < min(len(set(s.train.labels)) for s in dealt)
+
+
+def test_the_larger_set():
+    """7,292 windows of 128; its marks are AdaTime's."""
+    source = WindowFile(shared_file("wisdm_v1.1_36users_win128.npz"))
+    people = [source.load_person(index) for index in range(len(source.people))]
+    assert sum(len(s.train) + len(s.held_out) for s in people) == 7_292
+    assert {s.train.windows.shape[1:] for s in people} == {(128, 3)}
+    assert 0.3 < sum(len(s.held_out) for s in people) / 7_292 < 0.4
+    assert source.notes == (STANDARDISED,)
