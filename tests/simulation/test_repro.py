@@ -346,6 +346,46 @@ def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
     assert paid == desk.platform.ledger(desk.task).balance(participant_account(person.keys.who)) > 0
 
 
+def test_repro_a_claim_leaves_out_a_reward_that_was_not_read_yet(tmp_path: Path):
+    """The task ended between two looks at it, or this is the first look for days: the claim is of everything earned."""
+    desk = Desk(tmp_path, profile="clear", rounds=1)
+    desk.join(3)
+    desk.requester.fund(desk.task, 10**9, "all")
+    desk.run()
+    _take_part(desk)
+    desk.run()
+    assert [person.claim() for person in desk.people] == [12_000_000] * 3
+
+
+@pytest.mark.parametrize("later", ["closed", "published", "rewarded", "finished"])
+def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
+):
+    """Killed before it kept the answer, it comes back when the round is over: its upload was counted, it must learn so."""
+    desk = Desk(tmp_path, profile="clear", rounds=1)
+    desk.join(3)
+    desk.requester.fund(desk.task, 10**9, "all")
+    desk.run()
+    send, person = desk.send, desk.people[0]
+
+    def lost(*upload: Any) -> str:
+        send(*upload)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(desk, "send", lost)
+    with pytest.raises(ConnectionError):
+        person.step(lambda arrays, *_settings: (arrays, 3))
+    monkeypatch.undo()
+    for other in desk.people[1:]:
+        other.step(lambda arrays, *_settings: (arrays, 3))
+    for _ in range(1 + ["closed", "published", "rewarded", "finished"].index(later)):
+        desk.platform.tick()
+    person.step(lambda _arrays, *_settings: pytest.fail("it trained again"))
+    assert person.blobs.has("rounds/1/receipt")
+    desk.run()
+    assert person.claim() == 12_000_000
+
+
 def _take_part(desk: Desk) -> None:
     for person in desk.people:
         try:

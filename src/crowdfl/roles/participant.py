@@ -121,12 +121,12 @@ class Participant:
         rounds = {entry["number"]: entry["state"] for entry in self.sp.status(self.task)["rounds"]}
         did = False
         for number, state in rounds.items():
+            if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
+                did |= self._take_part(number, train)
             if state in ("published", "rewarded"):
                 did |= self._read(number, evaluate)
             if state == "rewarded":
                 did |= self._open_reward(number)
-            if state == "open":
-                did |= self._take_part(number, train)
         return did
 
     def _take_part(self, number: int, train: Train) -> bool:
@@ -179,8 +179,8 @@ class Participant:
         """Claim everything earned, once, after the task's end; millionths paid."""
         if self.blobs.has("paid"):
             return int(self.blobs.get("paid"))
-        self.rewards()  # opens every envelope, so that the claim covers them all
         if not self.blobs.has("claim"):
+            self._open_rewards()
             self.blobs.put("claim", self.side.claim())
         try:
             paid = self.sp.claim(self.task, self.blobs.get("claim"))
@@ -190,6 +190,17 @@ class Participant:
         self.blobs.put("paid", str(paid).encode())
         self.on_event("paid", {"millionths": paid})
         return paid
+
+    def _open_rewards(self) -> None:
+        """All of them: a claim is paid once, and whoever was away may not have read the last."""
+        status = self.sp.status(self.task)
+        under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
+        if status["state"] in ("running", "paused") or under_way:
+            raise NotThereYet("rewards are claimed once, after the end of the task: come back then")
+        for entry in status["rounds"]:
+            if entry["state"] == "rewarded":
+                self._open_reward(entry["number"])
+        self.rewards()
 
     def leave(self) -> None:
         """Leave the task; what was earned stays claimable."""
