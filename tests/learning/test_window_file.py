@@ -40,7 +40,7 @@ def test_everyone_has_their_own_windows(path):
 @pytest.mark.parametrize("index", [-1, 2])
 def test_nobody_else_is_there(path, index):
     """An index does not wrap round."""
-    with pytest.raises(DataMissing, match="2 people"):
+    with pytest.raises(DataMissing, match="people 0 to 1"):
         WindowFile(path).load_person(index)
 
 

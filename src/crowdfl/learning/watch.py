@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from crowdfl.errors import DataAltered, DataMissing
-from crowdfl.learning.data import Cut, Recording, Split, split_recordings
+from crowdfl.learning.data import Cut, Recording, Split, person_at, split_recordings
 from crowdfl.learning.object_file import StoredArray, read_object_file
+from crowdfl.learning.stream import timed
 
-__all__ = ["CUT", "EXERCISES", "PEOPLE", "SHA256", "Watch", "find_watch_file", "load_person"]
+__all__ = ["CUT", "EXERCISES", "HERTZ", "PEOPLE", "SHA256", "UNITS", "Watch", "find_watch_file", "load_person"]
 
 SHA256 = "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"
 PEOPLE = 10
+HERTZ = 50.0
 EXERCISES = ("PEN", "ABD", "FEL", "IR", "ER", "TRAP", "ROW")
 
 # Two seconds, a new window every half second, and two unused seconds between what is learnt from and what is tested on.
@@ -26,7 +28,7 @@ CUT = Cut(length=100, step=25, held_out=0.3, gap=100)
 
 # Constants of the sensor rather than anyone's statistics: every phone scales alike without telling or learning anything about
 # the others, and the averaged model also serves a person who never took part. Acceleration is in g, rotation in rad/s.
-_UNITS = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
+UNITS = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
 
 _PACKAGE = "seglearn"
 _INSTALL = "`pip install --no-deps seglearn==1.2.5` brings it"
@@ -49,12 +51,17 @@ class Watch:
         """The exercises."""
         return EXERCISES
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """None: units are the sensor's, and nothing is fitted."""
+        return ()
+
     def load_person(self, index: int) -> Split:
         """One person's windows, in units of g and 2 rad/s."""
-        if not 0 <= index < PEOPLE:
-            raise DataMissing(f"the watch data has people 0 to {PEOPLE - 1}, not {index}")
+        name = person_at(self.people, index)
         recordings = _recordings(_checked(self.path or find_watch_file()), index + 1)
-        return split_recordings(_name(index), recordings, EXERCISES, self.cut)
+        recordings = [timed(recording, HERTZ, self.cut.hertz) for recording in recordings]
+        return split_recordings(name, recordings, EXERCISES, self.cut)
 
 
 def load_person(index: int, cut: Cut = CUT) -> Split:
@@ -97,6 +104,6 @@ def _recordings(data: bytes, subject: int) -> list[Recording]:
         case {"X": list(signals), "y": StoredArray() as y, "subject": StoredArray() as subjects}:
             exercises = y.read()
             mine = np.flatnonzero(subjects.read() == subject)
-            return [Recording(signals[i].read() / _UNITS, int(exercises[i])) for i in mine]
+            return [Recording(signals[i].read() / UNITS, int(exercises[i])) for i in mine]
         case _:
             raise DataAltered("the watch data holds other things than signals, exercises and subjects")

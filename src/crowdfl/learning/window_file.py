@@ -4,8 +4,7 @@ The file holds `windows` (n, length, channels), `label` into `label_names`, `use
 Which windows to hold out is never guessed: they may overlap, and the file does not say which do.
 """
 
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.data import Labels, Person, Split, Windows
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.data import Labels, Person, Split, Windows, person_at
+from crowdfl.learning.npz import Arrays, read_arrays, require
 
-__all__ = ["STANDARDISED", "SWAPPED", "WindowFile", "dealt_at_random", "read_arrays"]
+__all__ = ["STANDARDISED", "SWAPPED", "WindowFile", "dealt_at_random"]
 
 STANDARDISED = (
     "The WISDM windows come standardised per user, time step and axis,"
@@ -26,17 +26,6 @@ STANDARDISED = (
 SWAPPED = "25 swaps within users make the training windows per class equal the paper's table 2."
 
 _WINDOWS = ("windows", "x_z", "z")  # the last two are the WISDM sets'
-
-
-def read_arrays(path: Path) -> Mapping[str, npt.NDArray[Any]]:
-    """The arrays of an .npz file, none of them objects."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return dict(file)
-    except FileNotFoundError as error:
-        raise DataMissing(f"there is no {path}: name the .npz file's path") from error
-    except (ValueError, OSError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise DataMalformed(f"{path} is not an .npz file of plain arrays: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -62,13 +51,11 @@ class WindowFile:
 
     def load_person(self, index: int) -> Split:
         """One user's windows."""
-        content, people = self._content, self.people
-        if not 0 <= index < len(people):
-            raise DataMissing(f"{self.path} has {len(people)} people, counted from 0: there is no {index}")
+        content, name = self._content, person_at(self.people, index)
         mine = content.users == np.unique(content.users)[index]
         sides = (mine & content.train, mine & ~content.train)
         train, held_out = (
-            Person(people[index], content.windows[side], content.labels[side], content.label_names) for side in sides
+            Person(name, content.windows[side], content.labels[side], content.label_names) for side in sides
         )
         return Split(train, held_out)
 
@@ -106,17 +93,13 @@ class _Content:
     notes: tuple[str, ...]
 
 
-def _content(path: Path, found: Mapping[str, npt.NDArray[Any]]) -> _Content:
+def _content(path: Path, found: Arrays) -> _Content:
     marked = {"train": found["adatime_test"] == 0} if "adatime_test" in found else {}
     arrays = {**marked, **found}
     windows = next((name for name in _WINDOWS if name in arrays), "windows")
-    for name in (windows, "label", "user", "train", "label_names"):
-        if name not in arrays:
-            raise DataMalformed(f"{path} lacks the array {name!r}; it has {', '.join(sorted(found)) or 'none'}")
-    for name in (windows, "label", "user", "train"):
-        if arrays[name].dtype.kind not in "fiub" or arrays[name].shape[:1] != arrays["label"].shape:
-            about = f"{arrays[name].dtype} of shape {arrays[name].shape}"
-            raise DataMalformed(f"{path}: {name!r} is {about}; one number per window is needed")
+    require(path, arrays, "label", windows, "user", "train")
+    if "label_names" not in arrays:
+        raise DataMalformed(f"{path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
     notes = [STANDARDISED] if windows != "windows" else []
     return _Content(
         arrays[windows].astype(np.float32),

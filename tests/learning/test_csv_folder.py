@@ -1,0 +1,174 @@
+"""CSV files as phones export them, in the variety there is."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import DataMalformed, DataMissing
+from crowdfl.learning.csv_folder import CsvFolder, label_of_name
+from crowdfl.learning.csv_table import read_table
+from crowdfl.learning.data import Cut
+
+START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)
+
+
+def write(path: Path, header: str, rows: list[str]) -> Path:
+    """A file, and its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*([header] if header else []), *rows]) + "\n")
+    return path
+
+
+def times_in(unit: float, offset: float = 0.0) -> list[str]:
+    """A hundred samples, 20 ms apart."""
+    return [f"{(offset + 0.02 * i) / unit:.0f}" if unit < 1 else f"{offset + 0.02 * i:.3f}" for i in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("header", "times"),
+    [
+        ("timestamp,x,y,z", times_in(1.0)),
+        ("Timestamp, X, Y, Z", times_in(1e-3)),
+        ("time,ax,ay,az", times_in(1e-3, 1.7e9)),
+        ("time,seconds_elapsed,z,y,x", [f"{t},0" for t in times_in(1e-9, 1.7e9)]),
+        ("timestamp_ms,acc_x,acc_y,acc_z", times_in(1e-3)),
+        ("Time (s),Acceleration x (m/s^2),Acceleration y (m/s^2),Acceleration z (m/s^2)", times_in(1.0)),
+        ("timestamp [us],accelerometer_x,accelerometer_y,accelerometer_z", times_in(1e-6)),
+        ("time,gFx,gFy,gFz", times_in(1.0)),
+        ("datetime,accX,accY,accZ".replace("datetime", "time"), [
+            (START + timedelta(milliseconds=20 * i)).isoformat() for i in range(100)
+        ]),
+        ("", times_in(1e-3)),
+    ],
+    ids=["s", "ms", "epoch ms", "epoch ns", "ms by name", "unit by header", "us", "gF", "ISO 8601", "no header"],
+)  # fmt: skip
+def test_headers_and_units_are_understood(tmp_path, header, times):
+    """The same two seconds, 20 ms a step, one g along y."""
+    factor = 9.80665 if "m/s" in header else 1.0
+    table = read_table(write(tmp_path / "a.csv", header, [f"{t},0.0,{factor},0.0" for t in times]), "walking")
+    assert np.diff(table.times) == pytest.approx(np.full(99, 0.02), abs=1e-4)
+    assert table.signal == pytest.approx(np.tile([0.0, 1.0, 0.0], (100, 1)))
+    assert set(table.labels) == {"walking"}
+    assert not table.dropped
+
+
+def test_acceleration_without_a_unit_is_told_by_gravity(tmp_path):
+    """A phone at rest shows 1 or 9.8."""
+    rows = [f"{0.02 * i},0,0,9.80665" for i in range(50)]
+    assert read_table(write(tmp_path / "a.csv", "t,x,y,z", rows), "sit").signal[:, 2] == pytest.approx(np.ones(50))
+
+
+def test_semicolons_and_decimal_commas(tmp_path):
+    """As spreadsheets of half of Europe write it; and a byte order mark."""
+    path = write(
+        tmp_path / "a.csv", "\ufefftime;x;y;z;Activity", ["0,00;0,5;0,5;0,5;Sitting", "0,02;0,5;0,5;0,5;Sitting"]
+    )
+    table = read_table(path, "")
+    assert table.times.tolist() == [0.0, 0.02]
+    assert table.signal.tolist() == [[0.5] * 3] * 2
+    assert list(table.labels) == ["sitting"] * 2
+
+
+def test_rotation_comes_along(tmp_path):
+    """Degrees are turned into radians."""
+    header = "time,x,y,z,gyro_x (deg/s),gyro_y (deg/s),gyro_z (deg/s)"
+    table = read_table(write(tmp_path / "a.csv", header, ["0,0,0,1,180,0,0", "0.02,0,0,1,180,0,0"]), "turn")
+    assert table.signal[0] == pytest.approx([0, 0, 1, np.pi, 0, 0])
+
+
+def test_faulty_rows_are_left_out_and_counted(tmp_path):
+    """The others stay."""
+    rows = ["0.00,0,0,1", "0.02,0,0", "0.04,0,,1", "0.06,0,nan,1", "soon,0,0,1", "", "0.10,0,0,1"]
+    table = read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
+    assert table.times.tolist() == [0.0, 0.1]
+    assert table.dropped == {"a missing field": 1, "no number": 3}
+
+
+def samples(seconds: float, start: float = 0.0) -> list[str]:
+    """At 50 Hz, upright."""
+    return [f"{start + 0.02 * i:.2f},0,1,0" for i in range(round(50 * seconds))]
+
+
+def test_a_folder_is_one_person(tmp_path):
+    """Labels come from file names and inner folders; a gap within a file parts it."""
+    anna = tmp_path / "anna"
+    write(anna / "Walking_2024-05-01_10-22.csv", "time,x,y,z", samples(10) + samples(10, start=60))
+    write(anna / "walking (2).CSV", "time,x,y,z", samples(4))
+    write(anna / "sitting-1" / "Accelerometer.csv", "time,x,y,z", samples(10))
+    write(anna / "notes.txt", "", ["not data"])
+    source = CsvFolder(anna, Cut(length=50, step=50, held_out=0.5))
+    assert source.people == ("anna",)
+    assert source.label_names == ("sitting", "walking")
+    split = source.load_person(0)
+    assert np.bincount(split.train.labels).tolist() == [5, 5 + 5 + 2]
+    assert split.train.windows[..., 1] == pytest.approx(np.ones((17, 50)))
+
+
+def test_a_label_column_parts_a_file(tmp_path):
+    """No window holds two activities."""
+    rows = [f"{row},{'run' if i < 250 else 'rest'}" for i, row in enumerate(samples(10))]
+    write(tmp_path / "day.csv", "time,x,y,z,label", rows)
+    split = CsvFolder(tmp_path, Cut(length=50, step=50, held_out=0.4)).load_person(0)
+    assert split.train.label_names == ("rest", "run")
+    assert np.bincount(split.train.labels).tolist() == [3, 3]
+
+
+def test_the_notes_say_what_was_left_out(tmp_path):
+    """Over all files."""
+    for name in ("sit1.csv", "sit2.csv"):
+        write(tmp_path / name, "time,x,y,z", [*samples(1), "1,2,3"])
+    assert CsvFolder(tmp_path).notes == ("Left out: a missing field in 2 rows.",)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "said"),
+    [
+        ("run.csv", "time,a,b,c", "0,1,2,3", "it needs a time, x, y and z"),
+        ("run.csv", "x,y,z", "1,2,3", "it needs a time, x, y and z"),
+        ("run.csv", "", "0,1,2", "3 columns"),
+        ("2024.csv", "time,x,y,z", "0,1,2,3", "there is no label"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path, name, header, row, said):
+    """And with what was found."""
+    write(tmp_path / name, header, [row])
+    with pytest.raises(DataMalformed, match=rf"{name}.*{said}"):
+        CsvFolder(tmp_path).load_person(0)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    """By name."""
+    (tmp_path / "run.csv").write_bytes(b"\xff\xfe\x00\x01time")
+    with pytest.raises(DataMalformed, match=r"run\.csv is not CSV text"):
+        CsvFolder(tmp_path).load_person(0)
+
+
+def test_files_of_different_width_are_refused(tmp_path):
+    """Which has what is said."""
+    write(tmp_path / "a.csv", "time,x,y,z", ["0,0,0,1"])
+    write(tmp_path / "b.csv", "time,x,y,z,gx,gy,gz", ["0,0,0,1,0,0,0"])
+    with pytest.raises(DataMalformed, match=r"a\.csv has 3 channels and b\.csv has 6"):
+        CsvFolder(tmp_path).load_person(0)
+
+
+@pytest.mark.parametrize("make", [lambda p: p / "gone", lambda p: p], ids=["no folder", "an empty one"])
+def test_a_folder_without_data_is_refused(tmp_path, make):
+    """With what it should hold."""
+    with pytest.raises(DataMissing, match="CSV"):
+        CsvFolder(make(tmp_path)).load_person(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("Walking_2024-05-01_10-22", "walking"),
+        ("going_upstairs_3", "going_upstairs"),
+        ("sit", "sit"),
+        ("run (2)", "run"),
+    ],
+)
+def test_a_file_is_labelled_by_what_comes_before_the_number(name, label):
+    """In small letters."""
+    assert label_of_name(name) == label

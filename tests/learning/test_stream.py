@@ -1,0 +1,77 @@
+"""Streams into recordings: nothing across a gap, a label or a step back in time; no sample on both sides."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.learning.data import Cut, Recording, split_recordings
+from crowdfl.learning.stream import recordings_of, runs_of, timed
+
+
+def stream(steps: list[float], labels: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples after these pauses; the one channel holds its own time."""
+    times = np.cumsum(steps)
+    return times, times[:, None].copy(), np.array(labels, dtype=np.int64)
+
+
+def test_a_gap_and_a_new_label_start_a_recording():
+    """Ten samples a second; a second's pause is a gap, a tenth is none."""
+    made = recordings_of(*stream([0.1] * 5 + [2.0] + [0.1] * 8, [0] * 10 + [1] * 4), hertz=10)
+    assert [(len(r.signal), r.label) for r in made] == [(5, 0), (5, 0), (4, 1)]
+
+
+def test_a_step_back_in_time_starts_a_recording():
+    """As where a phone was restarted."""
+    made = recordings_of(*stream([0.1] * 4 + [-50.0] + [0.1] * 2, [0] * 7), hertz=10)
+    assert [len(r.signal) for r in made] == [4, 3]
+
+
+def test_a_sample_at_the_same_time_counts_once():
+    """The first of them."""
+    made = recordings_of(*stream([0.1, 0.1, 0.0, 0.1], [0] * 4), hertz=10)
+    assert [len(r.signal) for r in made] == [3]
+
+
+def test_an_even_recording_gets_times_only_if_another_rate_is_wanted():
+    """Otherwise it stays as it is."""
+    recording = Recording(np.ones((3, 3)), 2)
+    assert timed(recording, 50.0, None) is timed(recording, 50.0, 50.0) is recording
+    assert timed(recording, 50.0, 20.0).times == pytest.approx([0, 0.02, 0.04])
+
+
+def test_nothing_gives_nothing():
+    """Not an error: other files may hold more."""
+    assert recordings_of(np.zeros(0), np.zeros((0, 3)), np.zeros(0, dtype=np.int64), 20) == []
+
+
+def test_runs_end_where_any_key_changes():
+    """Bytes compare as well as anything."""
+    runs = runs_of(np.array([1, 1, 2, 2, 2], dtype=np.uint8), np.array([0, 0, 0, 0, 9]))
+    assert runs == [slice(0, 2), slice(2, 4), slice(4, 5)]
+
+
+@given(
+    steps=st.lists(st.sampled_from([0.2, 1, 1, 1, 1, 2, 40, -30]), min_size=1, max_size=120),
+    data=st.data(),
+    length=st.integers(1, 12),
+    step=st.integers(1, 14),
+    held_out=st.floats(0.1, 0.9),
+    gap=st.integers(0, 6),
+    hertz=st.sampled_from([0.3, 1.0, 2.5]),
+)
+def test_no_window_crosses_anything_and_no_sample_is_on_both_sides(steps, data, length, step, held_out, gap, hertz):
+    """Every sample has a channel of its own, so that a window shows which samples it was computed from."""
+    labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(steps), max_size=len(steps))))
+    times = np.cumsum(steps)
+    broken = (np.diff(times) > 10 / hertz) | (np.diff(times) < 0) | (np.diff(labels) != 0)
+    stretch = np.append(0, np.cumsum(broken))
+    recordings = recordings_of(times, np.eye(len(steps)), labels, hertz)
+    split = split_recordings("p", recordings, ("a", "b"), Cut(length, step, held_out, gap, hertz))
+    for side in (split.train, split.held_out):
+        for window, label in zip(side.windows, side.labels, strict=True):
+            used = np.flatnonzero(window.any(axis=0))
+            assert set(labels[used].tolist()) == {label}
+            assert len(set(stretch[used].tolist())) == 1
+    on_both = split.train.windows.any(axis=(0, 1)) & split.held_out.windows.any(axis=(0, 1))
+    assert not on_both.any()
