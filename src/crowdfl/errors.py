@@ -78,6 +78,7 @@
     │   ├── StorageFull             the service has no room left on its disk
     │   └── ServiceUnavailable      no answer, or none that can be used
     ├── PeerUnavailable             a benchmark peer is not installed or failed
+    ├── ExperimentUnavailable       a package that an experiment needs is not installed
     └── Cancelled                   long work was told to stop
 
 A message says what was wrong and what to do; none ever holds secret material.
@@ -99,6 +100,7 @@ __all__ = [
     "DataMissing",
     "DocumentError",
     "EncodingError",
+    "ExperimentUnavailable",
     "Forbidden",
     "FormatError",
     "InsecureKeyRefused",
@@ -476,6 +478,10 @@ class ServiceUnavailable(ServiceError):
 
 class PeerUnavailable(CrowdFLError):
     """A benchmark peer is not installed, or failed."""
+
+
+class ExperimentUnavailable(CrowdFLError):
+    """A package that an experiment needs is not installed, or it has no such setting."""
 
 
 class Cancelled(CrowdFLError):

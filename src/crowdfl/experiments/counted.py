@@ -1,0 +1,197 @@
+"""One round of each scheme with everything counted: operations, messages, bytes and numbers modulo N^2, by phase and role.
+
+Participants' figures are one participant's. Sent and received are added, as the paper's table 5 does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.experiments.points import Bench, Point, Row, Rows
+from crowdfl.experiments.ppfdl import Ppfdl
+from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.local import PROFILES, LocalDealer
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.paper import PaperPublication, PaperReward
+from crowdfl.protocols.profile import About, Exchange, Tools
+from crowdfl.protocols.sdiv import SdivReply, SdivRequest
+from crowdfl.protocols.settings import MILLION, TaskSettings
+from crowdfl.protocols.smul import SmulReply, SmulRequest
+
+__all__ = ["ROLES", "CountSettings", "count_points", "made_up_models"]
+
+ROLES = ("SP", "CSP", "participant")
+_KINDS: dict[int, type[Message]] = {
+    message.kind: message
+    for message in (SdivRequest, SdivReply, SmulRequest, SmulReply, PaperPublication, PaperReward)
+}
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """Sizes of the counted rounds. The paper's tables are for one parameter."""
+
+    crowds: tuple[int, ...] = (5, 10, 36)
+    parameters: int = 1
+    key_bits: int = 2048
+    insecure_test_key: bool = False
+    seed: int = 2021
+
+
+def made_up_models(count: int, parameters: int, seed: int) -> list[np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Weights like a trained network's, all different, the same for the same seed."""
+    generator = np.random.default_rng(seed)
+    return [generator.normal(0, 0.5, parameters) for _ in range(count)]
+
+
+def count_points(settings: CountSettings) -> list[Point]:
+    """PPFDL, `paper` and `hardened`, for each number of participants."""
+    makers: dict[str, Callable[[CountSettings, int, Bench], Rows]] = {
+        "PPFDL": _count_ppfdl,
+        "paper": lambda s, n, bench: _count_profile("paper", s, n, bench),
+        "hardened": lambda s, n, bench: _count_profile("hardened", s, n, bench),
+    }
+    return [_point(scheme, maker, settings, n) for n in settings.crowds for scheme, maker in makers.items()]
+
+
+def _point(scheme: str, maker: Callable[[CountSettings, int, Bench], Rows], settings: CountSettings, n: int) -> Point:
+    facts = {
+        "scheme": scheme,
+        "participants": n,
+        "parameters": settings.parameters,
+        "key_bits": settings.key_bits,
+        "seed": settings.seed,
+    }
+    return Point("counted round", facts, lambda bench: maker(settings, n, bench))
+
+
+@dataclass
+class _Traffic:
+    """What one role sent and received."""
+
+    messages: int = 0
+    size: int = 0
+    numbers: int = 0
+
+    def carry(self, message: bytes, numbers: int) -> None:
+        self.messages += 1
+        self.size += len(message)
+        self.numbers += numbers
+
+
+@dataclass
+class _Ledger:
+    """Traffic by phase and role, and operations as differences of the parties' counters."""
+
+    public: PublicKey
+    traffic: dict[tuple[str, str], _Traffic] = field(default_factory=dict)
+
+    def between(self, phase: str, roles: Iterable[str], message: bytes, numbers: int) -> None:
+        """One message, counted at both ends."""
+        for role in roles:
+            self.traffic.setdefault((phase, role), _Traffic()).carry(message, numbers)
+
+    def carried(self, phase: str, step: Exchange, answer: Callable[[bytes], bytes]) -> None:
+        """Run an exchange between SP and CSP to its end."""
+        try:
+            request = next(step)
+            while True:
+                self.between(phase, ("SP", "CSP"), request, self.numbers(request))
+                reply = answer(request)
+                self.between(phase, ("SP", "CSP"), reply, self.numbers(reply))
+                request = step.send(reply)
+        except StopIteration:
+            return
+
+    def numbers(self, message: bytes) -> int:
+        """How many numbers modulo N^2 a message of the profile `paper` carries; 0 for others."""
+        kind = _KINDS.get(Message.kind_of(message))
+        if kind is None:
+            return 0
+        opened = kind.from_bytes(message, Limits(self.public, 1_000_000))
+        values = [getattr(opened, each.name) for each in fields(opened)]
+        return sum(len(value) for value in values if isinstance(value, CipherVector | PartialVector))
+
+
+def _rows(scheme: str, n: int, phase: str, role: str, counts: Counter[tuple[str, str]], moved: _Traffic) -> Rows:
+    did = {"scheme": scheme, "participants": n, "phase": phase, "role": role}
+    outside = {name: times for (scope, name), times in sorted(counts.items()) if not scope and times}
+    rows: Rows = [did | {"quantity": name, "count": times} for name, times in outside.items() if name != "check"]
+    wire: Row = {"messages": moved.messages, "L": moved.numbers, "bytes": moved.size}
+    return rows + [did | {"quantity": name, "count": value} for name, value in wire.items()]
+
+
+def _count_profile(profile: str, settings: CountSettings, n: int, bench: Bench) -> Rows:
+    task = TaskSettings(profile=profile, max_participants=n, key_bits=settings.key_bits, lanes=None)
+    tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key)
+    dealer = LocalDealer(PROFILES[profile], About("counted", task, settings.parameters), tools)
+    sp, csp = dealer.sp(), dealer.csp()
+    people = {f"p{i:02}": dealer.participant(f"p{i:02}") for i in range(n)}
+    ledger = _Ledger(dealer.task.public)
+    width = dealer.task.public.ciphertext_bytes
+    sp.open_round(1)
+    models = made_up_models(n, settings.parameters, settings.seed)
+    parties: dict[str, Costs] = {"SP": sp.party.costs, "CSP": csp.party.costs}
+    for i, (who, side) in enumerate(people.items()):
+        upload = side.prepare(models[i], i + 1)
+        # The second [[w_i]] of `paper` travels with the upload; table 5 counts it with PriRwd.
+        second = settings.parameters if profile == "paper" else 0
+        roles = ("SP", "participant") if i == 0 else ("SP",)
+        ledger.between("PriFedAvg", roles, upload[: len(upload) - second * width], len(upload) // width - second)
+        if second:
+            for role in roles:
+                moved = ledger.traffic.setdefault(("PriRwd", role), _Traffic())
+                moved.size, moved.numbers = moved.size + second * width, moved.numbers + second
+        sp.add(who, upload)
+    first = next(iter(people.values()))
+    ledger.carried("PriFedAvg", sp.publish(final=False), csp.answer)
+    for i, side in enumerate(people.values()):
+        publication = sp.publication()
+        numbers = ledger.numbers(publication)
+        ledger.between("PriFedAvg", ("SP", "participant") if i == 0 else ("SP",), publication, numbers)
+        side.read(publication, 1)
+    parties["participant"] = first.party.costs
+    before = {role: Counter(costs.counts) for role, costs in parties.items()}
+    if profile == "paper":  # the Enc of the second [[w_i]] is PriRwd's in table 4
+        before["participant"]["", "Enc"] -= settings.parameters
+    ledger.carried("PriRwd", sp.reward(n * MILLION), csp.answer)
+    for who, envelope in sp.envelopes().items():
+        roles = ("SP", "participant") if people[who] is first else ("SP",)
+        ledger.between("PriRwd", roles, envelope, ledger.numbers(envelope))
+        people[who].open_reward(envelope, 1)
+    rows: Rows = []
+    for role in ROLES:
+        rewards = Counter(parties[role].counts)
+        rewards.subtract(before[role])
+        for phase, counts in (("PriFedAvg", before[role]), ("PriRwd", rewards)):
+            rows += _rows(profile, n, phase, role, counts, ledger.traffic.get((phase, role), _Traffic()))
+    return rows
+
+
+def _count_ppfdl(settings: CountSettings, n: int, bench: Bench) -> Rows:
+    world = Ppfdl(n, settings.parameters, settings.key_bits, bench.backend, settings.insecure_test_key)
+    ledger = _Ledger(world.public)
+    uploads = [world.encrypt(model) for model in made_up_models(n, settings.parameters, settings.seed)]
+    found: list[CipherVector] = []
+
+    def step() -> Exchange:
+        found.append((yield from world.average(uploads)))
+
+    for i, upload in enumerate(uploads):
+        roles = ("SP", "participant") if i == 0 else ("SP",)
+        ledger.between("PPFDL", roles, upload.to_bytes(), len(upload))
+    ledger.carried("PPFDL", step(), world.answer)
+    for i in range(n):
+        roles = ("SP", "participant") if i == 0 else ("SP",)
+        ledger.between("PPFDL", roles, found[0].to_bytes(), len(found[0]))
+    world.decrypt(found[0])
+    one = Counter({key: times // n if key[1] == "Enc" else times for key, times in world.user.costs.counts.items()})
+    counts = {"SP": world.sp.costs.counts, "CSP": world.csp.costs.counts, "participant": one}
+    rows: Rows = []
+    for role in ROLES:
+        rows += _rows("PPFDL", n, "PPFDL", role, Counter(counts[role]), ledger.traffic[("PPFDL", role)])
+    return rows

@@ -1,0 +1,138 @@
+"""PPFDL's averaging as the paper compared it: one iteration (K = 1), SDIV in place of SecDiv, PCTD in place of Paillier.
+
+Written from the paper's table 4, whose counts for one parameter it meets exactly: an initial mean of all models; each user's
+squared distance from it; reliabilities, the sum of the distances over each; and the mean weighed by those. A reliability is a
+user's, over all parameters together, as in Xu et al.; the table, for one parameter, leaves that open.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.budget import bits
+from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
+from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, SmulRequest
+
+__all__ = ["Ppfdl", "plain_ppfdl"]
+
+_SIGMA = 80
+_Exchange = Generator[bytes, bytes, CipherVector]
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Ppfdl:
+    """Both servers with a share each, users who hold the whole key, and the widths of a task."""
+
+    users: int
+    parameters: int
+    key_bits: int
+    backend: Backend
+    insecure_test_key: bool = False
+    clip: float = 16.0
+    decimals: int = 6
+
+    def __post_init__(self) -> None:
+        keys = pctd.keygen(self.key_bits // 2, insecure_test_key=self.insecure_test_key)
+        self.private, self.public = keys.private, keys.public
+        # The split as printed, as in the profile `paper`: what is compared is the averaging, under the same shares.
+        shares = keys.private.split_as_printed()
+        self.sp = Party("SP", keys.public, shares[0], self.backend)
+        self.csp = Party("CSP", keys.public, shares[1], self.backend)
+        self.user = Party("user", keys.public, None, self.backend)
+        count = self.users * self.parameters
+        self._sdiv_csp = PaperSdivCsp(self.csp, decimals=self.decimals, max_count=max(count, self.users))
+        self._smul_csp = PaperSmulCsp(self.csp, max_count=count)
+
+    @property
+    def encoding(self) -> FixedPoint:
+        """Fixed point as in the profile `paper`."""
+        return FixedPoint(self.decimals, self.clip, "floor")
+
+    def encrypt(self, weights: _Floats) -> CipherVector:
+        """A user's upload: one Enc per parameter."""
+        vector = self.user.encrypt(self.encoding.encode(weights).values.tolist())
+        self.user.costs.messages += 1
+        return vector
+
+    def decrypt(self, average: CipherVector) -> _Floats:
+        """A user reads the average: one Dec per parameter, with the whole key."""
+        self.user.costs.count("Dec", len(average))
+        values = [self.private.decrypt(average[i]) for i in range(len(average))]
+        return np.array(values, dtype=np.float64) / self.encoding.scale
+
+    def average(self, uploads: Sequence[CipherVector]) -> _Exchange:
+        """SP's side: yields requests for CSP, returns the encrypted average."""
+        sp, n, scale = self.sp, len(uploads), self.encoding.scale
+        # The initial mean: (n-1) PAdd and a PMul by 1/n, at scale 10^L more than the models.
+        mean = sp.scale(self._total(uploads), round(scale / n))
+        # Distances: n PAdd and n PMul bring the models to that scale and take the mean off; n SMUL square.
+        negative = mean.negate(backend=sp.compute)
+        differences = [sp.add(sp.scale(upload, scale), negative) for upload in uploads]
+        squares = yield from self._smul(bits(2 * self.encoding.bound * scale), differences, differences)
+        distances = [sp.sum(square) for square in squares]
+        # Reliabilities: (n-1) PAdd and n SDIV.
+        total = self._total(distances)
+        reliabilities = yield from self._sdiv(
+            self._distance_bits, CipherVector.concat([total] * n), CipherVector.concat(distances)
+        )
+        spread = [CipherVector.concat([reliabilities.part(i, i + 1)] * self.parameters) for i in range(n)]
+        weighed = yield from self._smul(self._reliability_bits + bits(self.encoding.bound), spread, list(uploads))
+        # The weighed mean: (n-1) PAdd twice, and one SDIV a parameter.
+        sums, whole = self._total(weighed), sp.sum(reliabilities)
+        kappa = self._reliability_bits + bits(self.encoding.bound) + bits(n)
+        return (yield from self._sdiv(kappa, sums, CipherVector.concat([whole] * self.parameters)))
+
+    def answer(self, request: bytes) -> bytes:
+        """CSP's side."""
+        if Message.kind_of(request) == SdivRequest.kind:
+            return self._sdiv_csp.answer(request)
+        if Message.kind_of(request) == SmulRequest.kind:
+            return self._smul_csp.answer(request)
+        raise AssertionError("SP sends nothing else")
+
+    @property
+    def _distance_bits(self) -> int:
+        return bits(self.users * self.parameters * (2 * self.encoding.bound * self.encoding.scale) ** 2)
+
+    @property
+    def _reliability_bits(self) -> int:
+        """At most so much: the sum over the least distance, at scale 10^L."""
+        return _SIGMA - 2
+
+    def _total(self, vectors: Sequence[CipherVector]) -> CipherVector:
+        total = vectors[0]
+        for vector in vectors[1:]:
+            total = self.sp.add(total, vector)
+        return total
+
+    def _smul(
+        self, width: int, x: Sequence[CipherVector], y: Sequence[CipherVector]
+    ) -> Generator[bytes, bytes, list[CipherVector]]:
+        smul = PaperSmulSp(self.sp, mask_bits=width + _SIGMA)
+        pending, request = smul.begin(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
+        products = smul.finish(pending, (yield request))
+        size = self.parameters
+        return [products.part(i * size, (i + 1) * size) for i in range(len(x))]
+
+    def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector) -> _Exchange:
+        sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=self.decimals)
+        pending, request = sdiv.begin(x, y, Coins.fresh())
+        return sdiv.finish(pending, (yield request))
+
+
+def plain_ppfdl(models: Sequence[npt.ArrayLike]) -> _Floats:
+    """The same in the clear."""
+    rows = np.asarray(models, dtype=np.float64)
+    distances = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+    reliabilities = distances.sum() / distances
+    return np.asarray((reliabilities[:, None] * rows).sum(axis=0) / reliabilities.sum())
