@@ -11,6 +11,7 @@ from crowdfl.cli.audit import audit
 from crowdfl.cli.bench import app as bench_app
 from crowdfl.cli.demo import demo
 from crowdfl.cli.participant import app as participant_app
+from crowdfl.cli.reproduce import reproduce
 from crowdfl.cli.servers import csp_app, kgc_app, sp_app
 from crowdfl.cli.task import app as task_app
 from crowdfl.cli.workspace import init
@@ -36,6 +37,7 @@ app.add_typer(participant_app, name="participant")
 app.command()(demo)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")
+app.command()(reproduce)
 
 
 def _show_version(wanted: bool) -> None:

@@ -26,8 +26,7 @@ __all__ = ["ROLES", "CountSettings", "count_points", "made_up_models"]
 
 ROLES = ("SP", "CSP", "participant")
 _KINDS: dict[int, type[Message]] = {
-    message.kind: message
-    for message in (SdivRequest, SdivReply, SmulRequest, SmulReply, PaperPublication, PaperReward)
+    message.kind: message for message in (SdivRequest, SdivReply, SmulRequest, SmulReply, PaperPublication, PaperReward)
 }
 
 
@@ -59,7 +58,7 @@ def count_points(settings: CountSettings) -> list[Point]:
 
 
 def _point(scheme: str, maker: Callable[[CountSettings, int, Bench], Rows], settings: CountSettings, n: int) -> Point:
-    facts = {
+    facts: Row = {
         "scheme": scheme,
         "participants": n,
         "parameters": settings.parameters,
@@ -118,7 +117,7 @@ class _Ledger:
 
 
 def _rows(scheme: str, n: int, phase: str, role: str, counts: Counter[tuple[str, str]], moved: _Traffic) -> Rows:
-    did = {"scheme": scheme, "participants": n, "phase": phase, "role": role}
+    did: Row = {"scheme": scheme, "participants": n, "phase": phase, "role": role}
     outside = {name: times for (scope, name), times in sorted(counts.items()) if not scope and times}
     rows: Rows = [did | {"quantity": name, "count": times} for name, times in outside.items() if name != "check"]
     wire: Row = {"messages": moved.messages, "L": moved.numbers, "bytes": moved.size}

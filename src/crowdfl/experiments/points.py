@@ -7,7 +7,7 @@ only when its settings, and the version of the program, are the same; figures th
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Point:
     """One piece of work. Equal kinds and settings are the same point, whichever experiment asks."""
 
     kind: str
-    settings: Mapping[str, Value | Sequence[Value]]
+    settings: Mapping[str, Value]
     measure: Callable[[Bench], Rows] = field(compare=False, repr=False)
 
     def key(self, compute: str) -> str:

@@ -65,10 +65,10 @@ class Ppfdl:
         return vector
 
     def decrypt(self, average: CipherVector) -> _Floats:
-        """A user reads the average: one Dec per parameter, with the whole key."""
+        """A user reads the average, at scale 10^2L: one Dec per parameter, with the whole key."""
         self.user.costs.count("Dec", len(average))
         values = [self.private.decrypt(average[i]) for i in range(len(average))]
-        return np.array(values, dtype=np.float64) / self.encoding.scale
+        return np.array(values, dtype=np.float64) / self.encoding.scale**2
 
     def average(self, uploads: Sequence[CipherVector]) -> _Exchange:
         """SP's side: yields requests for CSP, returns the encrypted average."""

@@ -1,6 +1,7 @@
 """Table 4: operations counted in real runs, beside the paper's formulas."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from crowdfl.experiments.counted import ROLES, CountSettings, count_points
 from crowdfl.experiments.frame import Experiment, Part, Picture, Table
@@ -8,12 +9,14 @@ from crowdfl.experiments.pictures import grouped_bars
 from crowdfl.experiments.points import Rows
 from crowdfl.experiments.published import TABLE4
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["TABLE_4"]
 
 _WIRE = ("messages", "L", "bytes")
 _WHY = {
     ("PPFDL", "SP", "inverse"): "one inverse for all users in place of a power of N-1 each (D4)",
-    ("PPFDL", "SP", "PMul"): "the n of the table are powers of N-1; ours bring the models to the mean's scale",
     ("PriFedAvg", "SP", "PDec"): "Alg. 3, line 11; printed in the algorithm, left out of the table",
     ("PriRwd", "SP", "PAdd"): "the n-1 of W, line 10, are not in the table",
     ("PriRwd", "SP", "PMul"): "the table's n are powers of N-1, here one inverse (D4); ours is W's, line 10",
@@ -25,31 +28,28 @@ _WHY = {
 }
 
 
-def _phases(results: Sequence[Rows]) -> Rows:
-    """Rows under the paper's names: PPFDL, PriFedAvg, PriRwd."""
-    return [row for rows in results for row in rows]
-
-
-def compared(settings: CountSettings, results: Sequence[Rows], scheme: str) -> Rows:
+def _compared(settings: CountSettings, results: Sequence[Rows], scheme: str) -> Rows:
     """Counted and printed, for one implementation."""
     found = {
         (str(r["phase"]), str(r["role"]), str(r["quantity"]), r["participants"]): r["count"]
-        for r in _phases(results)
+        for rows in results
+        for r in rows
         if r["scheme"] == scheme and r["quantity"] not in _WIRE
     }
-    rows: Rows = []
+    compared: Rows = []
     phases = ("PPFDL",) if scheme == "PPFDL" else ("PriFedAvg", "PriRwd")
     for phase in phases:
         for role in ROLES:
             names = {key[2] for key in found if key[:2] == (phase, role)}
-            names |= {key[2] for key in TABLE4 if key[:2] == (phase, role)}
+            if scheme != "hardened":
+                names |= {key[2] for key in TABLE4 if key[:2] == (phase, role)}
             for name in sorted(names - {"randomizer"}):
                 formula = TABLE4.get((phase, role, name)) if scheme != "hardened" else None
                 for n in settings.crowds:
                     count = found.get((phase, role, name, n), 0)
                     printed = formula.at(n) if formula else None
                     why = _WHY.get((phase, role, name), "") if scheme != "hardened" and count != printed else ""
-                    rows.append(
+                    compared.append(
                         {
                             "implementation": scheme,
                             "phase": phase,
@@ -62,21 +62,17 @@ def compared(settings: CountSettings, results: Sequence[Rows], scheme: str) -> R
                             "why": why,
                         }
                     )
-    return rows
+    return compared
 
 
 def _present(settings: CountSettings, results: Sequence[Rows]) -> Part:
-    rows = [row for scheme in ("PPFDL", "paper", "hardened") for row in compared(settings, results, scheme)]
+    rows = [row for scheme in ("PPFDL", "paper", "hardened") for row in _compared(settings, results, scheme)]
     columns = ("phase", "role", "operation", "participants", "formula", "paper", "counted", "why")
     tables = [
         Table(
             f"{title}, counted outside SMUL and SDIV",
-            columns if scheme != "hardened" else columns[:4] + ("counted",),
-            tuple(
-                tuple(_cell(row[c]) for c in (columns if scheme != "hardened" else (*columns[:4], "counted")))
-                for row in rows
-                if row["implementation"] == scheme
-            ),
+            columns,
+            tuple(tuple(_cell(row[c]) for c in columns) for row in rows if row["implementation"] == scheme),
         )
         for scheme, title in (
             ("PPFDL", "PPFDL's averaging (K = 1, SDIV for SecDiv)"),
@@ -90,6 +86,7 @@ def _present(settings: CountSettings, results: Sequence[Rows]) -> Part:
     remarks = (
         f"One parameter, as in the paper's table; |N| = {settings.key_bits}.",
         "Operations inside SMUL and SDIV are counted apart: docs/costs.md has them, and the terms for more parameters.",
+        "PPFDL's n PMul are powers of N-1 in the table; ours bring the models to the scale of their mean.",
         "`hardened` opens all operands of SMUL packed and divides twice per participant; one PDec opens a packed ciphertext.",
     )
     return Part(rows, tuple(tables), (picture,), remarks)
@@ -99,7 +96,7 @@ def _cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _draw(figure: object, settings: CountSettings, rows: Rows) -> None:
+def _draw(figure: "Figure", settings: CountSettings, rows: Rows) -> None:
     groups, paper, counted = [], [], []
     n = max(settings.crowds)
     for row in rows:

@@ -17,7 +17,11 @@ __all__ = ["TABLE_5"]
 _QUANTITIES = ("L", "messages", "bytes")
 _BATCHES = "each exchange with CSP carries all participants at once"
 _WHY = {
-    ("PPFDL", "SP", "L"): "SMUL and SDIV under split keys send 5 numbers each, SP's halves among them; garbled circuits not counted",
+    (
+        "PPFDL",
+        "SP",
+        "L",
+    ): "SMUL and SDIV under split keys send 5 numbers each, SP's halves among them; garbled circuits not counted",
     ("PPFDL", "CSP", "L"): "SMUL and SDIV under split keys send 5 numbers each; garbled circuits not counted",
     ("PPFDL", "SP", "messages"): _BATCHES,
     ("PPFDL", "CSP", "messages"): _BATCHES,
@@ -52,7 +56,9 @@ def _compared(settings: CountSettings, results: Sequence[Rows]) -> Rows:
                                 "formula": formula.text if formula else "",
                                 "paper": printed,
                                 "counted": count,
-                                "hardened": found.get(("hardened", phase, role, quantity, n)) if quantity != "L" else None,
+                                "hardened": found.get(("hardened", phase, role, quantity, n))
+                                if quantity != "L"
+                                else None,
                                 "why": _WHY.get((phase, role, quantity), "") if count != printed else "",
                             }
                         )
@@ -78,7 +84,9 @@ def _draw(figure: "Figure", settings: CountSettings, rows: Rows) -> None:
     n = max(settings.crowds)
     chosen = [r for r in rows if r["participants"] == n and r["quantity"] == "bytes" and r["phase"] != "PPFDL"]
     groups = [f"{r['phase']}\n{r['role']}" for r in chosen]
-    series = {name: [float(r[key] or 0) / 1000 for r in chosen] for name, key in (("paper", "counted"), ("hardened",) * 2)}
+    series = {
+        name: [float(r[key] or 0) / 1000 for r in chosen] for name, key in (("paper", "counted"), ("hardened",) * 2)
+    }
     grouped_bars(figure, groups, series, f"kB sent and received, {n} participants")
 
 
