@@ -137,9 +137,8 @@ def test_an_answer_is_served_from_the_store_later(world):
     task, people = world.open_round()
     seen, real = [], world.csp.answer
     world.csp.answer = lambda name, request: seen.append(request) or real(name, request)
-    update = people[0].update()
     for person in people:
-        person.sp.upload(task, 1, update)
+        person.sp.upload(task, 1, person.update())
     while not seen:
         assert world.sp.tick()
     client = CspClient(world.service("csp", world.token("csp", "sp")))

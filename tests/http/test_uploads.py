@@ -19,7 +19,7 @@ def place(task, who, rest=""):
 def test_an_upload_is_created_once_and_then_the_same(campaign, person):
     """201, then 200 for the same bytes, and the same receipt."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     first, again = (person.sp.service.call("PUT", place(task, person.who), upload) for _ in range(2))
     assert (first.status, again.status) == (201, 200)
     assert first.text("receipt") == again.text("receipt")
@@ -29,7 +29,7 @@ def test_an_upload_is_created_once_and_then_the_same(campaign, person):
 def test_a_receipt_says_what_was_taken_and_is_signed_by_sp(campaign, person):
     """The receipt opens under SP's key, and under no other."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     receipt = person.sp.upload(task, 1, upload)
     expected = {
         "task": task,
@@ -46,7 +46,7 @@ def test_a_receipt_says_what_was_taken_and_is_signed_by_sp(campaign, person):
 def test_other_bytes_of_the_same_participant_are_refused(campaign, person):
     """The first upload stands."""
     task = campaign.task
-    person.sp.upload(task, 1, campaign.update)
+    person.sp.upload(task, 1, person.update())
     with pytest.raises(AlreadyCounted):
         person.sp.upload(task, 1, person.update())
 
@@ -54,7 +54,7 @@ def test_other_bytes_of_the_same_participant_are_refused(campaign, person):
 def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
     """Pieces are put together, and nothing is left of them."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     receipt = person.sp.upload_in_pieces(task, 1, upload, piece=500)
     assert receipt == person.sp.upload(task, 1, upload)
     assert list((campaign.world.folder / "sp" / "incoming").glob("*.part")) == []
@@ -63,7 +63,7 @@ def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
 def test_an_upload_goes_on_where_it_stopped(campaign, person):
     """Only what is missing is sent."""
     task = campaign.task
-    upload, sent = campaign.update, []
+    upload, sent = person.update(), []
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
     person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
     person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
@@ -100,7 +100,7 @@ def test_pieces_beyond_the_limit_of_the_task_are_refused(campaign, person):
 def test_finishing_too_early_keeps_what_is_in(campaign, person):
     """The digest shows that bytes are missing; they can still be sent."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:-1])
     digest = {"digest": hashlib.sha256(upload).hexdigest()}
     with pytest.raises(Truncated):
@@ -111,7 +111,7 @@ def test_finishing_too_early_keeps_what_is_in(campaign, person):
 def test_finishing_again_gives_the_receipt_again(campaign, person):
     """The first answer may have been lost."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     receipt = person.sp.upload_in_pieces(task, 1, upload)
     digest = {"digest": hashlib.sha256(upload).hexdigest()}
     assert person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt") == receipt
@@ -120,7 +120,7 @@ def test_finishing_again_gives_the_receipt_again(campaign, person):
 def test_leftovers_of_other_bytes_are_replaced(campaign, person):
     """A partial upload of an earlier attempt, as long as the new one, does not stand in its way."""
     task = campaign.task
-    upload = campaign.update
+    upload = person.update()
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(len(upload)))
     assert person.sp.upload_in_pieces(task, 1, upload)
 

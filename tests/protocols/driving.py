@@ -10,6 +10,7 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.vector import CipherVector
+from crowdfl.protocols.exchange import Reply, carry
 from crowdfl.protocols.local import PROFILES, LocalDealer, LocalFederation, Update
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import About, CspSide, RequesterSide, Tools
@@ -42,14 +43,9 @@ def updates(models: Sequence[Any], samples: Sequence[int]) -> dict[str, Update]:
     return {f"p{i}": Update([np.asarray(model, dtype=np.float64)], count) for i, (model, count) in pairs}
 
 
-def converse(step: Generator[bytes, bytes, Any], answer: Callable[[bytes], bytes]) -> Any:
+def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes]) -> Any:
     """Carry a step of SP's to its end; what it returns."""
-    try:
-        request = next(step)
-        while True:
-            request = step.send(answer(request))
-    except StopIteration as end:
-        return end.value
+    return carry(step, answer)
 
 
 @dataclass

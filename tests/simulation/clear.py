@@ -76,6 +76,9 @@ class ClearSp(_Side):
         """As made durable before."""
         self._seeds, self._keep = dict(known), keep
 
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """They are small."""
+
     def upload_bytes(self) -> int:
         """The most that an upload takes."""
         return 1000
@@ -103,19 +106,19 @@ class ClearSp(_Side):
         replies = []
         for chunk in range(_CHUNKS):
             request = {"kind": "open", "round": self.number, "final": final, "chunk": chunk, "seed": seed}
-            replies.append(json.loads((yield _pack(sum=self._sum(), **request))))
+            replies.append(json.loads((yield _pack(sum=self._sum(), **request))()))
         total = sum(body["weight"] * body["samples"] for body in self._uploads.values())
         self._published = _pack(total=total, people=sorted(self._uploads), replies=replies)
 
     def reward(self, payment: int) -> Exchange:
         """A nonce for these uploads, then the amounts."""
         seed = self._seed_for("rewards")
-        yield _pack(kind="nonce", round=self.number, sum=self._sum(), seed=seed)
+        (yield _pack(kind="nonce", round=self.number, sum=self._sum(), seed=seed))()
         total = sum(body["samples"] for body in self._uploads.values())
         if total == 0:
             raise ProtocolError("nobody contributed a sample")
         amounts = {who: payment * body["samples"] // total for who, body in self._uploads.items()}
-        reply = json.loads((yield _pack(kind="reward", round=self.number, sum=self._sum(), amounts=amounts)))
+        reply = json.loads((yield _pack(kind="reward", round=self.number, sum=self._sum(), amounts=amounts))())
         self._rewards = {who: _pack(amount=amount, salt=reply["salt"]) for who, amount in amounts.items()}
 
     def publication(self) -> bytes:
@@ -125,6 +128,10 @@ class ClearSp(_Side):
     def envelopes(self) -> Mapping[str, bytes]:
         """After `reward`."""
         return self._rewards
+
+    def claimant(self, claim: bytes) -> str:
+        """Whose it is."""
+        return str(json.loads(claim)["who"])
 
     def check_claim(self, claim: bytes) -> str:
         """Whose it is."""

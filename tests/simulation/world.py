@@ -236,7 +236,8 @@ class World:
                 cancelled = truth.task(self.task).state == TaskState.CANCELLED
                 assert not (cancelled and round_.state is RoundState.OPEN), "a cancelled task takes uploads"
                 self._check_uploads(round_.number)
-        assert len(self.hooked) == len({who for who, _ in self.hooked}), "the payout hook ran twice for one person"
+        paid = self.ledger().paid()
+        assert all(paid.get(who) == amount for who, amount in self.hooked), "the payout hook ran for what was not paid"
         profile = PROFILES[self.settings.profile]
         if isinstance(profile, ClearProfile):
             observer = profile.observer

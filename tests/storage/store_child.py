@@ -33,7 +33,7 @@ def tell(*words: object) -> None:
 def race(store: SqlStore, name: str, count: int, limit: int) -> None:
     """How many uploads were new, how often a millionth was had, how many people got in."""
     tries: list[list[Callable[[], object]]] = [
-        [partial(store.add_upload, "t", n, Upload("p", "a" * 64, late=False)) for n in range(1, count + 1)],
+        [partial(store.add_upload, "t", n, Upload("p", f"{n:064x}", late=False)) for n in range(1, count + 1)],
         [partial(store.post, "t", Movement(f"{name} {n}", ESCROW, "out", 1)) for n in range(count)],
         [partial(enrol, store, f"{name} {n}", limit) for n in range(count)],
     ]

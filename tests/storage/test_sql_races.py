@@ -72,7 +72,7 @@ def test_one_more_than_the_places_race_and_all_but_one_get_in(store: SqlStore):
 def test_the_same_upload_at_once_is_new_once(store: SqlStore):
     """Whoever comes second is told that it is in."""
     for number in range(1, 6):
-        new = at_once(4, lambda _, n=number: store.add_upload("t", n, Upload("p", "a" * 64, late=False)))
+        new = at_once(4, lambda _, n=number: store.add_upload("t", n, Upload("p", f"{n:064x}", late=False)))
         assert sorted(new) == [False, False, False, True]
         assert len(store.uploads("t", number)) == 1
 

@@ -50,10 +50,9 @@ class ShortSp(HardenedSp):
 
     def reward(self, payment: int) -> Exchange:
         """As `HardenedSp`, with other widths."""
-        uploads = {who: vector for who, (_, vector) in self._uploads.items()}
         side = RewardSp(self.party, shorten(self._shape.widths()), self._shape.packing)
         context = self._shape.task.context(self.round_number)
-        self._envelopes = yield from side.run(uploads, payment, context, secrets.token_bytes(SEED_BYTES))
+        self._envelopes = yield from side.run(self._averaged(), payment, context, secrets.token_bytes(SEED_BYTES))
 
 
 def shorten(widths: RewardWidths) -> ShortRewardWidths:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Watch
@@ -78,7 +79,7 @@ def exchange(
             now = time.perf_counter()
             laps.append(Lap("CSP", kind, kind, start, now))
             before, start = kind, now
-            request = step.send(reply)
+            request = step.send(partial(bytes, reply))
     except StopIteration:
         laps.append(Lap("SP", before, 0, start, time.perf_counter()))
     return laps

@@ -131,6 +131,8 @@ def read_service(path: Path) -> ServiceSettings:
             kgc_key=bytes.fromhex(found["kgc_key"]) if "kgc_key" in found else None,
             insecure_test_key=found.get("insecure_test_key", False),
             tick_seconds=found.get("tick_seconds", 1.0),
+            lease_seconds=found.get("lease_seconds", 30.0),
+            on_paid=tuple(found.get("on_paid", ())),
         )
     except (KeyError, TypeError, ValueError) as wrong:
         raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None

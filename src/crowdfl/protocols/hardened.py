@@ -1,7 +1,7 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.crypto.vector import CipherVector, RunningProduct, form_bytes
+from crowdfl.crypto.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
     FormatError,
@@ -27,6 +28,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.hardened_keys import CspBundle, ReaderBundle, SpBundle, deal
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.opening import (
@@ -60,6 +62,7 @@ from crowdfl.protocols.prirwd import (
     RewardWidths,
 )
 from crowdfl.protocols.profile import (
+    STOPPED,
     About,
     Average,
     Dealing,
@@ -152,6 +155,10 @@ class HardenedProfile:
             hidden_widths(budget)
         if settings.lanes != 0:
             reward_widths(settings, parameters)
+        elif settings.budget is not None and to_millionths(settings.budget) > 0:
+            raise RewardsOff(
+                "lanes=0 leaves no room for rewards, and there is a budget: set lanes, or leave the budget out"
+            )
 
     def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
         """Make the keys of a task."""
@@ -256,6 +263,7 @@ class HardenedSp:
         self._publication: Publication | None = None
         self._envelopes: dict[str, RewardEnvelope] = {}
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
+        self._load: Callable[[str], bytes] | None = None
         self.open_round(1)
 
     def enrol(self, identity: Identity) -> None:
@@ -272,7 +280,8 @@ class HardenedSp:
         self._products = RunningProduct(
             self.party.public, length, settings.max_participants, backend=self.party.compute
         )
-        self._uploads: dict[str, tuple[bytes, CipherVector]] = {}
+        self._uploads: dict[str, bytes] = {}  # by participant, the hash of what was counted
+        self._vectors: dict[str, CipherVector] = {}  # unless they can be read again
         self._seeds: dict[str, MaskSeed] = {}
         self._publication, self._envelopes = None, {}
 
@@ -280,12 +289,24 @@ class HardenedSp:
         """Extend the running products, once per participant."""
         name = upload_digest(upload)
         if who in self._uploads:
-            if self._uploads[who][0] != name:
+            if self._uploads[who] != name:
                 raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
             return
         vector = self._parse(upload)
         self._products.add(vector)
-        self._uploads[who] = (name, vector)
+        self._uploads[who] = name
+        if self._load is None:
+            self._vectors[who] = vector
+
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """Rewards need the uploads once more: from there, one at a time, whatever their number."""
+        self._load = load
+
+    def _averaged(self) -> Mapping[str, CipherVector]:
+        """The very uploads that were averaged."""
+        if self._load is None:
+            return self._vectors
+        return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
 
     def _parse(self, upload: bytes) -> CipherVector:
         vector = CipherVector.from_bytes(upload, self.party.public, max_count=self._length, backend=self.party.compute)
@@ -305,14 +326,13 @@ class HardenedSp:
                 del self._seeds["opening"]
         state = self._seed_for("opening", digest(sums))
         opening = OpeningSp(self.party)
-        replies = []
-        context = task.context(self.round_number)
+        replies: list[bytes] = []
         audience = REQUESTER if final else PARTICIPANTS
-        for request in opening.requests(state, sums, context, audience):
-            replies.append((yield request))
+        requests = opening.requests(state, sums, task.context(self.round_number), audience)
+        yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
         self._publication = opening.publication(state, sums, replies)
 
-    def _scale(self, products: CipherVector) -> Generator[bytes, bytes, CipherVector]:
+    def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
         state = self._seed_for("scaling", digest(products))
         side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
         return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
@@ -351,15 +371,14 @@ class HardenedSp:
         opened = self._seeds.get("scaling" if self._shape.task.settings.total == "hidden" else "opening")
         if opened is None or opened.digest != digest(self._products.result()):
             raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
-        uploads = {who: vector for who, (_, vector) in self._uploads.items()}
         state = self._seed_for("rewards", self._rewarded(payment))
         side = RewardSp(self.party, widths, self._shape.packing)
         context = self._shape.task.context(self.round_number)
-        self._envelopes = yield from side.run(uploads, payment, context, state.seed)
+        self._envelopes = yield from side.run(self._averaged(), payment, context, state.seed)
 
     def _rewarded(self, payment: int) -> bytes:
         """Everything that the masked numbers depend on: who uploaded what, and the payment."""
-        parts = [who.encode() + b"\0" + name for who, (name, _) in sorted(self._uploads.items())]
+        parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
         return hashlib.sha256(str(payment).encode() + b"\0" + b"".join(parts)).digest()
 
     def publication(self) -> bytes:
@@ -380,6 +399,10 @@ class HardenedSp:
         """Refuse what is no upload of this task."""
         self._parse(upload)
 
+    def claimant(self, claim: bytes) -> str:
+        """Whose name a claim bears."""
+        return claims.Claim.from_bytes(claim, self.party.limits(1)).participant
+
     def check_claim(self, claim: bytes) -> str:
         """Whose claim it is; refuse what CSP need not see."""
         return self._claims.check(claim).participant
@@ -393,6 +416,28 @@ class HardenedSp:
         return self._shape.budget.ciphertexts + 1
 
 
+@dataclass(frozen=True)
+class _ReadAgain(Mapping[str, CipherVector]):
+    """Uploads that were checked when they were counted, one in memory at a time."""
+
+    names: Mapping[str, bytes]
+    load: Callable[[str], bytes]
+    public: PublicKey
+    length: int
+
+    def __getitem__(self, who: str) -> CipherVector:
+        upload = self.load(who)
+        if upload_digest(upload) != self.names[who]:
+            raise ProtocolError(f"the upload of {who} is not the one that was averaged: its file was altered")
+        return CipherVector(self.public, Unchecked.parse(upload, self.public, max_count=self.length).block)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
 class HardenedCsp:
     """The computation server: answers, by kind of request."""
 
@@ -400,7 +445,7 @@ class HardenedCsp:
         self.party, self._shape = party, shape
         self.roster = Roster()
         self._rewards: RewardCsp | None = None
-        self._stopped = False
+        self._memory: MutableMapping[str, bytes] = {}
         settings = shape.task.settings
         self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
         self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
@@ -416,6 +461,7 @@ class HardenedCsp:
 
     def remember(self, memory: MutableMapping[str, bytes]) -> None:
         """Keep what must outlive a request there, from now on."""
+        self._memory = memory
         if self._rewards is not None:
             self._rewards.memory = memory
 
@@ -439,11 +485,11 @@ class HardenedCsp:
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP answers no message of kind {kind} in this task")
-        if self._stopped:
+        if STOPPED in self._memory:
             raise ProtocolError("CSP has stopped this task: a request opened to what no honest SP sends")
         try:
             return self._answers[kind](request)
         except (NothingToAverage, PlaintextOutOfRange, SlotOverflow):
             # These errors depend on plaintexts: one is a bit for an SP that deviates, many would let it halve its way in.
-            self._stopped = True
+            self._memory[STOPPED] = b""
             raise

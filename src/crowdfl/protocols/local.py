@@ -15,6 +15,7 @@ import numpy.typing as npt
 from crowdfl.crypto.compute import Backend, Watch, default_backend
 from crowdfl.errors import ModelMismatch, RewardsOff, SettingsError, TooFewParticipants, UnknownParticipant
 from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.exchange import carry
 from crowdfl.protocols.hardened import HardenedProfile
 from crowdfl.protocols.paper import PaperProfile
 from crowdfl.protocols.party import View
@@ -188,12 +189,7 @@ class LocalFederation:
 
     def _exchange(self, step: Exchange) -> None:
         """Carry bytes between SP and CSP until the step is done."""
-        try:
-            request = next(step)
-            while True:
-                request = step.send(self.csp.answer(request))
-        except StopIteration:
-            return
+        carry(step, self.csp.answer)
 
     def _deal(self, parameters: int) -> None:
         about = About("local", self.settings, parameters)

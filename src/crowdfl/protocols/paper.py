@@ -327,7 +327,7 @@ class PaperSp:
             self.party, kappa=widths.average_kappa, sigma=widths.sigma, decimals=self.task.settings.decimals
         )
         pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
-        self._average = sdiv.finish(pending, (yield request))
+        self._average = sdiv.finish(pending, (yield request)())
         shown = self._average.part(0, 0) if final else self._average
         self._publication = PaperPublication(self._average, self.delivery.partial_decrypt(shown))
 
@@ -360,6 +360,9 @@ class PaperSp:
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
 
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """The paper's SP keeps every model in memory, for Alg. 4."""
+
     def upload_bytes(self) -> int:
         """Bytes of an upload of this task."""
         return form_bytes(self.task.public, self._length)
@@ -371,6 +374,10 @@ class PaperSp:
     def check_upload(self, upload: bytes) -> None:
         """Refuse what is no upload of this task."""
         self._parse(upload)
+
+    def claimant(self, claim: bytes) -> str:
+        """The paper has no claims."""
+        return self.check_claim(claim)
 
     def check_claim(self, claim: bytes) -> str:
         """The paper has no claims."""

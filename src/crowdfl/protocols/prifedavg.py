@@ -26,6 +26,7 @@ from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import NothingToAverage, ProtocolError
+from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.opening import CHUNK, mask_rows
 from crowdfl.protocols.party import Party
@@ -126,25 +127,28 @@ class HiddenAverageSp:
     def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
         self.party, self.budget, self.packing = party, budget, packing
 
-    def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, bytes, CipherVector]:
+    def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, Reply, CipherVector]:
         """Once per sum: `seed` is bound to `sums` by the caller."""
         coins = Coins(seed)
         factor = yield from self._reciprocal(total, coins.child("reciprocal"))
-        parts = []
-        for start in range(0, len(sums), CHUNK):
-            chunk = sums.part(start, start + CHUNK)
-            reply = yield self._request(chunk, factor, start, seed)
+        parts: list[CipherVector] = []
+
+        def take(reply: bytes, start: int) -> None:
             scaled = ScaleReply.from_bytes(reply, self.party.limits(CHUNK)).scaled
-            if len(scaled) != len(chunk):
-                raise ProtocolError(f"{len(scaled)} scaled sums for {len(chunk)}")
+            if len(scaled) != min(CHUNK, len(sums) - start):
+                raise ProtocolError(f"{len(scaled)} scaled sums for {min(CHUNK, len(sums) - start)}")
             parts.append(self._unmask(scaled, factor, start, seed))
+
+        starts = range(0, len(sums), CHUNK)
+        requests = ((self._request(sums.part(s, s + CHUNK), factor, s, seed), s) for s in starts)
+        yield from pipelined(requests, take)
         return CipherVector.concat(parts)
 
-    def _reciprocal(self, total: CipherVector, coins: Coins) -> Generator[bytes, bytes, CipherVector]:
+    def _reciprocal(self, total: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
         sdiv = HardenedSdivSp(self.party, hidden_widths(self.budget))
         unit = self.party.encrypt([1 << self.budget.dither_bits], coins)
         pending, request = sdiv.begin(unit, total, coins)
-        return self.party.rerandomise(sdiv.finish(pending, (yield request)), coins)
+        return self.party.rerandomise(sdiv.finish(pending, (yield request)()), coins)
 
     def _request(self, chunk: CipherVector, factor: CipherVector, start: int, seed: bytes) -> bytes:
         party = self.party

@@ -14,7 +14,7 @@ sum within b although a division may come out one too high (deviation D12).
 """
 
 import hashlib
-from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -29,6 +29,7 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, pub
 from crowdfl.crypto.sealing import commit, seal_to
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, MasksDoNotFit, ProtocolError, SettingsError
+from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
@@ -52,7 +53,8 @@ __all__ = [
 ]
 
 _LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases
-_Exchange = Generator[bytes, bytes, CipherVector]
+_Masks = list[list[mpz]]
+_Exchange = Generator[bytes, Reply, CipherVector]
 
 
 @dataclass(frozen=True)
@@ -245,57 +247,65 @@ class RewardSp:
         payment: int,
         context: bytes,
         seed: bytes,
-    ) -> Generator[bytes, bytes, dict[str, RewardEnvelope]]:
+    ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
         if not 0 < payment <= self.widths.largest_payment:
             raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
         ids = sorted(uploads)
-        public_coins = yield from self._public_coins([uploads[i] for i in ids], context)
+        public_coins = yield from self._public_coins((uploads[i] for i in ids), context)
         # Bound to the sketch: should CSP ever deal another nonce, the other lanes meet other masks.
         coins = Coins(seed).child("sketch " + public_coins.hex())
-        lanes = [sketch(uploads[i].part(0, -1), public_coins, self.budget, self.party) for i in ids]
-        deltas = CipherVector.concat([uploads[i].part(-1, len(uploads[i])) for i in ids])
+        lanes, samples = [], []
+        for i in ids:  # an upload at a time: of a sketched one, only its lanes and [[delta_i]] stay
+            upload = uploads[i]
+            lanes.append(sketch(upload.part(0, -1), public_coins, self.budget, self.party))
+            samples.append(CipherVector(upload.public, upload.block[-1:].copy()))
+        deltas = CipherVector.concat(samples)
         a, b = yield from self._inner_products(lanes, context, coins.child("lanes"))
         divisors, numerators = yield from self._distances(a, b, deltas, coins.child("operands"))
         weights = yield from self._divide(self.widths.weights, numerators, divisors, coins.child("weights"))
         mu = yield from self._shares(weights, payment, coins.child("rewards"))
         return (yield from self._open(mu, ids, context, coins.child("open")))
 
-    def _public_coins(self, uploads: Sequence[CipherVector], context: bytes) -> Generator[bytes, bytes, bytes]:
+    def _public_coins(self, uploads: Iterable[CipherVector], context: bytes) -> Generator[bytes, Reply, bytes]:
         closed = hashlib.sha256()
         for upload in uploads:
             closed.update(upload.to_bytes())
         digest = closed.digest()
-        reply = yield self._send(NonceRequest(context, digest))
+        reply = (yield self._send(NonceRequest(context, digest)))()
         nonce = NonceReply.from_bytes(reply, self.party.limits(1)).nonce
         return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
 
     def _inner_products(
         self, lanes: Sequence[CipherVector], context: bytes, coins: Coins
-    ) -> Generator[bytes, bytes, tuple[CipherVector, CipherVector]]:
+    ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Steps 1-2: [[A_i]] and [[B_i]]. u = e - r, so <u,u> = <e,e> - 2<e,r> + <r,r>, and <u,U> likewise."""
         n, slots = len(lanes), self.budget.slots
         rows = max(1, _LANES_A_MESSAGE // (n * slots))
         cross = _CrossTerms(self.party, n, self.budget.lane_mask_bits)
-        for start in range(0, len(lanes[0]), rows):
-            parts = [lane.part(start, start + rows) for lane in lanes]
-            masks = self._masks(n, len(parts[0]) * slots, coins)
-            request = self._masked_lanes(parts, masks, context, start, coins)
-            reply = yield self._send(request)
-            encrypted = LanesReply.from_bytes(reply, self.party.limits(n * len(parts[0]) * slots)).lanes
-            cross.take(encrypted, masks)
-        reply = yield self._send(InnerRequest(context))
+
+        def requests() -> Iterator[tuple[bytes, _Masks]]:
+            for start in range(0, len(lanes[0]), rows):
+                parts = [lane.part(start, start + rows) for lane in lanes]
+                masks = self._masks(n, len(parts[0]) * slots, coins)
+                yield self._send(self._masked_lanes(parts, masks, context, start, coins)), masks
+
+        def take(reply: bytes, masks: _Masks) -> None:
+            cross.take(LanesReply.from_bytes(reply, self.party.limits(n * len(masks[0]))).lanes, masks)
+
+        yield from pipelined(requests(), take)
+        reply = (yield self._send(InnerRequest(context)))()
         inner = InnerReply.from_bytes(reply, self.party.limits(n))
         return cross.remove(inner)
 
-    def _masks(self, participants: int, lanes: int, coins: Coins) -> list[list[mpz]]:
+    def _masks(self, participants: int, lanes: int, coins: Coins) -> _Masks:
         """r in [V, 2^M - V), uniform: u + r is then never negative and never wraps."""
         v, m = self.budget.lane_bound, self.budget.lane_mask_bits
         drawn = to_ints(coins.residues(participants * lanes, (1 << m) - 2 * v))
         return [[r + v for r in drawn[i * lanes : (i + 1) * lanes]] for i in range(participants)]
 
     def _masked_lanes(
-        self, parts: Sequence[CipherVector], masks: list[list[mpz]], context: bytes, start: int, coins: Coins
+        self, parts: Sequence[CipherVector], masks: _Masks, context: bytes, start: int, coins: Coins
     ) -> LanesRequest:
         packed = np.concatenate([self.packing.pack_wide(row) for row in masks])
         masked = CipherVector.concat(parts).add_plain(packed, backend=self.party.compute)
@@ -304,7 +314,7 @@ class RewardSp:
 
     def _distances(
         self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
-    ) -> Generator[bytes, bytes, tuple[CipherVector, CipherVector]]:
+    ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Step 3: [[G_i + eps_i + 1]] and [[delta_i^3 * 2^S]], in one exchange."""
         party, n = self.party, len(a)
         operands = [party.sum(deltas), party.sum(b)]
@@ -319,7 +329,7 @@ class RewardSp:
         sp = PolynomialsSp(party, sigma=self.budget.sigma, masks_in_task=self.widths.masks_in_task)
         vector = CipherVector.concat(operands)
         pending, request = sp.begin(vector, self.widths.operands(n), polynomials, coins)
-        result = sp.finish(pending, (yield request))
+        result = sp.finish(pending, (yield request)())
         divisors = CipherVector(result.public, result.block[0::2])
         cubes = CipherVector(result.public, result.block[1::2])
         return divisors, party.scale(cubes, 1 << self.widths.shift)
@@ -327,7 +337,7 @@ class RewardSp:
     def _divide(self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         sdiv = HardenedSdivSp(self.party, widths)
         pending, request = sdiv.begin(x, y, coins)
-        return sdiv.finish(pending, (yield request))
+        return sdiv.finish(pending, (yield request)())
 
     def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
         """Step 4: every division shares the one divisor, masked once."""
@@ -338,7 +348,7 @@ class RewardSp:
 
     def _open(
         self, mu: CipherVector, ids: Sequence[str], context: bytes, coins: Coins
-    ) -> Generator[bytes, bytes, dict[str, RewardEnvelope]]:
+    ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         """Step 5: each reward to its owner alone."""
         party = self.party
         masks = to_ints(coins.residues(len(ids), party.public.n))
@@ -346,7 +356,7 @@ class RewardSp:
         masked = party.rerandomise(party.add_plain(mu, masks), coins)
         commitments = tuple(commit(m, s) for m, s in zip(masks, salts, strict=True))
         request = RewardRequest(context, masked, party.partial_decrypt(masked), tuple(ids), commitments)
-        reply = yield self._send(request)
+        reply = (yield self._send(request))()
         sealed = RewardReply.from_bytes(reply, party.limits(len(ids))).sealed
         if len(sealed) != len(ids):
             raise ProtocolError(f"{len(sealed)} sealed rewards for {len(ids)} participants")
@@ -368,7 +378,7 @@ class _CrossTerms:
         self.r_r = [0] * participants
         self.r_big_r = [0] * participants
 
-    def take(self, lanes: CipherVector, masks: list[list[mpz]]) -> None:
+    def take(self, lanes: CipherVector, masks: _Masks) -> None:
         """One message's worth: [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]] by products of powers."""
         size = len(masks[0])
         total = [sum(column) for column in zip(*masks, strict=True)]
@@ -393,7 +403,7 @@ class _CrossTerms:
         b = party.subtract(inner.cross, party.add(self.e_big_r, self.big_e_r))
         return party.add_plain(a, self.r_r), party.add_plain(b, self.r_big_r)
 
-    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: list[list[mpz]], size: int) -> CipherVector:
+    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: _Masks, size: int) -> CipherVector:
         party = self.party
         exponent_bits = self.mask_bits + bits(self.n)
         width = (exponent_bits + 7) // 8

@@ -12,13 +12,14 @@ from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import WidthBudgetExceeded
+from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import PaperSdivSp
 from crowdfl.protocols.smul import PaperSmulSp
 
 __all__ = ["PaperRewardSp", "PaperRewardWidths"]
 
-_Exchange = Generator[bytes, bytes, CipherVector]
+_Exchange = Generator[bytes, Reply, CipherVector]
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class PaperRewardSp:
 
     def _squares(
         self, models: list[CipherVector], average: CipherVector, coins: Coins
-    ) -> Generator[bytes, bytes, list[CipherVector]]:
+    ) -> Generator[bytes, Reply, list[CipherVector]]:
         """Lines 2-3: [[(w_i - average)^2]], coordinate by coordinate."""
         negative = average.negate(backend=self.party.compute)
         differences = CipherVector.concat([self.party.add(model, negative) for model in models])
@@ -126,13 +127,13 @@ class PaperRewardSp:
     def _smul(self, width: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         smul = PaperSmulSp(self.party, mask_bits=width + self.widths.sigma)
         pending, request = smul.begin(x, y, coins)
-        return smul.finish(pending, (yield request))
+        return smul.finish(pending, (yield request)())
 
     def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         decimals = self.widths.budget.decimals
         sdiv = PaperSdivSp(self.party, kappa=kappa, sigma=self.widths.sigma, decimals=decimals)
         pending, request = sdiv.begin(x, y, coins)
-        return sdiv.finish(pending, (yield request))
+        return sdiv.finish(pending, (yield request)())
 
 
 def _repeat(c: CipherVector, times: int) -> CipherVector:

@@ -1,7 +1,7 @@
 """The small interface through which everything above sees a profile. A third profile is one more module that fills it.
 
 Prepare an update, add an update, publish, read, reward, claim. SP's long steps are generators: they yield requests for CSP as
-bytes and are sent CSP's replies, so that a function call, a queue or HTTP can carry them.
+bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping
@@ -16,10 +16,12 @@ from crowdfl.crypto.compute import Backend, Watch
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import SlotOverflow
+from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.settings import TaskSettings
 
 __all__ = [
+    "STOPPED",
     "About",
     "Average",
     "CspSide",
@@ -36,8 +38,11 @@ __all__ = [
     "whole_samples",
 ]
 
-Exchange = Generator[bytes, bytes, None]
-"""SP's side of a step: yields requests, is sent replies."""
+STOPPED = "stopped"
+"""What a CSP remembers even of a request that it refused: that it answers this task no more."""
+
+Exchange = Generator[bytes, Reply, None]
+"""SP's side of a step: yields requests, is sent replies to wait for."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,9 @@ class SpSide(Protocol):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
 
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""
+
     def upload_bytes(self) -> int:
         """Bytes of an upload of this task."""
 
@@ -151,6 +159,9 @@ class SpSide(Protocol):
 
     def envelopes(self) -> Mapping[str, bytes]:
         """What each participant is served after `reward`."""
+
+    def claimant(self, claim: bytes) -> str:
+        """Who says to have made this claim; nothing is checked yet."""
 
     def check_claim(self, claim: bytes) -> str:
         """Whose claim it is; refuse what is not worth asking CSP about."""

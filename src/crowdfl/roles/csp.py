@@ -6,9 +6,9 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.compute import Backend, default_backend
-from crowdfl.errors import DocumentError
+from crowdfl.errors import CrowdFLError, DocumentError
 from crowdfl.protocols.local import PROFILES
-from crowdfl.protocols.profile import CspSide, Tools
+from crowdfl.protocols.profile import STOPPED, CspSide, Tools
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
@@ -26,7 +26,7 @@ class Csp:
     kgc_key: bytes
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
-    _sides: dict[str, CspSide] = field(default_factory=dict, repr=False)
+    _sides: dict[str, "_Enrolling"] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
@@ -47,8 +47,6 @@ class Csp:
             raise DocumentError("this certificate is for another task")
         participant = StoredParticipant(opened.identity, certificate)
         self.store.add_participant(task, participant, definition.settings.max_participants)
-        if task in self._sides:
-            self._sides[task].enrol(opened.identity)
 
     def answer(self, task: str, request: bytes) -> bytes:
         """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
@@ -58,7 +56,12 @@ class Csp:
             return self.blobs.get(known)
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
             draft = _Draft(self.store.memory(task))
-            reply = self._side(task, draft).answer(request)
+            try:
+                reply = self._side(task, draft).answer(request)
+            except CrowdFLError:
+                if STOPPED in draft:  # of a refused request nothing else is kept
+                    self.store.memory(task)[STOPPED] = draft[STOPPED]
+                raise
             return self._keep(task, name, reply, draft)
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
@@ -77,11 +80,21 @@ class Csp:
             tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
             bundle = self.bundles.get(f"{task}.csp")
             side = PROFILES[definition.settings.profile].csp(definition.about, bundle, tools)
-            for participant in self.store.participants(task):
-                side.enrol(participant.identity)
-            self._sides[task] = side
-        self._sides[task].remember(memory)
-        return self._sides[task]
+            self._sides[task] = _Enrolling(side)
+        known = self._sides[task]
+        for participant in self.store.participants(task, known.enrolled):  # whichever process was told of them
+            known.side.enrol(participant.identity)
+            known.enrolled += 1
+        known.side.remember(memory)
+        return known.side
+
+
+@dataclass
+class _Enrolling:
+    """A side, and how many participants it knows."""
+
+    side: CspSide
+    enrolled: int = 0
 
 
 class _Draft(MutableMapping[str, bytes]):

@@ -15,6 +15,7 @@ __all__ = ["ESCROW", "REQUESTER", "REWARDS", "Ledger", "Movement", "participant_
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
 REWARDS = "rewards"  # earned by participants, not yet claimed
+_PAY = "pay "
 
 
 def round_account(number: int) -> str:
@@ -81,6 +82,10 @@ class Ledger:
         self._balances[movement.target] = self.balance(movement.target) + movement.amount
         return True
 
+    def paid(self) -> dict[str, int]:
+        """Millionths paid, by participant."""
+        return {m.name.removeprefix(_PAY): m.amount for m in self.movements if m.name.startswith(_PAY)}
+
     # The movements of a campaign, by what they are for.
 
     def deposit(self, name: str, amount: int) -> Movement:
@@ -101,7 +106,7 @@ class Ledger:
 
     def pay(self, who: str, amount: int) -> Movement:
         """A participant's claim is paid, once per task."""
-        return Movement(f"pay {who}", REWARDS, participant_account(who), amount)
+        return Movement(_PAY + who, REWARDS, participant_account(who), amount)
 
     def expire_claims(self) -> Movement:
         """After the claim deadline, what nobody claimed returns to escrow."""

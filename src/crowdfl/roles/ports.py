@@ -102,6 +102,12 @@ class SpStore(Protocol):
     def participants(self, task: str) -> list[StoredParticipant]:
         """In the order they joined, those who left included."""
 
+    def participant(self, task: str, who: str) -> StoredParticipant:
+        """One of them, or `UnknownParticipant`."""
+
+    def turnout(self, task: str, number: int) -> tuple[int, int]:
+        """How many have uploaded in a round, and how many more are enrolled and have not left."""
+
     def leave(self, task: str, who: str) -> None:
         """Mark as gone."""
 
@@ -111,8 +117,15 @@ class SpStore(Protocol):
     def rounds(self, task: str) -> list[Round]:
         """In order."""
 
+    def round(self, task: str, number: int) -> Round:
+        """One of them, or `NotThereYet`."""
+
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
-        """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is."""
+        """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these
+        very bytes were uploaded to this task before, by anyone in any round."""
+
+    def upload(self, task: str, number: int, who: str) -> Upload | None:
+        """A participant's upload of a round."""
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""
@@ -151,8 +164,8 @@ class CspStore(Protocol):
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         """Once."""
 
-    def participants(self, task: str) -> list[StoredParticipant]:
-        """All."""
+    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
+        """In the order they joined, but for the first `since`."""
 
     def answered(self, task: str, request: str) -> str | None:
         """The name of the blob that answers a request, if it was answered."""

@@ -9,12 +9,15 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import (
     AlreadyPaid,
+    Conflict,
     CrowdFLError,
     DocumentError,
     Forbidden,
@@ -24,21 +27,19 @@ from crowdfl.errors import (
     TaskNotRunning,
     UnknownParticipant,
 )
-from crowdfl.protocols.local import PROFILES
-from crowdfl.protocols.profile import Exchange, SpSide, Tools
+from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.profile import Exchange, Tools
 from crowdfl.protocols.settings import to_millionths
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
 from crowdfl.roles.ledger import ESCROW, REWARDS, Ledger
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.roles.sides import Sides, upload_name
 
 __all__ = ["Sp", "TaskState"]
 
-_CSP_PATIENCE = (
-    86400.0  # seconds after a round's end in which CSP may come back; then the round is aborted and refunded
-)
+_PIECE = 50  # uploads counted before the other tasks have their turn
 _UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
-_LEASE_SECONDS = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
 
 
 class TaskState:
@@ -49,6 +50,9 @@ class TaskState:
     CANCELLED = "cancelled"
     FINISHED = "finished"  # all rounds done: rewards can be claimed until the deadline
     SETTLED = "settled"  # money returned, uploads scrubbed
+
+
+_ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 
 
 @dataclass
@@ -65,7 +69,20 @@ class Sp:
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
     owner: str = field(default_factory=lambda: secrets.token_hex(8))
-    on_paid: Callable[[str, str, int], None] | None = None
+    on_paid: Callable[[str, str, int], None] | None = (
+        None  # task, participant, millionths: at least once for each payment
+    )
+    ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
+    lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
+    csp_patience: float = (
+        86400.0  # seconds after a round's end in which CSP may come back; then it is aborted and refunded
+    )
+    sides: Sides = field(init=False, repr=False)
+    _all_told: set[str] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+        self.sides = Sides(self.store, self.blobs, self.bundles, tools)
 
     # The requester's part.
 
@@ -143,25 +160,28 @@ class Sp:
         definition, now = self.definition(task), self.clock.now()
         self.participant(task, who)
         digest = hashlib.sha256(upload).hexdigest()
-        for known in self.store.uploads(task, number):
-            if known.who == who and known.digest == digest:
-                return known
+        known = self.store.upload(task, number, who)
+        if known is not None and known.digest == digest:
+            return known
         current = self._extended(task, number)
         self._require(task, TaskState.RUNNING, TaskState.PAUSED)
         current.require_upload_welcome(definition.settings, now)
-        self._side(task, number).check_upload(upload)
+        self.sides.checking(task).check_upload(upload)
         entry = Upload(who, digest, current.is_late(definition.settings, now))
-        self.blobs.put(f"{task}/rounds/{number}/uploads/{digest}", upload)
+        self.blobs.put(upload_name(task, number, digest), upload)
         with self.store.together():
-            if self._round(task, number).state is not RoundState.OPEN:  # it closed while the bytes were checked
+            if self.store.round(task, number).state is not RoundState.OPEN:  # it closed while the bytes were checked
                 raise RoundNotOpen(f"round {number} has closed: come back for the next round")
             self.store.add_upload(task, number, entry)
         return entry
 
     def _extended(self, task: str, number: int) -> Round:
         """A round, extended if it is below the quorum and its window has just passed."""
+        current = self.store.round(task, number)
+        if self.clock.now() < current.deadline(self.definition(task).settings):
+            return current
         with self.store.together():
-            current = self._round(task, number)
+            current = self.store.round(task, number)
             decided = self._as_of_now(task, current)
             if decided.state is RoundState.OPEN and decided != current:
                 self.store.put_round(task, decided)
@@ -170,7 +190,7 @@ class Sp:
 
     def upload_limit(self, task: str) -> int:
         """Bytes of an upload of this task: a longer body is refused before it is read."""
-        return self._side(task, 1).upload_bytes()
+        return self.sides.checking(task).upload_bytes()
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
         """A round's average, for a participant; `who` None is the requester, who gets the last one."""
@@ -181,7 +201,7 @@ class Sp:
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
         self.participant(task, who)
-        if who not in {upload.who for upload in self.store.uploads(task, number)}:
+        if self.store.upload(task, number, who) is None:
             raise UnknownParticipant(f"{who} was not averaged in round {number}: there is no reward")
         envelopes = json.loads(self.blobs.get(f"{task}/rounds/{number}/rewards"))
         return bytes.fromhex(envelopes[who])
@@ -194,38 +214,34 @@ class Sp:
         last = self._last_round(task)
         if last is not None and last.state in _UNDER_WAY:
             raise NotThereYet(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
-        side = self._side(task, 1)
+        side = self.sides.claiming(task, claim)
         who = side.check_claim(claim)
         before = self._paid(task, who, claim)
         if before is not None:
             return before
         amount = side.pay(claim, self.csp.answer(task, claim))
         self.blobs.put(_claim_name(task, who, claim), b"")
-        if self.store.post(task, self.ledger(task).pay(who, amount)) and self.on_paid is not None:
-            self.on_paid(task, who, amount)
+        self.store.post(task, self.ledger(task).pay(who, amount))
         return amount
 
     def _paid(self, task: str, who: str, claim: bytes) -> int | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
-        paid = [movement.amount for movement in self.store.movements(task) if movement.name == f"pay {who}"]
-        if not paid:
+        paid = self.ledger(task).paid()
+        if who not in paid:
             return None
         if not self.blobs.has(_claim_name(task, who, claim)):
             raise AlreadyPaid(f"{who} was paid for this task already")
-        return paid[0]
+        return paid[who]
 
     # What anyone with a right may see.
 
     def definition(self, task: str) -> Definition:
         """What the task is."""
-        return Definition.open(self.store.task(task).definition)
+        return self.sides.definition(task)
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         """An enrolled participant."""
-        for participant in self.store.participants(task):
-            if participant.identity.who == who:
-                return participant
-        raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        return self.store.participant(task, who)
 
     def ledger(self, task: str) -> Ledger:
         """The task's books."""
@@ -238,14 +254,14 @@ class Sp:
         return {
             "task": task,
             "state": stored.state,
-            "enrolled": len(self._active(task)),
+            "enrolled": self._active(task),
             "rounds": [
                 {
                     "number": r.number,
                     "state": str(r.state),
                     "deadline": r.deadline(settings),
                     "last_call": r.last_call(settings),
-                    "uploads": len(self.store.uploads(task, r.number)),
+                    "uploads": self.store.turnout(task, r.number)[0],
                 }
                 for r in rounds
             ],
@@ -259,11 +275,12 @@ class Sp:
         moved = False
         trouble: CrowdFLError | ConnectionError | None = None
         for stored in self.store.tasks():
-            if stored.state in (TaskState.SETTLED, TaskState.PAUSED):
+            if stored.state == TaskState.PAUSED or self._nothing_left(stored):
                 continue
-            if self.store.lease(stored.task, self.owner, self.clock.now(), _LEASE_SECONDS):
+            if self.store.lease(stored.task, self.owner, self.clock.now(), self.lease_seconds):
                 try:
                     moved |= self._step(stored.task)
+                    self._tell_paid(stored.task)
                 except (
                     CrowdFLError,
                     ConnectionError,
@@ -275,10 +292,25 @@ class Sp:
             raise trouble
         return moved
 
+    def _nothing_left(self, stored: StoredTask) -> bool:
+        return stored.state == TaskState.SETTLED and (self.on_paid is None or stored.task in self._all_told)
+
+    def _tell_paid(self, task: str) -> None:
+        """Run the hook for every payment it was not run for; a crash between the hook and the note of it runs it again."""
+        if self.on_paid is None or self.store.task(task).state not in _ENDED:
+            return
+        settled = self.store.task(task).state == TaskState.SETTLED  # before the movements: none comes after it
+        for who, amount in self.ledger(task).paid().items():
+            if not self.blobs.has(f"{task}/claims/{who}-told"):
+                self.on_paid(task, who, amount)
+                self.blobs.put(f"{task}/claims/{who}-told", b"")
+        if settled:
+            self._all_told.add(task)
+
     def _step(self, task: str) -> bool:
         stored, last = self.store.task(task), self._last_round(task)
         if last is not None and last.state is RoundState.OPEN:
-            return self._decide(task, last.number)
+            return self._decide(task, last.number) or self.sides.count(task, last.number, _PIECE) > 0
         if last is not None and last.state in _UNDER_WAY:
             return self._carry_on(task, last)
         if stored.state == TaskState.RUNNING:
@@ -308,7 +340,7 @@ class Sp:
         payment = to_millionths(settings.budget) if settings.budget is not None else 0
         with self.store.together():  # what was true a moment ago may not be any more: an order may have come
             ready = self.store.task(task).state == TaskState.RUNNING and self._last_round(task) == last
-            enough = len(self._active(task)) >= settings.min_participants
+            enough = self._active(task) >= settings.min_participants
             ledger = self.ledger(task)
             if not ready or not enough or ledger.balance(ESCROW) < payment:  # prepaid before a round opens
                 return False
@@ -318,7 +350,7 @@ class Sp:
 
     def _decide(self, task: str, number: int) -> bool:
         with self.store.together():
-            current = self._round(task, number)
+            current = self.store.round(task, number)
             decided = self._as_of_now(task, current)
             if decided == current or self.store.task(task).state == TaskState.PAUSED:
                 return False
@@ -330,13 +362,13 @@ class Sp:
 
     def _as_of_now(self, task: str, current: Round) -> Round:
         """What the clock and the uploads make of a round, whether anyone has looked since or not."""
-        uploaded = {upload.who for upload in self.store.uploads(task, current.number)}
-        awaited = uploaded | self._active(task)  # who left is not waited for, and stands for nobody else
-        return current.decide(self.definition(task).settings, self.clock.now(), len(uploaded), len(awaited))
+        uploaded, missing = self.store.turnout(task, current.number)  # who left is not waited for
+        return current.decide(self.definition(task).settings, self.clock.now(), uploaded, uploaded + missing)
 
     def _abort(self, task: str, current: Round) -> None:
         self.store.post(task, self.ledger(task).abort_round(current.number))
         self.store.put_round(task, replace(current, state=RoundState.ABORTED))
+        self.sides.forget(task, current.number)
 
     def _publish(self, task: str, current: Round) -> bool:
         settings = self.definition(task).settings
@@ -350,25 +382,27 @@ class Sp:
     def _open_to(self, task: str, number: int, *, final: bool) -> None:
         name = f"{task}/rounds/{number}/{'requester' if final else 'participants'}"
         if not self.blobs.has(name):
-            side = self._loaded(task, number)
-            self._exchange(task, side.publish(final=final))
+            side = self.sides.counted(task, number)
+            self._exchange(task, number, side.publish(final=final))
             self.blobs.put(name, side.publication())
 
     def _reward(self, task: str, current: Round) -> bool:
         settings, number = self.definition(task).settings, current.number
         name = f"{task}/rounds/{number}/rewards"
         if settings.budget is not None and to_millionths(settings.budget) > 0 and not self.blobs.has(name):
-            side = self._loaded(task, number)
+            side = self.sides.counted(task, number)
             self._tell_csp(task, number)
             # Rewards are for the very set that was averaged: the same requests as before, which CSP has answered.
-            self._exchange(task, side.publish(final=number == settings.rounds))
-            self._exchange(task, side.reward(to_millionths(settings.budget)))
+            self._exchange(task, number, side.publish(final=number == settings.rounds))
+            self._exchange(task, number, side.reward(to_millionths(settings.budget)))
             envelopes = {who: envelope.hex() for who, envelope in side.envelopes().items()}
             self.blobs.put(name, json.dumps(envelopes).encode())
         with self.store.together():
             if self._still(task, current):
                 self.store.post(task, self.ledger(task).reward_round(number))
                 self.store.put_round(task, replace(current, state=RoundState.REWARDED))
+        self.sides.forget(task, number)
+        self.blobs.clear(_replies(task, number))  # a crash before this leaves them until the task is scrubbed
         return True
 
     def _finish(self, task: str, last: Round | None) -> bool:
@@ -405,8 +439,9 @@ class Sp:
         return True
 
     def _scrub(self, task: str) -> None:
-        """Remove every upload, those that were refused after they were written included."""
+        """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies."""
         for round_ in self.store.rounds(task):
+            self.blobs.clear(_replies(task, round_.number))
             self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
 
     # Tools.
@@ -420,62 +455,63 @@ class Sp:
         rounds = self.store.rounds(task)
         return rounds[-1] if rounds else None
 
-    def _round(self, task: str, number: int) -> Round:
-        for round_ in self.store.rounds(task):
-            if round_.number == number:
-                return round_
-        raise NotThereYet(f"round {number} has not opened yet")
-
-    def _active(self, task: str) -> set[str]:
-        return {p.identity.who for p in self.store.participants(task) if not p.left}
+    def _active(self, task: str) -> int:
+        """Participants who have not left."""
+        return self.store.turnout(task, 0)[1]  # no upload is of round 0
 
     def _still(self, task: str, expected: Round) -> bool:
         """Whether a round is as it was when this step began: another process may have carried it on meanwhile."""
-        return self._round(task, expected.number) == expected
+        return self.store.round(task, expected.number) == expected
 
     def _out_of_patience(self, task: str, current: Round) -> bool:
-        return self.clock.now() > current.last_call(self.definition(task).settings) + _CSP_PATIENCE
+        return self.clock.now() > current.last_call(self.definition(task).settings) + self.csp_patience
 
     def _tell_csp(self, task: str, number: int) -> None:
         """Whoever uploaded, CSP must know: the message of an enrolment may have been lost."""
-        uploaded = {upload.who for upload in self.store.uploads(task, number)}
-        for participant in self.store.participants(task):
-            if participant.identity.who in uploaded:
-                self.csp.enrol(task, participant.certificate)
-
-    def _side(self, task: str, number: int) -> SpSide:
-        definition = self.definition(task)
-        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
-        side = PROFILES[definition.settings.profile].sp(definition.about, self.bundles.get(f"{task}.sp"), tools)
-        for participant in self.store.participants(task):
-            side.enrol(participant.identity)
-        side.open_round(number)
-        return side
-
-    def _loaded(self, task: str, number: int) -> SpSide:
-        """SP's side of a round with its uploads in and its seeds as they were made durable."""
-        side = self._side(task, number)
         for upload in self.store.uploads(task, number):
-            side.add(upload.who, self.blobs.get(f"{task}/rounds/{number}/uploads/{upload.digest}"))
-        side.keep_seeds(
-            self.store.seeds(task, number), lambda purpose, state: self.store.put_seed(task, number, purpose, state)
-        )
-        return side
+            self.csp.enrol(task, self.store.participant(task, upload.who).certificate)
 
-    def _exchange(self, task: str, step: Exchange) -> None:
+    def _exchange(self, task: str, number: int, step: Exchange) -> None:
         try:
             request = next(step)
             while True:
                 self._renew(task)
-                request = step.send(self.csp.answer(task, request))
+                request = step.send(self._ask(task, number, request))
         except StopIteration:
             return
 
+    def _ask(self, task: str, number: int, request: bytes) -> Reply:
+        """CSP's reply, durable before it is used: after a crash SP goes on from what CSP said then, whatever it says now."""
+        name = f"{_replies(task, number)}/{hashlib.sha256(request).hexdigest()}"
+        if self.blobs.has(name):
+            return partial(self.blobs.get, name)
+        if self.ahead is None:
+            return partial(bytes, self._keep(name, self.csp.answer(task, request)))
+        future = self.ahead.submit(self.csp.answer, task, request)
+
+        def reply() -> bytes:
+            while not wait([future], self.lease_seconds / 3).done:
+                self._renew(task)
+            return self._keep(name, future.result())
+
+        return reply
+
+    def _keep(self, name: str, reply: bytes) -> bytes:
+        try:
+            self.blobs.put(name, reply)
+        except Conflict:  # another process has kept one: that one counts
+            return self.blobs.get(name)
+        return reply
+
     def _renew(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""
-        if not self.store.lease(task, self.owner, self.clock.now(), _LEASE_SECONDS):
+        if not self.store.lease(task, self.owner, self.clock.now(), self.lease_seconds):
             raise Forbidden("another process has taken this task over")
 
 
 def _claim_name(task: str, who: str, claim: bytes) -> str:
     return f"{task}/claims/{who}-{hashlib.sha256(claim).hexdigest()}"
+
+
+def _replies(task: str, number: int) -> str:
+    return f"{task}/rounds/{number}/replies"

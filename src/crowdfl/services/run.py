@@ -6,7 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -20,6 +22,7 @@ from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import CspClient, KgcClient
+from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.signatures import Bearer
 from crowdfl.services.ticker import Ticker
 from crowdfl.services.tls import CertificateFiles
@@ -68,6 +71,8 @@ class ServiceSettings:
     kgc_key: bytes | None = None
     tokens: Path | None = None  # `tokens.json` in the data folder if none is given
     tick_seconds: float = 1.0
+    lease_seconds: float = 30.0  # how long a killed SP's work waits for the next process
+    on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
     insecure_test_key: bool = False
 
 
@@ -139,6 +144,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     store, kgc, csp = _store(settings), _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
+    ahead = ThreadPoolExecutor(1, "sp-asks-csp")
     sp = Sp(
         store,
         FileBlobs(folder / "blobs"),
@@ -148,9 +154,12 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         CspClient(csp),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
+        on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
+        ahead=ahead,
+        lease_seconds=settings.lease_seconds,
     )
     background = (
-        _Resources(store.close, kgc.close, csp.close),
+        _Resources(partial(ahead.shutdown, wait=False, cancel_futures=True), store.close, kgc.close, csp.close),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")

@@ -57,13 +57,13 @@ def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, sign
         return await to_thread.run_sync(work, limiter=places)
 
     def receive(task: str, number: int, who: str, read: Callable[[], bytes]) -> Response:
-        known = _known(sp, task, number, who)
+        known = sp.store.upload(task, number, who)
         entry = sp.upload(task, number, who, read())
         acknowledged.labels("new" if known is None else "again").inc()
         return JSONResponse(_receipt(task, number, entry, signing), status_code=201 if known is None else 200)
 
     def finish(task: str, number: int, who: str, digest: str) -> Response:
-        known = _known(sp, task, number, who)
+        known = sp.store.upload(task, number, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
             incoming.discard(task, number, who)
             acknowledged.labels("again").inc()
@@ -102,10 +102,6 @@ def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, sign
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
         return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest))
-
-
-def _known(sp: Sp, task: str, number: int, who: str) -> Upload | None:
-    return next((upload for upload in sp.store.uploads(task, number) if upload.who == who), None)
 
 
 def _receipt(task: str, number: int, entry: Upload, signing: SigningKey) -> dict[str, str]:

@@ -10,10 +10,18 @@ import threading
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy.engine import Engine
 
-from crowdfl.errors import AlreadyCounted, Conflict, InvitationRefused, TaskFull, UnknownParticipant, UnknownTask
+from crowdfl.errors import (
+    AlreadyCounted,
+    Conflict,
+    InvitationRefused,
+    NotThereYet,
+    TaskFull,
+    UnknownParticipant,
+    UnknownTask,
+)
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ledger import Ledger, Movement
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
@@ -119,11 +127,10 @@ class SqlStore:
         """Once; `TaskFull` beyond the limit, `Conflict` for other keys under a known name."""
         who = participant.identity
         with self._write() as c:
-            for known in self._participants(c, task):
-                if known.identity.who == who.who:
-                    if known.identity != who:
-                        raise Conflict(f"{who.who} is enrolled with other keys")
-                    return
+            for known in self._participants(c, task, t.participants.c.who == who.who):
+                if known.identity != who:
+                    raise Conflict(f"{who.who} is enrolled with other keys")
+                return
             count = c.execute(select(func.count()).where(t.participants.c.task == task)).scalar() or 0
             if count >= limit:
                 raise TaskFull(f"all {limit} places of this task are taken")
@@ -138,10 +145,28 @@ class SqlStore:
                 )
             )
 
-    def participants(self, task: str) -> list[StoredParticipant]:
+    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         """In the order they joined."""
         with self._read() as c:
-            return self._participants(c, task)
+            return self._participants(c, task, since=since)
+
+    def participant(self, task: str, who: str) -> StoredParticipant:
+        """Or `UnknownParticipant`."""
+        with self._read() as c:
+            found = self._participants(c, task, t.participants.c.who == who)
+        if not found:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        return found[0]
+
+    def turnout(self, task: str, number: int) -> tuple[int, int]:
+        """Uploads of a round, and the active who have none in it."""
+        p, u = t.participants.c, t.uploads.c
+        theirs = select(u.who).where(u.task == task, u.number == number)
+        with self._read() as c:
+            uploaded = c.execute(select(func.count()).select_from(theirs.subquery())).scalar() or 0
+            active = (p.task == task, p.left.is_(False), p.who.not_in(theirs))
+            missing = c.execute(select(func.count()).select_from(t.participants).where(*active)).scalar() or 0
+        return uploaded, missing
 
     def leave(self, task: str, who: str) -> None:
         """Mark as gone."""
@@ -151,9 +176,12 @@ class SqlStore:
             if done.rowcount == 0:
                 raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
 
-    def _participants(self, c: Connection, task: str) -> list[StoredParticipant]:
+    def _participants(
+        self, c: Connection, task: str, *which: ColumnElement[bool], since: int = 0
+    ) -> list[StoredParticipant]:
+        p = t.participants.c
         rows = c.execute(
-            select(t.participants).where(t.participants.c.task == task).order_by(t.participants.c.position)
+            select(t.participants).where(p.task == task, *which).order_by(p.position).offset(since)
         ).mappings()
         return [
             StoredParticipant(
@@ -176,8 +204,19 @@ class SqlStore:
     def rounds(self, task: str) -> list[Round]:
         """In order."""
         with self._read() as c:
-            rows = c.execute(select(t.rounds).where(t.rounds.c.task == task).order_by(t.rounds.c.number)).mappings()
-            return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
+            return self._rounds(c, task)
+
+    def round(self, task: str, number: int) -> Round:
+        """Or `NotThereYet`."""
+        with self._read() as c:
+            found = self._rounds(c, task, t.rounds.c.number == number)
+        if not found:
+            raise NotThereYet(f"round {number} has not opened yet")
+        return found[0]
+
+    def _rounds(self, c: Connection, task: str, *which: ColumnElement[bool]) -> list[Round]:
+        rows = c.execute(select(t.rounds).where(t.rounds.c.task == task, *which).order_by(t.rounds.c.number)).mappings()
+        return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
 
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in."""
@@ -188,17 +227,26 @@ class SqlStore:
                 if known != upload.digest:
                     raise AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
                 return False
+            if c.execute(select(u.who).where(u.task == task, u.digest == upload.digest)).first() is not None:
+                raise AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
             c.execute(insert(t.uploads).values(task=task, number=number, **vars(upload)))
             return True
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""
+        return self._uploads(task, number)
+
+    def upload(self, task: str, number: int, who: str) -> Upload | None:
+        """A participant's upload of a round."""
+        return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
+
+    def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c
+        wanted = (u.task == task, u.number == number, *which)
         with self._read() as c:
-            rows = c.execute(
-                select(u.who, u.digest, u.late).where(u.task == task, u.number == number).order_by(u.position)
-            )
-            return [Upload(*row) for row in rows]
+            return [
+                Upload(*row) for row in c.execute(select(u.who, u.digest, u.late).where(*wanted).order_by(u.position))
+            ]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """Once: a second process that comes with a seed of its own is refused before it masks anything."""

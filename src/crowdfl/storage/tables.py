@@ -144,6 +144,7 @@ uploads = Table(
     Column("digest", _Name(64), nullable=False),
     Column("late", Boolean, nullable=False),
     UniqueConstraint("task", "number", "who", name="one_upload_each"),
+    UniqueConstraint("task", "digest", name="no_upload_twice"),
 )
 
 seeds = Table(
