@@ -28,8 +28,9 @@ unit: $(VENV)/.ready
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto -m slow
 
+# Fifty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto tests/fuzz tests/property
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto -vv tests/fuzz tests/property tests/simulation
 
 bench: $(VENV)/.ready $(PEERS)/.ready
 	$(BIN)/crowdfl bench crypto

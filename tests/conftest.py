@@ -18,9 +18,31 @@ from crowdfl.crypto.vector import CipherVector, encrypt
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
 settings.register_profile(
-    "fuzz", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "fuzz", max_examples=2_500, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_TRIED = {"inputs": 0}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Inputs that a test has tried, as `tests/fuzz` counts them."""
+    if report.when == "teardown":
+        _TRIED["inputs"] += dict(report.user_properties).get("inputs", 0)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Under `make fuzz`, how far it has come."""
+    inputs = dict(report.user_properties).get("inputs", 0)
+    if report.when != "call" or not report.passed or not inputs:
+        return None
+    return "passed", ".", f"PASSED, {_TRIED['inputs'] + inputs:,} inputs so far"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How much was tried."""
+    if _TRIED["inputs"]:
+        terminalreporter.write_line(f"{_TRIED['inputs']:,} hostile inputs to decoders and routes")
 
 
 @dataclass(frozen=True)

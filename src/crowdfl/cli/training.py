@@ -1,6 +1,7 @@
 """From a task's training settings to a learner and a person's data. What a task file may name is listed here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,16 @@ __all__ = ["evaluator", "load_person", "make_learner", "trainer", "training_of"]
 _CHANNELS = 6
 
 
+@contextmanager
+def _wrong_by_name() -> Iterator[None]:
+    """A requester wrote these settings: what is missing or wrong in them is told, not tripped over."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError) as wrong:
+        raise SettingsError(f"a training setting is missing or wrong: {wrong}") from None
+
+
+@_wrong_by_name()
 def make_learner(training: Mapping[str, Any]) -> Learner:
     """The learner a task names."""
     labels = len(training["labels"])
@@ -31,6 +42,7 @@ def make_learner(training: Mapping[str, Any]) -> Learner:
     raise SettingsError(f"a task's learner is 'network' or 'softmax', not {training['learner']!r}")
 
 
+@_wrong_by_name()
 def training_of(training: Mapping[str, Any]) -> Training:
     """How to train."""
     return Training(

@@ -107,7 +107,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise SettingsError(f"there is no settings file at {path}") from None
-    except tomllib.TOMLDecodeError as wrong:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise SettingsError(f"{path} is no TOML: {wrong}") from None
 
 
@@ -166,5 +166,5 @@ class RequesterFile:
                 sp_token=(here / found["sp_token"]).read_text().strip(),
                 insecure_test_key=found.get("insecure_test_key", False),
             )
-        except (KeyError, TypeError, ValueError, FileNotFoundError) as wrong:
+        except (KeyError, TypeError, ValueError, OSError) as wrong:
             raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None

@@ -16,6 +16,8 @@ from crowdfl.protocols.prirwd import RewardCsp, RewardEnvelope, reward_context
 
 __all__ = ["Attestation", "Claim", "ClaimsCsp", "ClaimsSp", "make_claim", "open_reward", "payable"]
 
+_LONGEST_AMOUNT = 128  # bits
+
 
 @dataclass(frozen=True)
 class Claim(Message):
@@ -126,6 +128,8 @@ class ClaimsSp:
 
 
 def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) -> None:
+    if claim.amount.bit_length() > _LONGEST_AMOUNT:  # nobody earned it, and Python would not write it in decimal
+        raise WrongAmount("the amount claimed is longer than any sum of money")
     if claim.task != task:
         raise ClaimRefused(f"a claim of task {claim.task!r} at task {task!r}")
     if claim.participant not in participants:

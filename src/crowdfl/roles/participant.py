@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import AlreadyCounted, DocumentError, ModelMismatch, NotThereYet, RoundNotOpen, TooLate
+from crowdfl.errors import AlreadyCounted, DocumentError, NotThereYet, RoundNotOpen, TooLate
+from crowdfl.learning.model import ModelShape
+from crowdfl.learning.model_files import from_npz
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
 from crowdfl.roles.documents import Appointment, Definition, participant_name
@@ -240,13 +242,6 @@ def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
 
 
 def arrays_from_npz(data: bytes, definition: Definition) -> Arrays:
-    """Arrays of a task's model from npz bytes, checked against its definition."""
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = [np.asarray(file[f"arr_{i}"], dtype=np.float64) for i in range(len(file.files))]
-    except (ValueError, KeyError, OSError, EOFError) as wrong:
-        raise ModelMismatch(f"these bytes are no model: {wrong}") from None
-    shapes = [array.shape for array in arrays]
-    if shapes != [spec.shape for spec in definition.arrays]:
-        raise ModelMismatch(f"a model of shapes {shapes}, the task has {[spec.shape for spec in definition.arrays]}")
-    return arrays
+    """Arrays of a task's model from npz bytes, compared with its definition before anything is allocated."""
+    shapes = tuple(spec.shape for spec in definition.arrays)
+    return from_npz(ModelShape(tuple(f"arr_{i}" for i in range(len(shapes))), shapes), data)

@@ -65,6 +65,7 @@ _HEADERS: dict[type[BaseException], dict[str, str]] = {
     ServiceUnavailable: {"Retry-After": "5"},
     WrongProtocol: {"Upgrade": "crowdfl/1"},
 }
+_LONGEST_TEXT = 1000  # characters of a message that are told: a caller need not read all of its own input again
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM = "there is no room left on this service's disk; try again later, or tell its operator"
 
@@ -136,14 +137,20 @@ def _named(error: CrowdFLError) -> Problem:
     kind = type(error)
     status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
     headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
-    detail = None if status == 500 else str(error)  # a fault of this service's own may name its files
+    detail = None if status == 500 else _tellable(str(error))  # a fault of this service's own may name its files
     return Problem(status, _slug(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
     # The input itself is not repeated: it may hold what nobody should see twice.
-    found = [{"at": ".".join(map(str, e.get("loc", ()))), "what": str(e.get("msg", ""))} for e in error.errors()[:20]]
+    places = [(".".join(map(str, e.get("loc", ()))), str(e.get("msg", ""))) for e in error.errors()[:20]]
+    found = [{"at": _tellable(at), "what": _tellable(what)} for at, what in places]
     return Problem(422, "invalid-request", "The request is not of the documented form.", more={"errors": found})
+
+
+def _tellable(text: str) -> str:
+    """A message may quote its cause, and that may be long, or hold half of a surrogate pair, which no answer can."""
+    return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
 
 
 def _slug(name: str) -> str:

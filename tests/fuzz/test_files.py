@@ -1,0 +1,236 @@
+"""Files that were damaged or made by someone else: models, keys, pools, tokens, settings."""
+
+import io
+import json
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdfl.cli import participant as participant_command
+from crowdfl.cli.task import template
+from crowdfl.cli.training import make_learner, training_of
+from crowdfl.cli.workspace import RequesterFile, read_service, read_settings
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.learning.model import ModelShape
+from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.npy import read_npy_header
+from crowdfl.learning.object_file import read_object_file
+from crowdfl.protocols.settings import TaskSettings, to_millionths
+from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
+from crowdfl.services import run, tls
+from crowdfl.services.auth import Tokens
+from crowdfl.services.problems import error_from
+from crowdfl.storage import keyfiles
+from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
+from crowdfl.storage.pools import RandomizerPool
+from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
+from tests.http.world import definition_of
+from tests.learning.test_object_file import object_file, plain
+
+SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
+ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
+DEFINITION = definition_of(SigningKey.fresh())
+SERVICE = (
+    'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\nkgc_key = "00"\n[kgc]\nurl = "u"\ntoken = "t"\n'
+)
+REQUESTER = 'kgc = "u"\nsp = "u"\nkgc_key = "00"\nkgc_token = "t"\nsp_token = "t"\n'
+
+
+def npy(array):
+    """A .npy file."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+IN_MEMORY = {
+    "npz": (to_npz(SHAPE, ARRAYS), lambda data: from_npz(SHAPE, data)),
+    "safetensors": (to_safetensors(SHAPE, ARRAYS), lambda data: from_safetensors(SHAPE, data)),
+    "npz of a round": (arrays_to_npz([np.zeros((3, 4))]), lambda data: arrays_from_npz(data, DEFINITION)),
+    "npy": (npy(np.zeros((3, 4))), lambda data: read_npy_header(io.BytesIO(data))),
+    "object file": (object_file({"a": [1, 2.5, "x", np.zeros(3)]}), lambda data: plain(read_object_file(data))),
+}
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_good_files_are_read(name):
+    """The readers under test do accept something."""
+    good, read = IN_MEMORY[name]
+    assert not refused(attempt(read, good))
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+@settings(max_examples=scaled(100))
+@given(data=st.data())
+def test_damaged_models_and_recordings(name, data):
+    """Read, or refused by name."""
+    good, read = IN_MEMORY[name]
+    attempt(read, data.draw(mutated(good) | st.binary(max_size=200)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """For files that are read by path."""
+    return tmp_path_factory.mktemp("files")
+
+
+def put(path, data):
+    """A file of this content, its owner's alone."""
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+@given(data=st.data())
+def test_damaged_key_files(keys, folder, data):
+    """A checksum stands before every key file: what was damaged is not read."""
+    bundle = KeyBundle(Role.SP, keys.public, shares={"lambda_sc": keys.shares[0]})
+    path = folder / "sp.key"
+    keyfiles.save(path, bundle, overwrite=True)
+    good = path.read_bytes()
+    damaged = data.draw(mutated(good) | st.binary(max_size=200))
+    put(path, damaged)
+    read = attempt(lambda: keyfiles.load(path, Role.SP, insecure_test_key=True))
+    assert refused(read) == (damaged != good)
+
+
+@given(data=st.data())
+def test_fields_of_keys(keys, data):
+    """What lies behind the checksum."""
+    good = encode_fields(KeyBundle(Role.SP, keys.public, shares={"lambda_sc": keys.shares[0]}))
+    body = data.draw(mutated(good) | st.binary(max_size=100))
+    read = attempt(lambda: decode_fields(Role.SP, body, insecure_test_key=True))
+    assert refused(read) or encode_fields(read) == body
+
+
+@given(data=st.data())
+def test_damaged_pools(keys, folder, data):
+    """Opened, counted and taken from, or refused."""
+    path = folder / "pool"
+    path.unlink(missing_ok=True)
+    RandomizerPool.open(path, keys.public).fill(2, keys.randomizers)
+    good = path.read_bytes()
+    start = data.draw(st.sampled_from([0, 4096, 8192, 12288]))
+    put(path, good[:start] + data.draw(mutated(good[start : start + 100])) + good[start + 100 :])
+    attempt(lambda: RandomizerPool.open(path, keys.public).take(1))
+
+
+@given(data=st.data())
+def test_damaged_files_of_tokens(folder, data):
+    """Nobody is let in by a damaged file."""
+    path = folder / "tokens.json"
+    path.unlink(missing_ok=True)
+    token = Tokens(path).add("platform", "sp")
+    altered = data.draw(st.sampled_from(["bytes", "fields", "any"]))
+    body = json.loads(path.read_text())
+    if altered == "bytes":
+        put(path, data.draw(mutated(path.read_bytes())))
+    elif altered == "fields":
+        put(path, json.dumps(data.draw(changed_body(body))).encode())
+    else:
+        put(path, json.dumps(data.draw(JSON)).encode())
+    attempt(Tokens(path).check, token)
+    assert refused(attempt(Tokens(path).check, "crowdfl_" + "A" * 43))
+
+
+@given(data=st.binary(max_size=60))
+def test_damaged_signing_keys(folder, data):
+    """32 bytes, or a named refusal."""
+    read = attempt(run.signing_key, put(folder / "signing.key", data))
+    assert refused(read) == (len(data) != 32)
+
+
+@given(data=st.data())
+def test_damaged_certificates(folder, data):
+    """A certificate with its key, or a named refusal."""
+    here = folder / "tls"
+    if not here.exists():
+        here.mkdir()
+        tls.make_ca(here)
+    files = tls.CertificateFiles(folder / "damaged.pem", folder / "damaged.key")
+    for source, target in (("ca.pem", files.certificate), ("ca.key", files.key)):
+        good = (here / source).read_bytes()
+        put(target, data.draw(st.just(good) | mutated(good)))
+    attempt(tls.require_usable, files)
+
+
+SETTINGS_FILES = {
+    "task": (template, read_settings),
+    "service": (SERVICE, read_service),
+    "requester": (REQUESTER, RequesterFile.read),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS_FILES)
+def test_good_settings_are_read(folder, name):
+    """The readers under test do accept something."""
+    text, read = SETTINGS_FILES[name]
+    put(folder / "t", b"token")
+    assert not refused(attempt(read, put(folder / "good.toml", text.encode())))
+
+
+@pytest.mark.parametrize("name", SETTINGS_FILES)
+@given(data=st.data())
+def test_damaged_settings(folder, name, data):
+    """Whatever a user typed, or an editor saved."""
+    text, read = SETTINGS_FILES[name]
+    attempt(read, put(folder / "damaged.toml", data.draw(mutated(text.encode()) | st.binary(max_size=50))))
+
+
+VALUES = ["0", "-1", "1e400", "nan", '""', '"x"', "[]", "{}", "true", "9" * 30, "1979-05-27", '"\\u0000"', "[1, 'a']"]
+
+
+@pytest.mark.parametrize("name", ["service", "requester"])
+@given(value=st.sampled_from(VALUES), place=st.integers(0, 20))
+def test_settings_of_another_type(folder, name, value, place):
+    """TOML that is well formed, with a value where another belongs."""
+    text, read = SETTINGS_FILES[name]
+    lines = text.splitlines()
+    places = [index for index, line in enumerate(lines) if "=" in line]
+    here = places[place % len(places)]
+    lines[here] = f"{lines[here].split('=')[0]}= {value}"
+    attempt(read, put(folder / "other.toml", "\n".join(lines).encode()))
+
+
+def settings_of(body):
+    """A task's settings with what follows from them."""
+    made = TaskSettings.of(**body)
+    return made, made.epsilon_units
+
+
+@settings(max_examples=scaled(100))
+@given(body=changed_body(tomllib.loads(template)["settings"]))
+def test_settings_of_a_task(body):
+    """Each wrong one by its name."""
+    attempt(settings_of, {str(name): value for name, value in body.items()})
+
+
+@given(amount=st.text(max_size=20) | JSON)
+def test_amounts_of_money(amount):
+    """Whole millionths, or a refusal."""
+    made = attempt(to_millionths, amount)
+    assert refused(made) or (isinstance(made, int) and made >= 0)
+
+
+@given(body=JSON, status=st.integers(400, 599))
+def test_problems_of_a_hostile_service(body, status):
+    """A client always has an error of ours to raise."""
+    assert refused(attempt(error_from, status, body))
+
+
+@given(data=st.data())
+def test_damaged_invitations(folder, data):
+    """What a participant was handed."""
+    body = {"task": "0", "invitation": "x", "kgc": "u", "sp": "u", "kgc_key": "", "ca": None, "insecure_test_key": True}
+    text = json.dumps(data.draw(changed_body(body) | JSON)).encode()
+    attempt(participant_command._read, put(folder / "invitation.json", data.draw(st.just(text) | mutated(text))))
+
+
+@given(training=changed_body({"labels": ["a", "b"], "features": "motion", "learner": "softmax", "epochs": 1}))
+def test_training_settings_of_a_hostile_requester(training):
+    """What a participant's learner is told was written by a stranger."""
+    attempt(make_learner, training)
+    attempt(training_of, training)
