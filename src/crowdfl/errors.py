@@ -76,6 +76,7 @@
     │   ├── WrongProtocol           the other side speaks another version
     │   ├── PlainHttpRefused        without TLS, where nobody asked for it or off loopback
     │   ├── StorageFull             the service has no room left on its disk
+    │   ├── TooSlow                 a request came in more slowly than anyone is waited for
     │   └── ServiceUnavailable      no answer, or none that can be used
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     ├── ExperimentUnavailable       a package that an experiment needs is not installed
@@ -156,6 +157,7 @@ __all__ = [
     "TooFewParticipants",
     "TooLate",
     "TooManyUploads",
+    "TooSlow",
     "TrailingBytes",
     "Truncated",
     "UnknownParticipant",
@@ -470,6 +472,10 @@ class PlainHttpRefused(ServiceError):
 
 class StorageFull(ServiceError):
     """The service has no room left on its disk."""
+
+
+class TooSlow(ServiceError):
+    """The request came in too slowly: whoever holds a place for others must use it."""
 
 
 class ServiceUnavailable(ServiceError):

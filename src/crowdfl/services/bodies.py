@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import tempfile
+import time
 from base64 import b64decode
 from binascii import Error as _NotBase64
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,18 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
 
+import anyio
 from fastapi import Path as InPath
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from crowdfl.errors import FormatError, LimitExceeded
+from crowdfl.errors import FormatError, LimitExceeded, TooSlow
 
 __all__ = [
     "JSON_LIMIT",
+    "PACE",
     "Body",
     "Form",
     "Number",
+    "Pace",
     "Sha256",
     "TaskId",
     "Who",
@@ -35,7 +39,18 @@ __all__ = [
     "takes_json",
 ]
 
+
+@dataclass
+class Pace:
+    """How slowly a body may come: a pause of `idle` seconds at most, and after `patience` at least `rate` bytes a second."""
+
+    idle: float = 20.0
+    patience: float = 60.0
+    rate: float = 4096.0
+
+
 JSON_LIMIT = 4 * 1024 * 1024  # two documents of the longest kind, escaped
+PACE = Pace()
 _IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
 
 TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
@@ -136,9 +151,21 @@ async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
         raise FormatError("Content-Length must be a whole number")
     if int(announced) > limit:
         raise LimitExceeded(f"a body of {announced} bytes; at most {limit} are read here")
-    taken = 0
-    async for chunk in request.stream():
+    taken, started = 0, time.monotonic()
+    stream = aiter(request.stream())
+    while True:
+        chunk = await _next(stream, started + PACE.patience + taken / PACE.rate)
+        if chunk is None:
+            return
         taken += len(chunk)
         if taken > limit:
             raise LimitExceeded(f"a body of more than {limit} bytes, which is the most that is read here")
         yield chunk
+
+
+async def _next(stream: AsyncIterator[bytes], deadline: float) -> bytes | None:
+    """The next piece of a body, None after the last, or `TooSlow`."""
+    wait = min(PACE.idle, max(0.0, deadline - time.monotonic()))
+    with anyio.move_on_after(wait):
+        return await anext(stream, None)
+    raise TooSlow("the body came too slowly: send it again, over a slow connection in smaller pieces")

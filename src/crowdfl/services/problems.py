@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, WrongProtocol
+from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
 
 __all__ = ["MEDIA_TYPE", "Problem", "error_from", "install", "problem_for", "respond"]
 
@@ -58,11 +58,13 @@ _STATUS: dict[type[BaseException], int] = {
     NotAuthenticated: 401,
     ServiceUnavailable: 503,
     StorageFull: 507,
+    TooSlow: 408,
     WrongProtocol: 426,
 }
 _HEADERS: dict[type[BaseException], dict[str, str]] = {
     NotAuthenticated: {"WWW-Authenticate": 'Bearer realm="crowdfl", CrowdFL realm="crowdfl"'},
     ServiceUnavailable: {"Retry-After": "5"},
+    TooSlow: {"Connection": "close"},
     WrongProtocol: {"Upgrade": "crowdfl/1"},
 }
 _LONGEST_TEXT = 1000  # characters of a message that are told: a caller need not read all of its own input again

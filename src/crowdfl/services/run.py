@@ -23,6 +23,7 @@ from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import CspClient, KgcClient
 from crowdfl.services.payouts import PayoutCommand
+from crowdfl.services.protocol import Protocol
 from crowdfl.services.signatures import Bearer
 from crowdfl.services.ticker import Ticker
 from crowdfl.services.tls import CertificateFiles
@@ -216,6 +217,8 @@ def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, so
         tls.require_usable(files)
     config = uvicorn.Config(
         app,
+        http=Protocol,
+        ws="none",
         ssl_certfile=None if files is None else str(files.certificate),
         ssl_keyfile=None if files is None else str(files.key),
         log_config=None,

@@ -1,0 +1,203 @@
+"""Bad input, one kind at a time: each is refused with a status and a type of its own, and nothing of it stays."""
+
+import dataclasses
+import json
+
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.protocols.claims import Claim
+from crowdfl.roles.documents import Certificate, Invitation, sign_document
+from crowdfl.services.signatures import Signer
+from tests.fuzz.platform import Answer, check_problem
+
+HEADER = 52  # of a vector of ciphertexts
+
+
+@pytest.fixture(scope="module")
+def other(campaign):
+    """Another task of the same requester, with somebody in it and an upload under its key."""
+    world, definition = campaign.world, campaign.world.definition
+    task = world.create(window=7).task
+    somebody = world.join(task, 0)
+    upload = somebody.update()
+    world.definition = definition
+    return task, somebody, upload
+
+
+def kept(campaign):
+    """Every file of SP's but its database, and every upload that counts."""
+    folder = campaign.world.folder / "sp"
+    files = sorted(str(path) for path in folder.rglob("*") if "state.db" not in path.name)
+    return files, campaign.world.sp.store.uploads(campaign.task, 1), campaign.world.sp.store.movements(campaign.task)
+
+
+def refused(campaign, method, target, body, credential, service="sp"):
+    """Status and type of a refusal that leaves everything as it was."""
+    before = kept(campaign)
+    headers = {"X-CrowdFL-Protocol": "1"}
+    if credential is not None:
+        headers |= credential.headers(method, target, body, campaign.world.clock.now())
+    found = campaign.world.http(service).request(method, target, content=body, headers=headers)
+    assert kept(campaign) == before
+    check_problem(Answer(found.status_code, dict(found.headers), found.content))
+    return found.status_code, found.json()["type"].rpartition(":")[2]
+
+
+def signer(person):
+    """A participant's credential."""
+    return Signer(person.who, person.keys.signing)
+
+
+def place(task, person):
+    """Where a participant's upload goes."""
+    return f"/v1/tasks/{task}/rounds/1/uploads/{person.who}"
+
+
+def row(campaign, number):
+    """A number where a ciphertext belongs."""
+    public = campaign.people[0].side.party.public
+    return int(number(public)).to_bytes(public.ciphertext_bytes, "big")
+
+
+def zero(_public):
+    """No ciphertext."""
+    return 0
+
+
+def square(public):
+    """One more than the largest."""
+    return public.n_squared
+
+
+def modulus(public):
+    """It has no inverse."""
+    return public.n
+
+
+def shortened(campaign, good):
+    """A vector of one ciphertext fewer that is otherwise right."""
+    width = len(row(campaign, zero))
+    count = int.from_bytes(good[HEADER - 8 : HEADER], "big") - 1
+    return good[: HEADER - 8] + count.to_bytes(8, "big") + good[HEADER:-width]
+
+
+BAD_UPLOADS = {
+    "empty": (lambda c, good: b"", 400, "truncated"),
+    "cut inside its header": (lambda c, good: good[: HEADER - 1], 400, "truncated"),
+    "cut by a byte": (lambda c, good: good[:-1], 400, "truncated"),
+    "no vector": (lambda c, good: b"x" * len(good), 400, "format-error"),
+    "one ciphertext short": (shortened, 422, "length-mismatch"),
+    "zero": (lambda c, good: good[: -len(row(c, zero))] + row(c, zero), 422, "ciphertext-out-of-range"),
+    "N squared": (lambda c, good: good[: -len(row(c, zero))] + row(c, square), 422, "ciphertext-out-of-range"),
+    "a factor of N": (lambda c, good: good[: -len(row(c, zero))] + row(c, modulus), 422, "not-aunit"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_UPLOADS)
+def test_a_bad_upload_is_refused(campaign, person, what):
+    """Signed by its participant, and yet no upload of this task."""
+    make, status, kind = BAD_UPLOADS[what]
+    good = person.update()
+    body = make(campaign, good)
+    assert refused(campaign, "PUT", place(campaign.task, person), body, signer(person)) == (status, kind)
+    assert person.sp.upload(campaign.task, 1, good)  # the good one is still welcome
+
+
+def test_an_upload_under_another_task_s_key_is_refused(campaign, person, other):
+    """Its fingerprint tells."""
+    _, _, upload = other
+    assert refused(campaign, "PUT", place(campaign.task, person), upload, signer(person)) == (422, "key-mismatch")
+
+
+def test_a_participant_of_another_task_is_nobody_here(campaign, other):
+    """Its signature stands, in another task."""
+    _, somebody, upload = other
+    for method, path in (
+        ("PUT", place(campaign.task, somebody)),
+        ("DELETE", f"/v1/tasks/{campaign.task}/participants/"),
+    ):
+        target = path + (somebody.who if method == "DELETE" else "")
+        assert refused(campaign, method, target, upload, signer(somebody)) == (401, "not-authenticated")
+
+
+def test_a_signature_for_another_path_method_or_body_is_refused(campaign, person):
+    """A signed request is that request and no other."""
+    body, now = person.update(), campaign.world.clock.now()
+    target = place(campaign.task, person)
+    for method, path in (("PATCH", target), ("PUT", target.replace("rounds/1", "rounds/2")), ("PUT", target + "?a=b")):
+        headers = signer(person).headers(method, path, body, now)
+        found = campaign.world.http("sp").put(target, content=body, headers=headers)
+        assert (found.status_code, found.json()["type"]) == (401, "urn:crowdfl:problem:not-authenticated")
+    headers = signer(person).headers("PUT", target, body, now)
+    found = campaign.world.http("sp").put(target, content=body[:-1], headers=headers)
+    assert (found.status_code, found.json()["type"]) == (403, "urn:crowdfl:problem:bad-signature")
+
+
+def test_a_task_that_is_not_there(campaign, person):
+    """404 for everyone who may ask, 401 for who cannot show that it may."""
+    nowhere = "0" * 32
+    requester = campaign.world.token("sp", "requester")
+    sp = campaign.world.token("csp", "sp")
+    unknown = (404, "unknown-task")
+    assert refused(campaign, "GET", f"/v1/tasks/{nowhere}", b"", None) == unknown
+    assert refused(campaign, "POST", f"/v1/tasks/{nowhere}/claims", b"x", None) == unknown
+    body = json.dumps({"amount": 1}).encode()
+    assert refused(campaign, "PUT", f"/v1/tasks/{nowhere}/deposits/n", body, requester) == unknown
+    assert refused(campaign, "POST", f"/v1/tasks/{nowhere}/requests", b"x", sp, "csp") == unknown
+    assert refused(campaign, "PUT", place(nowhere, person), b"x", signer(person))[0] in (401, 404)
+
+
+def test_papers_of_another_task_are_refused(campaign, person, other):
+    """A certificate, an invitation and an order, each where it does not belong; each signed by whom it should."""
+    world, (task, somebody, _) = campaign.world, other
+    certificate = Certificate(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
+    body = json.dumps({"certificate": certificate}).encode()
+    assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
+    keys = {"signing": SigningKey.fresh().public.hex(), "reading": person.keys.reader.public.hex()}
+    invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester)
+    body = json.dumps({"invitation": invitation} | keys).encode()
+    there = f"/v1/tasks/{campaign.task}/participants"
+    assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
+    order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester)
+    body = json.dumps({"order": order}).encode()
+    requester = world.token("sp", "requester")
+    assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (400, "document-error")
+
+
+def test_papers_signed_by_another_key_are_refused(campaign, person):
+    """A certificate that KGC did not sign, an order that the requester did not."""
+    world, stranger = campaign.world, SigningKey.fresh()
+    certificate = Certificate(campaign.task, world.sp.participant(campaign.task, person.who).identity).sign(stranger)
+    body = json.dumps({"certificate": certificate}).encode()
+    assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (403, "bad-signature")
+    order = sign_document("order", {"task": campaign.task, "action": "cancel", "at": 0.0}, stranger)
+    body = json.dumps({"order": order}).encode()
+    requester = world.token("sp", "requester")
+    assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (403, "bad-signature")
+
+
+FALSE = {  # a change to a claim, and how it is refused
+    "of another task": ({"task": "0" * 32}, (422, "claim-refused")),
+    "of nobody": ({"participant": "0" * 20}, (404, "unknown-participant")),
+    "not signed": ({"signature": bytes(64)}, (403, "bad-signature")),
+    "of a number too long to print": ({"amount": 2**30000}, (422, "wrong-amount")),
+}
+
+
+def test_a_false_claim_is_refused(world):
+    """Nobody is paid for it; the true one is then paid."""
+    task, people = world.open_round()
+    for person in people:
+        person.sp.upload(task, 1, person.update())
+    world.work()
+    person = people[0]
+    person.side.open_reward(person.sp.reward(task, 1), 1)
+    good = person.side.claim()
+    claim = Claim.from_bytes(good, person.side.party.limits(1))
+    for what, (change, expected) in FALSE.items():
+        bad = dataclasses.replace(claim, **change).to_bytes()
+        answer = world.http("sp").post(f"/v1/tasks/{task}/claims", content=bad)
+        assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == expected, what
+    assert [m for m in world.sp.store.movements(task) if m.name.startswith("pay ")] == []
+    assert person.sp.claim(task, good) == claim.amount

@@ -1,0 +1,217 @@
+"""Hostile clients over real connections: too much, too slowly, half, or no HTTP at all."""
+
+import json
+import socket
+import time
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from crowdfl.services import bodies
+from crowdfl.services.protocol import Protocol
+from crowdfl.services.run import ServiceSettings, running
+from crowdfl.services.signatures import Signer
+
+CLAIM_LIMIT = 16 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def served(campaign):
+    """SP on loopback."""
+    settings = ServiceSettings(data=campaign.world.folder / "sp", plain_http=True)
+    with running(campaign.world.apps["sp"], settings) as url:
+        yield urlsplit(url)
+
+
+@contextmanager
+def connected(served):
+    """A connection, and what comes back over it until the server closes it or nothing more comes."""
+    with socket.create_connection((served.hostname, served.port), timeout=20) as connection:
+        yield connection
+
+
+def answer(connection):
+    """Status, headers and body of one answer."""
+    file = connection.makefile("rb")
+    status = int(file.readline().split()[1])
+    headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(file.readline, b"\r\n"))
+    raw = file.read(int(headers["content-length"])) if "content-length" in headers else file.read()
+    if headers.get("transfer-encoding") == "chunked":
+        raw = raw.split(b"\r\n")[1]
+    assert headers["content-type"] == "application/problem+json"
+    return status, headers, json.loads(raw)
+
+
+def is_closed(connection):
+    """Whether the other side has hung up."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def head(method, path, *lines):
+    """The first lines of a request."""
+    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: sp", *lines, "", "")).encode()
+
+
+def claims(campaign):
+    """A route that reads a body from anyone."""
+    return f"/v1/tasks/{campaign.task}/claims"
+
+
+def test_an_announced_body_is_refused_before_it_is_sent(campaign, served):
+    """413 at once to a client that has sent its headers alone, and to one that waits to be told to go on."""
+    for line in ("Accept: */*", "Expect: 100-continue"):
+        with connected(served) as connection:
+            connection.sendall(head("POST", claims(campaign), f"Content-Length: {CLAIM_LIMIT + 1}", line))
+            status, _, problem = answer(connection)
+            assert (status, problem["type"]) == (413, "urn:crowdfl:problem:limit-exceeded")
+
+
+def test_an_upload_over_the_task_s_limit_is_refused_before_it_is_sent(campaign, served):
+    """The limit follows from the task's width budget."""
+    person, limit = campaign.people[0], campaign.world.sp.upload_limit(campaign.task)
+    path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
+    signed = Signer(person.who, person.keys.signing).headers("PUT", path, b"", campaign.world.clock.now())
+    lines = [f"{name}: {value}" for name, value in signed.items()]
+    with connected(served) as connection:
+        connection.sendall(head("PUT", path, f"Content-Length: {limit + 1}", *lines))
+        assert answer(connection)[0] == 413
+
+
+def test_a_body_without_end_is_cut_off_at_the_limit(campaign, served, monkeypatch):
+    """413 once it is over the limit; a sender that does not stop is hung up on."""
+    monkeypatch.setattr(Protocol, "linger_seconds", 0.3)
+    sent = []
+    with connected(served) as connection:
+        connection.sendall(head("POST", claims(campaign), "Transfer-Encoding: chunked"))
+        with pytest.raises(OSError, match=r"(?i)reset|broken pipe"):
+            flood(connection, sent)
+    assert CLAIM_LIMIT // 2 < sum(sent) < 40 * CLAIM_LIMIT
+
+
+def flood(connection, sent):
+    """Zeros until the other side hangs up, or a minute."""
+    piece, started = b"10000\r\n" + bytes(0x10000) + b"\r\n", time.monotonic()
+    while time.monotonic() < started + 60:
+        connection.sendall(piece)
+        sent.append(len(piece))
+
+
+def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
+    """A sender that stops in time finds 413 waiting."""
+    with connected(served) as connection:
+        connection.sendall(head("POST", claims(campaign), f"Content-Length: {CLAIM_LIMIT + 1}"))
+        for _ in range(20):
+            connection.sendall(bytes(0x10000))
+        assert answer(connection)[0] == 413
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Short limits."""
+    monkeypatch.setattr(bodies.PACE, "idle", 0.3)
+    monkeypatch.setattr(bodies.PACE, "patience", 0.8)
+    monkeypatch.setattr(Protocol, "header_seconds", 0.5)
+
+
+def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
+    """After the longest pause that is allowed, and the connection is closed."""
+    with connected(served) as connection:
+        connection.sendall(head("POST", claims(campaign), "Content-Length: 1000") + b"x")
+        status, headers, problem = answer(connection)
+        assert (status, problem["type"]) == (408, "urn:crowdfl:problem:too-slow")
+        assert headers["connection"] == "close"
+        assert problem["request"] == headers["x-request-id"]
+        assert is_closed(connection)
+
+
+def test_a_body_that_drips_is_408(campaign, served, hurried):
+    """Never a long pause, and yet never done."""
+    with connected(served) as connection:
+        connection.sendall(head("POST", claims(campaign), "Content-Length: 1000"))
+        started = time.monotonic()
+        while time.monotonic() < started + 1.5:
+            try:
+                connection.sendall(b"x")
+            except OSError:
+                break
+            time.sleep(0.1)
+        assert answer(connection)[0] == 408
+
+
+def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
+    """Neither a piece nor a file."""
+    before = sorted(path.name for path in (campaign.world.folder / "sp").rglob("*"))
+    path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0"
+    body = bytes(600)
+    signed = Signer(person.who, person.keys.signing).headers("PATCH", path, body, campaign.world.clock.now())
+    lines = [f"{name}: {value}" for name, value in signed.items()]
+    with connected(served) as connection:
+        connection.sendall(head("PATCH", path, "Content-Length: 600", *lines) + body[:300])
+        assert answer(connection)[0] == 408
+    assert sorted(path.name for path in (campaign.world.folder / "sp").rglob("*")) == before
+
+
+def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried):
+    """Longer than the patience, but no slower than the pace."""
+    with connected(served) as connection:
+        connection.sendall(head("POST", claims(campaign), "Content-Length: 12288"))
+        for _ in range(12):
+            connection.sendall(bytes(1024))
+            time.sleep(0.1)
+        status, _, problem = answer(connection)
+        assert (status, problem["type"]) == (404, "urn:crowdfl:problem:not-there-yet")
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost"], ids=["nothing", "half a header"])
+def test_headers_that_do_not_come_are_not_waited_for(served, hurried, start):
+    """408, and the connection is closed."""
+    with connected(served) as connection:
+        connection.sendall(start)
+        status, _, problem = answer(connection)
+        assert (status, problem["type"]) == (408, "urn:crowdfl:problem:too-slow")
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n",
+        b"GET / FTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",  # without Host
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET /" + b"a" * 100_000,
+    ],
+    ids=["TLS", "version", "no host", "two lengths", "endless"],
+)
+def test_bytes_that_are_no_http_are_a_problem_too(served, bad):
+    """400 in the form of every other refusal."""
+    with connected(served) as connection:
+        connection.sendall(bad)
+        status, _, problem = answer(connection)
+        assert (status, problem["type"]) == (400, "urn:crowdfl:problem:format-error")
+
+
+def test_a_connection_serves_one_request_after_another(served, hurried):
+    """The timers are for those who keep others waiting."""
+    with connected(served) as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /nowhere HTTP/1.1\r\nHost: sp\r\n\r\n")
+            assert answer(connection)[0] == 404
+            time.sleep(0.4)
+
+
+def test_a_body_cut_off_by_a_lost_connection_leaves_nothing(campaign, served, person):
+    """Half an upload, then silence."""
+    update = person.update()
+    path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
+    signed = Signer(person.who, person.keys.signing).headers("PUT", path, update, campaign.world.clock.now())
+    lines = [f"{name}: {value}" for name, value in signed.items()]
+    with connected(served) as connection:
+        length = f"Content-Length: {len(update)}"
+        connection.sendall(head("PUT", path, length, *lines) + update[:500])
+    assert person.sp.upload(campaign.task, 1, update)
+    assert [u.who for u in campaign.world.sp.store.uploads(campaign.task, 1)].count(person.who) == 1
