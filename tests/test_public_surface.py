@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import crowdfl
 from crowdfl import errors
 
 ROOT = Path(crowdfl.__file__).parent
+BARE = ("crypto", "protocols", "learning")  # what a GPU machine without the other packages runs
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__main__.py")
 
 
@@ -135,3 +137,29 @@ def test_every_error_is_offered():
 def test_every_error_is_caught_by_the_root():
     """One except clause is enough."""
     assert all(issubclass(getattr(errors, name), errors.CrowdFLError) for name in errors.__all__)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Top-level names of what a module imports when it is loaded; an import inside a function is not."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name in BARE], ids=module_name)
+def test_what_computes_runs_on_a_bare_machine(path, tree):
+    """Beyond the standard library: gmpy2, NumPy, cryptography, torch, and nothing else of the package's needs."""
+    allowed = {"crowdfl", "cryptography", "gmpy2", "numpy", "torch"}
+    assert imported(tree) - set(sys.stdlib_module_names) <= allowed
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name in BARE], ids=module_name)
+def test_what_computes_imports_no_higher_layer(path, tree):
+    """A higher layer would bring its own needs along."""
+    inner = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+    layers = {name.split(".")[1] for name in inner if name.startswith("crowdfl.")}
+    assert layers <= {*BARE, "errors"}

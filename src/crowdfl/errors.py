@@ -78,6 +78,7 @@
     │   ├── StorageFull             the service has no room left on its disk
     │   ├── TooSlow                 a request came in more slowly than anyone is waited for
     │   └── ServiceUnavailable      no answer, or none that can be used
+    ├── BackendUnavailable          the place to compute that was asked for is not there
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     ├── ExperimentUnavailable       a package that an experiment needs is not installed
     └── Cancelled                   long work was told to stop
@@ -88,6 +89,7 @@ A message says what was wrong and what to do; none ever holds secret material.
 __all__ = [
     "AlreadyCounted",
     "AlreadyPaid",
+    "BackendUnavailable",
     "BadSignature",
     "CampaignError",
     "Cancelled",
@@ -488,6 +490,10 @@ class PeerUnavailable(CrowdFLError):
 
 class ExperimentUnavailable(CrowdFLError):
     """A package that an experiment needs is not installed, or it has no such setting."""
+
+
+class BackendUnavailable(CrowdFLError):
+    """The place to compute that was asked for is not there."""
 
 
 class Cancelled(CrowdFLError):

@@ -14,9 +14,11 @@ from typing import Protocol
 import gmpy2
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
-from crowdfl.errors import Cancelled
+from crowdfl.errors import Cancelled, SettingsError
 
-__all__ = ["Backend", "Kernel", "Threads", "Watch", "default_backend"]
+__all__ = ["BACKENDS", "Backend", "Kernel", "Threads", "Watch", "backend_named", "default_backend"]
+
+BACKENDS = ("threads", "cuda")
 
 
 class Kernel(Protocol):
@@ -142,3 +144,14 @@ def default_backend() -> Backend:
     if _default is None:
         _default = Threads()
     return _default
+
+
+def backend_named(name: str, *, workers: int | None = None) -> Backend:
+    """The backend a user chose by name, or `BackendUnavailable` with what is missing. `workers` are threads."""
+    if name == "threads":
+        return Threads(workers)
+    if name == "cuda":
+        from crowdfl.crypto.cuda import Cuda  # CuPy is no part of a plain install
+
+        return Cuda(others=Threads(workers))
+    raise SettingsError(f"no backend is called {name!r}; there are {', '.join(BACKENDS)}")

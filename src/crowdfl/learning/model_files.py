@@ -11,8 +11,6 @@ from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors_numpy
 
 from crowdfl.errors import FormatError, ModelMismatch
 from crowdfl.learning.model import ModelShape, Weights
@@ -49,12 +47,17 @@ def from_npz(shape: ModelShape, data: bytes) -> Weights:
 
 def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     """The arrays under their names, as float64."""
+    from safetensors import numpy as safetensors_numpy  # late: a bare GPU machine computes without it
+
     arrays = [np.asarray(array, order="C") for array in shape.check(weights)]
     return safetensors_numpy.save(dict(zip(shape.names, arrays, strict=True)))
 
 
 def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
     """The arrays in the model's order (the file keeps none), or which of them does not fit."""
+    from safetensors import SafetensorError
+    from safetensors import numpy as safetensors_numpy
+
     try:
         arrays = safetensors_numpy.load(data)
     except (SafetensorError, KeyError) as error:  # KeyError: a type of number that NumPy lacks
