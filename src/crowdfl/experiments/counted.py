@@ -15,6 +15,7 @@ from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.ppfdl import Ppfdl
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.local import PROFILES, LocalDealer
+from crowdfl.protocols.exchange import carry
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper import PaperPublication, PaperReward
 from crowdfl.protocols.profile import About, Exchange, Tools
@@ -96,15 +97,14 @@ class _Ledger:
 
     def carried(self, phase: str, step: Exchange, answer: Callable[[bytes], bytes]) -> None:
         """Run an exchange between SP and CSP to its end."""
-        try:
-            request = next(step)
-            while True:
-                self.between(phase, ("SP", "CSP"), request, self.numbers(request))
-                reply = answer(request)
-                self.between(phase, ("SP", "CSP"), reply, self.numbers(reply))
-                request = step.send(reply)
-        except StopIteration:
-            return
+
+        def counted(request: bytes) -> bytes:
+            self.between(phase, ("SP", "CSP"), request, self.numbers(request))
+            reply = answer(request)
+            self.between(phase, ("SP", "CSP"), reply, self.numbers(reply))
+            return reply
+
+        carry(step, counted)
 
     def numbers(self, message: bytes) -> int:
         """How many numbers modulo N^2 a message of the profile `paper` carries; 0 for others."""
