@@ -235,7 +235,7 @@ def test_repro_the_payout_hook_runs_twice_for_a_claim_that_came_twice_at_once(wo
     world.order("cancel")
     world.wire.fates = [lambda: world.claim(0, which=1)]
     world.claim(0)
-    run(world)
+    world.run()
     assert len(world.hooked) == 1
 
 

@@ -14,8 +14,8 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.ppfdl import Ppfdl
 from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.exchange import carry
+from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper import PaperPublication, PaperReward
 from crowdfl.protocols.profile import About, Exchange, Tools
