@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
+from crowdfl.learning.layers import convolutional
 from crowdfl.learning.learner import Learner, Training, batches, score
+from crowdfl.learning.own_module import own_module
 from crowdfl.learning.softmax import SoftmaxLearner
 from crowdfl.learning.torch_learner import TorchLearner, mlp
 
@@ -27,7 +29,19 @@ def torch_mlp() -> Learner:
     return TorchLearner(5, mlp([8], 3), seed=1)
 
 
-every_learner = pytest.mark.parametrize("make", [softmax, pytest.param(torch_mlp, marks=needs_torch)])
+def torch_conv() -> Learner:
+    """Five samples of one channel."""
+    return TorchLearner(5, ["conv 8 3", "relu", "pool 2", "linear 3"], seed=1, channels=1)
+
+
+def own_network() -> Learner:
+    """A user's own module, with dropout and running means."""
+    return TorchLearner.around(own_module("tests.learning.own_networks:Normed", 5, 3, seed=1), 5)
+
+
+every_learner = pytest.mark.parametrize(
+    "make", [softmax, *(pytest.param(make, marks=needs_torch) for make in (torch_mlp, torch_conv, own_network))]
+)
 
 
 @pytest.fixture
@@ -183,12 +197,81 @@ def test_any_stack_of_layers_can_be_written():
 
 @needs_torch
 @pytest.mark.parametrize(
-    "layers", [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"]]
+    "layers",
+    [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"], ["pool 2", "linear 2"]],
 )
 def test_layers_that_cannot_be_built_are_refused(layers):
     """By name, with what can be written."""
     with pytest.raises(SettingsError):
         TorchLearner(4, layers)
+
+
+@needs_torch
+def test_a_convolution_slides_over_time():
+    """Its answer is the same wherever a bump lies, and its channels are the window's: laid out by hand here."""
+    learner = TorchLearner(6, ["conv 1 2", "linear 2"], channels=2)  # three samples of two channels
+    kernel = np.array([[[1.0, 0.0], [0.0, 10.0]]])  # channel 0 now, channel 1 a sample later
+    learner.load([kernel, [0.0], [[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]])
+    first, second = np.log(learner.predict(np.array([[1, 2, 3, 4, 5, 6]], dtype=np.float32)))[0]
+    assert second - first == pytest.approx((3 + 10 * 6) - (1 + 10 * 4), rel=1e-5)
+
+
+@needs_torch
+def test_the_papers_network_and_the_small_convolutional_one():
+    """277,006 and 6,502 parameters for 90 samples of 3 channels and 6 labels."""
+    assert TorchLearner(270, mlp([1000], 6)).shape.parameters == 277_006
+    assert TorchLearner(270, convolutional(6), channels=3).shape.parameters == 6_502
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("layers", "channels", "said"),
+    [
+        (["conv 4 9", "linear 2"], 2, "4 samples are left"),
+        (["conv 4 3", "pool 4", "linear 2"], 2, "2 samples are left"),
+        (["conv 4 3", "linear 2"], 3, "3 channels"),
+        (["linear 4", "conv 4 3", "linear 2"], 2, "no samples are left"),
+    ],
+)
+def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
+    """With what is left at that layer."""
+    with pytest.raises(SettingsError, match=said):
+        TorchLearner(8, layers, channels=channels)
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tests.learning.own_networks", "written package.module:Class"),
+        ("os;system:x", "written package.module:Class"),
+        ("no_such_package.nets:Net", "no 'no_such_package' here: install it"),
+        ("tests.learning.own_networks:Missing", "cannot be loaded"),
+        ("tests.learning.own_networks:make_nothing", "not a class of torch.nn.Module"),
+        ("tests.learning.own_networks:Narrow", r"gives \(2, 1\) for two rows; \(2, 3\)"),
+        ("tests.learning.own_networks:Stubborn", "does not take rows of 5"),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_refused(name, said):
+    """By name, with what is needed."""
+    with pytest.raises(SettingsError, match=said):
+        own_module(name, 5, 3, seed=0)
+
+
+@needs_torch
+def test_what_a_module_keeps_besides_its_parameters_is_averaged_too():
+    """Running means are arrays of the model; counters are not."""
+    names = own_network().shape.names
+    assert "normal.running_mean" in names
+    assert "normal.num_batches_tracked" not in names
+
+
+@needs_torch
+def test_a_module_with_dropout_answers_the_same_twice():
+    """Nothing is dropped but in training."""
+    rows = np.random.default_rng(1).normal(size=(20, 5)).astype(np.float32)
+    learner = own_network()
+    assert learner.predict(rows).tobytes() == learner.predict(rows).tobytes()
 
 
 @needs_torch

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import struct
 import tracemalloc
 import zipfile
@@ -58,9 +59,34 @@ def test_a_transposed_matrix_does_not_fit():
 
 
 def test_a_missing_array_is_noticed():
-    """Too few or too many."""
-    with pytest.raises(ModelMismatch, match="3 arrays, not 2"):
+    """Too few or too many, and which."""
+    missing = rf"3 arrays, not 2: '{SHAPE.names[2]}' of shape {re.escape(str(SHAPE.shapes[2]))} is the first"
+    with pytest.raises(ModelMismatch, match=missing):
         SHAPE.flat(WEIGHTS[:2])
+    with pytest.raises(ModelMismatch, match=r"3 arrays, not 4: \(7,\) is one too many"):
+        SHAPE.flat([*WEIGHTS, np.zeros(7)])
+
+
+def test_another_models_arrays_are_told_apart_by_name():
+    """The first that differs, as expected and as found; the same arrays in another order are another model too."""
+    SHAPE.match(ModelShape(SHAPE.names, SHAPE.shapes))
+    arrays = dict(zip(SHAPE.names, SHAPE.shapes, strict=True))
+    first, second, third = SHAPE.names
+    cases = [
+        (
+            {first: arrays[first], third: arrays[third]},
+            f"'{second}' of shape .* is missing; there are {first}, {third}",
+        ),
+        (
+            arrays | {second: (9, 9)},
+            rf"'{second}' has the shape \(9, 9\), the model's has {re.escape(str(arrays[second]))}",
+        ),
+        (arrays | {"more": (2,)}, r"'more' of shape \(2,\) is not in the model"),
+        (dict(reversed(arrays.items())), f"come as {third}, {second}, {first}"),
+    ]
+    for found, said in cases:
+        with pytest.raises(ModelMismatch, match=said):
+            SHAPE.match(ModelShape(tuple(found), tuple(found.values())))
 
 
 def test_two_arrays_of_one_name_are_refused():

@@ -38,10 +38,32 @@ class ModelShape:
         """How many numbers the arrays hold together."""
         return sum(map(math.prod, self.shapes))
 
+    def match(self, found: "ModelShape") -> None:
+        """Nothing, if the other has the same arrays in the same order; or the first that differs."""
+        for name, wanted in zip(self.names, self.shapes, strict=True):
+            if name not in found.names:
+                raise ModelMismatch(
+                    f"the array {name!r} of shape {wanted} is missing; there are {', '.join(found.names)}"
+                )
+            if (shape := found.shapes[found.names.index(name)]) != wanted:
+                raise ModelMismatch(f"the array {name!r} has the shape {shape}, the model's has {wanted}")
+        for name, shape in zip(found.names, found.shapes, strict=True):
+            if name not in self.names:
+                raise ModelMismatch(f"the array {name!r} of shape {shape} is not in the model")
+        if self.names != found.names:
+            raise ModelMismatch(f"the arrays come as {', '.join(found.names)}, the model's as {', '.join(self.names)}")
+
     def check(self, weights: Sequence[npt.ArrayLike]) -> Weights:
         """The weights as arrays, or which of them is not as it should be."""
-        if len(weights) != len(self.shapes):
-            raise ModelMismatch(f"the model has {len(self.shapes)} arrays, not {len(weights)}")
+        if len(weights) < len(self.shapes):
+            first = len(weights)
+            raise ModelMismatch(
+                f"the model has {len(self.shapes)} arrays, not {first}: {self.names[first]!r} of shape"
+                f" {self.shapes[first]} is the first that is missing"
+            )
+        if len(weights) > len(self.shapes):
+            extra = np.shape(weights[len(self.shapes)])
+            raise ModelMismatch(f"the model has {len(self.shapes)} arrays, not {len(weights)}: {extra} is one too many")
         arrays = [np.asarray(array, dtype=np.float64) for array in weights]
         for name, wanted, array in zip(self.names, self.shapes, arrays, strict=True):
             if array.shape != wanted:

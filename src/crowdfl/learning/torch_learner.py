@@ -1,4 +1,4 @@
-"""A stack of layers in torch, on one thread. torch is imported when a learner is made, not before: it takes seconds."""
+"""A network in torch as a learner, on one thread: a stack of layers, or any module that its user has."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.data import Labels
 from crowdfl.learning.features import Inputs
+from crowdfl.learning.layers import build, mlp
 from crowdfl.learning.learner import Metrics, Training, batches, check_pairs, score
 from crowdfl.learning.model import ModelShape, Weights
 
@@ -18,27 +18,28 @@ if TYPE_CHECKING:
 __all__ = ["TorchLearner", "mlp"]
 
 
-def mlp(hidden: Sequence[int], labels: int) -> list[str]:
-    """The layers of a network with these hidden sizes and ReLU between: `["linear 32", "relu", "linear 7"]`."""
-    return [layer for size in hidden for layer in (f"linear {size}", "relu")] + [f"linear {labels}"]
-
-
 class TorchLearner:
-    """Layers written as in a task file: `linear N`, `relu`, `tanh`. The last must be linear, one output per label."""
+    """Layers written as in a task file; see `layers`. The last must be linear, one output per label."""
 
-    def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0) -> None:
-        self._width = inputs
-        self._network = _network(inputs, layers, seed)
+    def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0, channels: int | None = None) -> None:
+        self._width, self._channels = inputs, channels
+        self._network: torch.nn.Module = build(inputs, layers, seed, channels)
+
+    @classmethod
+    def around(cls, network: "torch.nn.Module", inputs: int) -> "TorchLearner":
+        """Any module that takes rows of `inputs` numbers and gives a score to each label."""
+        learner = cls.__new__(cls)
+        learner._width, learner._channels, learner._network = inputs, None, network
+        return learner
 
     @property
     def shape(self) -> ModelShape:
         """The arrays under torch's names: `0.weight`, `0.bias`, and so on."""
-        named = self._network.named_parameters()
-        return ModelShape.of({name: np.empty(tuple(parameter.shape)) for name, parameter in named})
+        return ModelShape.of({name: np.empty(tuple(tensor.shape)) for name, tensor in self._tensors.items()})
 
     def weights(self) -> Weights:
         """Copies, as float64."""
-        return [parameter.detach().numpy().astype(np.float64) for parameter in self._network.parameters()]
+        return [tensor.detach().numpy().astype(np.float64) for tensor in self._tensors.values()]
 
     def load(self, weights: Sequence[npt.ArrayLike]) -> None:
         """Take these weights on, as float32."""
@@ -46,30 +47,34 @@ class TorchLearner:
 
         arrays = self.shape.check(weights)
         with torch.no_grad():
-            for parameter, array in zip(self._network.parameters(), arrays, strict=True):
-                parameter.copy_(torch.from_numpy(array.astype(np.float32)))
+            for tensor, array in zip(self._tensors.values(), arrays, strict=True):
+                tensor.copy_(torch.from_numpy(array.astype(np.float32)))
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
         """Adam on the cross entropy, its moments new in every round: a phone keeps nothing between rounds."""
         import torch
 
         check_pairs(inputs, labels, self._width)
-        rows, wanted = torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
+        rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
         optimizer = torch.optim.Adam(self._network.parameters(), lr=training.rate)
-        for batch in batches(len(labels), training):
-            chosen = torch.from_numpy(batch)
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
-            torch.autograd.backward(loss)
-            optimizer.step()
+        self._network.train()
+        with torch.random.fork_rng(devices=[]):  # a module may draw random numbers of its own, as for dropout
+            torch.manual_seed(training.seed)
+            for batch in batches(len(labels), training):
+                chosen = torch.from_numpy(batch)
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
+                torch.autograd.backward(loss)
+                optimizer.step()
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
         """The probability of each label."""
         import torch
 
+        self._network.eval()
         with torch.no_grad():
-            scores = self._network(torch.from_numpy(np.ascontiguousarray(inputs)))
+            scores = self._network(self._rows(inputs))
             return np.asarray(torch.softmax(scores.double(), dim=1).numpy())
 
     def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
@@ -77,27 +82,16 @@ class TorchLearner:
         check_pairs(inputs, labels, self._width)
         return score(self.predict(inputs), labels)
 
+    @property
+    def _tensors(self) -> "dict[str, torch.Tensor]":
+        """All that training changes: parameters, and what a module keeps besides, such as running means."""
+        kept = {name: buffer for name, buffer in self._network.named_buffers() if buffer.is_floating_point()}
+        return dict(self._network.named_parameters()) | kept
 
-def _network(inputs: int, layers: Sequence[str], seed: int) -> "torch.nn.Sequential":
-    try:
+    def _rows(self, inputs: Inputs) -> "torch.Tensor":
         import torch
-    except ModuleNotFoundError as error:
-        raise LearningUnavailable("this model needs torch: `pip install 'crowdfl[learning]'`") from error
-    torch.set_num_threads(1)  # small networks gain nothing from more, and a machine may run many participants
-    if not layers or not layers[-1].startswith("linear"):
-        raise SettingsError("the last layer must be linear, with one output per label")
-    modules: list[torch.nn.Module] = []
-    with torch.random.fork_rng(devices=[]):  # the caller's own random numbers go on undisturbed
-        torch.manual_seed(seed)
-        for layer in layers:
-            match layer.split():
-                case ["linear", size] if size.isdecimal() and int(size) > 0:
-                    modules.append(torch.nn.Linear(inputs, int(size)))
-                    inputs = int(size)
-                case ["relu"]:
-                    modules.append(torch.nn.ReLU())
-                case ["tanh"]:
-                    modules.append(torch.nn.Tanh())
-                case _:
-                    raise SettingsError(f"no layer is written {layer!r}: use `linear N`, `relu` or `tanh`")
-    return torch.nn.Sequential(*modules)
+
+        rows = torch.from_numpy(np.ascontiguousarray(inputs))
+        if self._channels is None:
+            return rows
+        return rows.reshape(len(rows), -1, self._channels).transpose(1, 2)  # `flat` has time first, convolutions last

@@ -1,0 +1,38 @@
+"""Modules as users write them, good and bad."""
+
+import torch
+
+__all__ = ["Narrow", "Normed", "Stubborn", "make_nothing"]
+
+
+class Normed(torch.nn.Module):
+    """With running means, and with dropout."""
+
+    def __init__(self, inputs: int, labels: int) -> None:
+        super().__init__()
+        self.normal = torch.nn.BatchNorm1d(inputs)
+        self.hidden = torch.nn.Linear(inputs, 12)
+        self.dropout = torch.nn.Dropout(0.2)
+        self.last = torch.nn.Linear(12, labels)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """A score for each label."""
+        return self.last(self.dropout(torch.relu(self.hidden(self.normal(rows)))))
+
+
+class Narrow(torch.nn.Linear):
+    """One score whatever the labels."""
+
+    def __init__(self, inputs: int, labels: int) -> None:
+        super().__init__(inputs, 1)
+
+
+class Stubborn(torch.nn.Linear):
+    """Takes no other rows than its own."""
+
+    def __init__(self, inputs: int, labels: int) -> None:
+        super().__init__(inputs + 1, labels)
+
+
+def make_nothing(inputs: int, labels: int) -> None:
+    """Not a module."""

@@ -1,0 +1,135 @@
+"""A task's training section: what it says, and what is said of a wrong one."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning import watch
+from crowdfl.learning.data import Cut
+from crowdfl.learning.learner import Training
+from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.synthetic import PACES
+from tests.learning.shared import shared_file
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+MADE_UP = {"labels": list(PACES), "channels": 3, "learner": "softmax"}
+
+
+def test_what_is_left_out_is_the_watchs():
+    """So that the task files of before go on working."""
+    recipe = Recipe.of({"labels": list(watch.EXERCISES)})
+    assert (recipe.cut.length, recipe.cut.step, recipe.cut.gap) == (watch.CUT.length, watch.CUT.step, watch.CUT.gap)
+    assert recipe.cut.held_out == watch.CUT.held_out
+    assert (recipe.inputs, recipe.training) == (54, Training())
+
+
+def test_what_is_said_is_taken():
+    """Windows of 90 at 20 Hz, and how to train."""
+    said = {"window": 90, "step": 45, "gap": 10, "hertz": 20, "held_out": 0.4, "epochs": 3, "batch": 50, "rate": 0.001}
+    recipe = Recipe.of({**MADE_UP, **said, "seed": 8, "features": "flat"})
+    assert recipe.cut == Cut(90, 45, 0.4, 10, 20.0)
+    assert recipe.training == Training(3, 50, 0.001, 8)
+    assert recipe.inputs == 270
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"labels": []}, "needs the labels"),
+        ({"learner": "forest"}, "network, conv, softmax, module, not 'forest'"),
+        ({"windows": 90}, "does not take windows"),
+        ({"epochs": "many"}, "a number is needed"),
+        ({"window": 0}, "at least one sample"),
+        ({"rate": -1}, "rate > 0"),
+        ({"hertz": 0}, "above zero"),
+    ],
+)
+def test_a_wrong_section_is_refused(change, said):
+    """By the entry."""
+    with pytest.raises(SettingsError, match=said):
+        Recipe.of(MADE_UP | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"learner": "network", "layers": ["linear 4"]}, "3 labels need 'linear 3'"),
+        ({"learner": "conv"}, 'say features = "flat"'),
+        ({"learner": "module", "module": "pkg.nets:Net"}, "install and read it, then say --module pkg.nets:Net"),
+        ({"features": "none"}, "no features called 'none'"),
+    ],
+)
+def test_a_learner_that_cannot_be_made_is_refused(change, said):
+    """With what to say instead. Code that a task names is not run because the task names it."""
+    with pytest.raises(SettingsError, match=said):
+        Recipe.of(MADE_UP | change).make_learner()
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learner": "network", "hidden": [4]},
+        {"learner": "network", "layers": ["linear 8", "tanh", "linear 3"]},
+        {"learner": "conv", "features": "flat"},
+        {"learner": "network", "layers": ["conv 4 9", "relu", "pool 4", "linear 3"], "features": "flat"},
+        {"learner": "module", "module": "somebody.elses:Net"},
+        {"learner": "softmax"},
+    ],
+    ids=["hidden", "layers", "conv", "own convolutions", "module", "softmax"],
+)
+def test_every_kind_of_learner_learns_from_a_made_up_person(change):
+    """Three paces are told apart; the same seed gives the same bytes, another seed others."""
+    recipe = Recipe.of({**MADE_UP, "epochs": 5, "rate": 0.02, "batch": 8, **change})
+    split = recipe.load("synthetic:1")
+    results = []
+    for seed in (0, 0, 1):
+        learner = Recipe.of({**MADE_UP, **change, "seed": seed}).make_learner("tests.learning.own_networks:Normed")
+        training = Training(recipe.training.epochs, recipe.training.batch, recipe.training.rate, seed)
+        learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
+        results.append(learner.shape.flat(learner.weights()).tobytes())
+    assert results[0] == results[1] != results[2]
+    assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
+
+
+def test_labels_are_the_tasks_and_windows_too():
+    """A task about two of three paces, in its own order."""
+    split = Recipe.of({**MADE_UP, "labels": ["FAST", "slow"], "window": 50, "hertz": 25}).load("synthetic:1")
+    assert split.train.label_names == ("FAST", "slow")
+    assert set(split.train.labels.tolist()) == {0, 1}
+    assert split.train.windows.shape[1:] == (50, 3)
+
+
+def test_standardising_is_by_the_persons_own_training_windows():
+    """Mean 0 there, and near it on the held-out side."""
+    split = Recipe.of(MADE_UP | {"standardise": True}).load("synthetic:1")
+    assert np.abs(split.train.windows.mean(axis=(0, 1))).max() < 1e-3
+    assert 1e-4 < np.abs(split.held_out.windows.mean(axis=(0, 1))).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"channels": 6}, r"windows of \(100, 3\).*the task's have \(100, 6\)"),
+        ({"labels": ["PEN"]}, "none of the labels"),
+        ({"window": 5000}, "record longer stretches"),
+    ],
+)
+def test_data_that_does_not_fit_the_task_is_refused(change, said):
+    """With both sides of the matter."""
+    with pytest.raises(DataMalformed, match=said):
+        Recipe.of(MADE_UP | change).load("synthetic:1")
+
+
+@needs_torch
+def test_the_papers_network_on_a_wisdm_user():
+    """270-1000-6 on windows cut by others: nothing is cut again."""
+    section = {"labels": ["Jogging", "Walking"], "features": "flat", "hidden": [1000], "window": 90, "channels": 3}
+    recipe = Recipe.of(section)
+    split = recipe.load(f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#2")  # user 2 does nothing else
+    learner = recipe.make_learner()
+    learner.train(recipe.inputs_of(split.train.windows), split.train.labels, Training(epochs=5, batch=50, rate=0.001))
+    assert len(split.train) == 49
+    assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
