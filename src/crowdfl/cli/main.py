@@ -9,11 +9,13 @@ from rich.console import Console
 from crowdfl import __version__
 from crowdfl.cli.audit import audit
 from crowdfl.cli.bench import app as bench_app
+from crowdfl.cli.data import app as data_app
 from crowdfl.cli.demo import demo
 from crowdfl.cli.participant import app as participant_app
 from crowdfl.cli.reproduce import reproduce
 from crowdfl.cli.servers import csp_app, kgc_app, sp_app
 from crowdfl.cli.task import app as task_app
+from crowdfl.cli.train import train
 from crowdfl.cli.workspace import init
 from crowdfl.errors import CrowdFLError
 
@@ -34,6 +36,8 @@ app.add_typer(sp_app, name="sp")
 app.add_typer(csp_app, name="csp")
 app.add_typer(task_app, name="task")
 app.add_typer(participant_app, name="participant")
+app.command()(train)
+app.add_typer(data_app, name="data")
 app.command()(demo)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")

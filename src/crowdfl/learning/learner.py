@@ -1,8 +1,8 @@
 """What a participant asks of a model, in plain NumPy arrays: torch, scikit-learn, JAX or anything else can fill it."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ class Training:
     batch: int = 32
     rate: float = 0.005
     seed: int = 0
+    on_epoch: Callable[[int], None] | None = field(
+        default=None, compare=False, repr=False
+    )  # told after each, from 1 on
 
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.batch < 1 or not self.rate > 0:
@@ -80,10 +83,12 @@ def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> Metrics:
 def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]:
     """The indices of each batch, every epoch in a new order, the same for every kind of learner."""
     generator = np.random.default_rng(training.seed)
-    for _ in range(training.epochs):
+    for epoch in range(1, training.epochs + 1):
         order = generator.permutation(samples)
         for start in range(0, samples, training.batch):
             yield order[start : start + training.batch]
+        if training.on_epoch is not None:  # the last batch has been trained on by now
+            training.on_epoch(epoch)
 
 
 def check_pairs(inputs: npt.NDArray[np.floating], labels: Labels, width: int | None = None) -> None:

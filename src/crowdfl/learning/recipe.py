@@ -100,13 +100,20 @@ class Recipe:
 
     def load(self, data: str) -> Split:
         """The windows of the person that the text names, as this recipe wants them."""
-        split = load_split(data, self.cut)
-        found, wanted = split.train.windows.shape[1:], (self.cut.length, self.channels)
+        return self.adapt(load_split(data, self.cut))
+
+    def adapt(self, split: Split) -> Split:
+        """A person's windows with the task's labels, or what does not fit."""
+        name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.cut.length, self.channels)
         if found != wanted:
-            raise DataMalformed(f"{data} has windows of {found} samples and channels, the task's have {wanted}")
+            raise DataMalformed(
+                f"{name}: the windows are {found[0]} samples of {found[1]} channels, the task's are {wanted}"
+            )
         split = relabelled(split, self.labels)
         if not len(split.train):
-            raise DataMalformed(f"{data} gives no window of {wanted[0]} samples to train on: record longer stretches")
+            raise DataMalformed(
+                f"{name}: there is no window of {wanted[0]} samples to train on: record longer stretches"
+            )
         return standardised(split) if self.standardise else split
 
     def inputs_of(self, windows: Windows) -> Inputs:

@@ -15,7 +15,7 @@ from crowdfl.learning.watch import Watch
 from crowdfl.learning.window_file import WindowFile
 from crowdfl.learning.wisdm_raw import WisdmRaw
 
-__all__ = ["FORMS", "Spec", "load_split", "open_source", "parse_spec"]
+__all__ = ["FORMS", "Spec", "load_split", "open_person", "open_source", "parse_spec"]
 
 FORMS: Mapping[str, str] = MappingProxyType(
     {
@@ -64,11 +64,17 @@ def open_source(spec: Spec, cut: Cut | None = None) -> Source:
     return makers[spec.kind]()
 
 
-def load_split(text: str, cut: Cut | None = None) -> Split:
-    """The windows of the person that the text names."""
+def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
+    """The data set, and the place in it of the person that the text names."""
     spec = parse_spec(text)
     source = open_source(spec, cut)
-    return source.load_person(_index(spec, source))
+    return source, _index(spec, source)
+
+
+def load_split(text: str, cut: Cut | None = None) -> Split:
+    """The windows of the person that the text names."""
+    source, index = open_person(text, cut)
+    return source.load_person(index)
 
 
 def _index(spec: Spec, source: Source) -> int:

@@ -57,10 +57,10 @@ class TorchLearner:
         check_pairs(inputs, labels, self._width)
         rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
         optimizer = torch.optim.Adam(self._network.parameters(), lr=training.rate)
-        self._network.train()
         with torch.random.fork_rng(devices=[]):  # a module may draw random numbers of its own, as for dropout
             torch.manual_seed(training.seed)
             for batch in batches(len(labels), training):
+                self._network.train()  # anew, for someone may have asked between epochs
                 chosen = torch.from_numpy(batch)
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])

@@ -1,0 +1,82 @@
+"""`crowdfl data`: look at a data set before training on it, and fetch one."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
+from rich.table import Table
+
+from crowdfl.learning.data import Source
+from crowdfl.learning.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
+from crowdfl.learning.sources import FORMS, open_person, open_source, parse_spec
+
+__all__ = ["app", "fetch_wisdm", "show"]
+
+app = typer.Typer(help="Data sets: look at one, fetch one.", no_args_is_help=True)
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.command()
+def show(
+    data: Annotated[str, typer.Argument(help="; ".join(FORMS.values()) + ". Without a person: everyone.")],
+    as_json: _Json = False,
+) -> None:
+    """Who is in a data set, how many windows of which label they have, and what was wrong with it."""
+    spec = parse_spec(data)
+    if spec.person is None:
+        source = open_source(spec)
+        chosen = list(range(len(source.people)))
+    else:
+        source, index = open_person(data)
+        chosen = [index]
+    rows = [_counts(source, index) for index in chosen]
+    if as_json:
+        about = {"people": list(source.people), "labels": list(source.label_names), "notes": list(source.notes)}
+        typer.echo(json.dumps({**about, "windows": rows}))
+        return
+    console = Console(highlight=False)
+    table = Table("person", "window", *map(escape, source.label_names), title="windows to train on + held out")
+    for row in rows:
+        cells = (f"{train} + {held}" for train, held in zip(row["train"], row["held_out"], strict=True))
+        table.add_row(escape(row["person"]), "x".join(map(str, row["window"])), *cells)
+    console.print(table)
+    for note in source.notes:
+        console.print(f"[yellow]Note:[/yellow] {escape(note)}", soft_wrap=True)
+
+
+@app.command()
+def fetch_wisdm(
+    folder: Annotated[Path, typer.Argument(help="Where to put it.")] = Path(),
+    url: Annotated[str, typer.Option(help="Where to get it.")] = WISDM_URL,
+    sha256: Annotated[str | None, typer.Option(help="Refuse an archive with another SHA-256.")] = None,
+    as_json: _Json = False,
+) -> None:
+    """Fetch WISDM's archive, show its size and checksum, and take the raw text out of it. Cite Kwapisz et al. 2010."""
+    archive, text = folder / "WISDM_ar_latest.tar.gz", folder / WISDM_FILE
+    columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=as_json) as progress:
+        bar = progress.add_task("", total=None)
+        found = fetch(url, archive, sha256, lambda done, of: progress.update(bar, completed=done, total=of or None))
+    unpack_one(archive, WISDM_FILE, text)
+    facts = {"file": str(text), "archive": str(archive), "bytes": found.size, "sha256": found.sha256}
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    typer.echo(
+        f"{archive}: {found.size:,} bytes\nSHA-256 {found.sha256}\n{text}\ntry: crowdfl data show wisdm-raw:{text}"
+    )
+
+
+def _counts(source: Source, index: int) -> dict[str, Any]:
+    split, labels = source.load_person(index), len(source.label_names)
+    return {
+        "person": split.train.name,
+        "window": list(split.train.windows.shape[1:]),
+        "train": np.bincount(split.train.labels, minlength=labels).tolist(),
+        "held_out": np.bincount(split.held_out.labels, minlength=labels).tolist(),
+    }

@@ -1,0 +1,206 @@
+"""`crowdfl train` and `crowdfl data`, as typed."""
+
+import hashlib
+import importlib.util
+import json
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crowdfl.cli.main import app
+from crowdfl.cli.train_report import sparkline
+from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, SettingsError
+from crowdfl.learning.download import WISDM_FILE
+from crowdfl.learning.model_files import from_npz, from_safetensors
+from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.synthetic import PACES
+from tests.learning.shared import shared_file
+from tests.learning.test_download import archive
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="Matplotlib is missing")
+QUICK = ("train", "--data", "synthetic:1", "--model", "softmax", "--epochs", "6", "--set", "rate=0.05")
+
+
+def typed(*words: object) -> str:
+    """What a command prints; its error, if it has one, comes through."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_training_shows_a_curve_and_held_out_scores():
+    """Made-up paces are told apart; the notes of the data are told."""
+    shown = typed(*QUICK)
+    assert "The data is made up." in shown
+    assert "159 windows to train on, 51 held out" in shown
+    assert "held-out accuracy" in shown
+    assert "middling" in shown
+    assert "f1 1.0000" in shown
+
+
+def test_json_says_the_same_and_repeats():
+    """Seven points on the curve; another seed gives another."""
+    first, again, other = (json.loads(typed(*QUICK, "--json", "--set", f"seed={seed}")) for seed in (0, 0, 1))
+    assert first == again != other
+    assert [epoch["epoch"] for epoch in first["epochs"]] == list(range(7))
+    assert first["held_out"]["accuracy"] == first["epochs"][-1]["accuracy"]
+    assert first["training"] == {"epochs": 6, "batch": 32, "rate": 0.05, "seed": 0}
+    assert set(first["classes"]) == set(PACES)
+    assert sum(row["windows"] for row in first["classes"].values()) == first["windows"]["held_out"]
+
+
+@pytest.mark.parametrize(("ending", "read"), [("npz", from_npz), ("safetensors", from_safetensors)])
+def test_the_model_can_be_saved(tmp_path, ending, read):
+    """What is read back scores as what was shown."""
+    result = json.loads(typed(*QUICK, "--json", "--save", tmp_path / f"model.{ending}"))
+    recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": "softmax"})
+    learner, held_out = recipe.make_learner(), recipe.load("synthetic:1").held_out
+    learner.load(read(learner.shape, (tmp_path / f"model.{ending}").read_bytes()))
+    metrics = learner.evaluate(recipe.inputs_of(held_out.windows), held_out.labels)
+    assert metrics.loss == result["epochs"][-1]["loss"]
+
+
+@needs_matplotlib
+def test_the_curve_can_be_drawn(tmp_path):
+    """A PNG of some size."""
+    typed(*QUICK, "--plot", tmp_path / "curve.png")
+    drawn = (tmp_path / "curve.png").read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    assert len(drawn) > 5_000
+
+
+def test_a_picture_without_matplotlib_is_answered_with_its_remedy(tmp_path, monkeypatch):
+    """The message can be pasted into a shell."""
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(LearningUnavailable, match=r"crowdfl\[plots\]"):
+        typed(*QUICK, "--plot", tmp_path / "curve.png")
+
+
+def test_a_task_file_says_what_to_train(tmp_path):
+    """Its labels and windows; what is typed besides goes before it."""
+    task = tmp_path / "task.toml"
+    section = {
+        "learner": '"softmax"',
+        "labels": '["fast", "slow"]',
+        "channels": 3,
+        "window": 50,
+        "epochs": 9,
+        "rate": 0.05,
+    }
+    task.write_text("[training]\n" + "".join(f"{key} = {value}\n" for key, value in section.items()))
+    result = json.loads(typed("train", "--data", "synthetic:4", "--task", task, "--epochs", 5, "--json"))
+    assert list(result["classes"]) == ["fast", "slow"]
+    assert (result["training"]["epochs"], result["training"]["rate"]) == (5, 0.05)
+
+
+@needs_torch
+def test_a_network_of_any_layers(tmp_path):
+    """Written as in a task file."""
+    layers = 'layers=["conv 4 9", "relu", "pool 8", "linear 3"]'
+    command = ("train", "--data", "synthetic:1", "--set", layers, "--set", "features=flat", "--epochs", 3, "--json")
+    assert json.loads(typed(*command))["parameters"] == (4 * 3 * 9 + 4) + (4 * 11 * 3 + 3)
+
+
+@needs_torch
+def test_an_own_module_is_run_if_it_is_named():
+    """With its dropout and running means."""
+    result = json.loads(
+        typed(
+            "train", "--data", "synthetic:1", "--module", "tests.learning.own_networks:Normed", "--epochs", 3, "--json"
+        )
+    )
+    assert result["learner"] == "module"
+    assert result["epochs"][-1]["loss"] < result["epochs"][0]["loss"]
+
+
+@needs_torch
+def test_a_wisdm_user_with_what_must_be_said():
+    """The report carries the data's notes."""
+    data = f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#3"
+    result = json.loads(typed("train", "--data", data, "--model", "conv", "--epochs", 6, "--set", "batch=8", "--json"))
+    assert result["held_out"]["accuracy"] > 0.5
+    assert any("standardised" in note for note in result["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        (("--data", "phone:1"), SettingsError, "names no data"),
+        (("--data", "csv:nowhere"), DataMissing, "not a folder"),
+        (("--data", "synthetic:1", "--model", "forest"), SettingsError, "not 'forest'"),
+        (("--data", "synthetic:1", "--set", "rate"), SettingsError, "KEY=VALUE"),
+        (("--data", "synthetic:1", "--set", "rate=quick please"), SettingsError, "as a task file would have it"),
+        (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "does not take speed"),
+        (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window=SAMPLES"),
+        (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.npz or \.safetensors"),
+        (("--data", "synthetic:1", "--task", "gone.toml"), SettingsError, "no settings file"),
+    ],
+)
+def test_what_cannot_be_done_is_said(words, error, said):
+    """By name, with what to do."""
+    with pytest.raises(error, match=said):
+        typed("train", *words)
+
+
+def test_a_data_set_is_shown():
+    """One made-up person of ten."""
+    assert "middling" in typed("data", "show", "synthetic:3")
+    found = json.loads(typed("data", "show", "synthetic:3", "--json"))
+    assert len(found["people"]) == 10
+    assert found["windows"] == [
+        {"person": "synthetic-4", "window": [100, 3], "train": [53] * 3, "held_out": [17] * 3},
+    ]
+
+
+def test_a_whole_file_is_shown(tmp_path):
+    """Everyone in it, if nobody is named."""
+    marks = {"train": np.array([True, False]), "label_names": np.array(["a"])}
+    np.savez(tmp_path / "w.npz", windows=np.zeros((2, 3, 1)), label=np.zeros(2), user=np.array([4, 5]), **marks)
+    found = json.loads(typed("data", "show", f"npz:{tmp_path / 'w.npz'}", "--json"))
+    assert [(row["person"], row["train"], row["held_out"]) for row in found["windows"]] == [
+        ("4", [1], [0]),
+        ("5", [0], [1]),
+    ]
+
+
+def test_the_raw_text_is_fetched_with_its_checksum_shown(tmp_path):
+    """Over a real socket; another checksum is refused and leaves nothing."""
+    served, kept = tmp_path / "served", tmp_path / "kept"
+    served.mkdir()
+    archive(served / "w.tar.gz", ["readme.txt", f"WISDM_ar_v1.1/{WISDM_FILE}"])
+    sha256 = hashlib.sha256((served / "w.tar.gz").read_bytes()).hexdigest()
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(served))
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/w.tar.gz"
+            with pytest.raises(DataAltered, match=sha256):
+                typed("data", "fetch-wisdm", kept, "--url", url, "--sha256", "0" * 64)
+            assert list(kept.iterdir()) == []
+            shown = typed("data", "fetch-wisdm", kept, "--url", url, "--sha256", sha256)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert f"SHA-256 {sha256}" in shown
+    assert f"{(served / 'w.tar.gz').stat().st_size:,} bytes" in shown
+    assert (kept / WISDM_FILE).exists()
+
+
+def test_a_sparkline_runs_from_low_to_high():
+    """And is flat where nothing changes."""
+    assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
+    assert sparkline([3.0, 3.0]) == "▁▁"
