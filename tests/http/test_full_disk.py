@@ -1,0 +1,230 @@
+"""A disk that fills up, really: every role on a file system of a few megabytes. What is refused can be sent again later."""
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+
+import pytest
+from sqlalchemy import event, text
+
+from crowdfl.errors import StorageFull
+from crowdfl.roles.documents import Invitation
+from crowdfl.services import bodies
+from crowdfl.services.clients import KgcClient
+from crowdfl.storage import atomic
+from tests.http.test_uploads import place
+from tests.http.world import World, definition_of
+
+MEGABYTES = 24
+
+
+class SmallDisk:
+    """A file system that can be filled to the last byte."""
+
+    def __init__(self, folder):
+        self.folder, self.ballast = folder, folder / "ballast"
+
+    def fill(self):
+        """Nothing more fits."""
+        with open(self.ballast, "wb", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+
+    def free(self):
+        """There is room again."""
+        self.ballast.unlink()
+
+    def files(self):
+        """Everything on it but databases and ballast: name and size."""
+        found = [p for p in self.folder.rglob("*") if p.is_file() and "state.db" not in p.name and p != self.ballast]
+        return sorted((str(path), path.stat().st_size) for path in found)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of a few megabytes; mounting one takes root."""
+    folder, mount, umount = tmp_path / "disk", shutil.which("mount"), shutil.which("umount")
+    folder.mkdir()
+    if mount is None or umount is None:
+        pytest.skip("there is no mount command: no disk was filled")
+    options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=700", "tmpfs", str(folder)]
+    done = subprocess.run([mount, *options], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        pytest.skip(f"no disk was filled, for none can be mounted here: {done.stderr.strip()}")
+    yield SmallDisk(folder)
+    subprocess.run([umount, "--lazy", str(folder)], check=True)  # noqa: S603
+
+
+@pytest.fixture
+def small(disk, portal):
+    """The platform on that disk."""
+    world = World(disk.folder, portal)
+    yield world
+    world.close()
+
+
+def until_full(act):
+    """A small write may still find a place that was taken before; the next ones do not."""
+    for number in range(3000):
+        try:
+            act(number)
+        except StorageFull:
+            return number
+    raise AssertionError("it was never full")
+
+
+def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monkeypatch):
+    """507 for whole uploads and pieces, in memory or on their way to disk; the same requests are served when there is room."""
+    task, people = small.open_round()
+    uploads = [person.update() for person in people]
+    disk.fill()
+    before = disk.files(), small.sp.store.uploads(task, 1)
+    with pytest.raises(StorageFull):
+        people[0].sp.upload(task, 1, uploads[0])
+    monkeypatch.setattr(bodies, "_IN_MEMORY", 1)
+    with pytest.raises(StorageFull):
+        people[0].sp.upload(task, 1, uploads[0])
+    with pytest.raises(StorageFull):
+        people[1].sp.service.call("PATCH", place(task, people[1].who, "?offset=0"), uploads[1])
+    assert people[1].sp.service.call("GET", place(task, people[1].who, "/offset")).whole("offset") == 0
+    left = [(name, size) for name, size in disk.files() if not name.endswith(".part")]
+    assert (left, small.sp.store.uploads(task, 1)) == before
+    assert all(size == 0 for name, size in disk.files() if name.endswith(".part"))
+    assert small.http("sp").get("/healthz").status_code == 200
+    assert small.http("sp").get("/readyz").status_code == 507
+    disk.free()
+    assert people[0].sp.upload(task, 1, uploads[0])
+    assert people[1].sp.upload_in_pieces(task, 1, uploads[1], piece=500)
+    assert small.http("sp").get("/readyz").status_code == 200
+
+
+def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
+    """The upload goes on from there when there is room."""
+    task, people = small.open_round()
+    person, upload = people[0], people[0].update()
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
+    disk.fill()
+    with contextlib.suppress(StorageFull):  # up to a page it fits where its beginning lies
+        person.sp.service.call("PATCH", place(task, person.who, "?offset=700"), upload[700:])
+    offset = person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset")
+    assert offset in (700, len(upload))
+    disk.free()
+    assert person.sp.upload_in_pieces(task, 1, upload)
+
+
+def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, small):
+    """507 from the database and from the key store; nothing is half done, and a retry of each is the same request."""
+    task = small.create().task
+    sp, kgc = small.for_requester(), KgcClient(small.service("kgc", small.token("kgc", "requester")))
+    disk.fill()
+    made = until_full(lambda number: sp.deposit(task, f"more {number}".replace(" ", "-"), 1))
+    assert len(small.sp.store.movements(task)) == 1 + made
+    other = definition_of(small.requester, window=55)
+    files = disk.files()
+    with pytest.raises(StorageFull):
+        kgc.create_task(other.sign(small.requester))
+    assert disk.files() == files
+    reading, signing = small.signing.public, small.signing.public
+    invited = [Invitation(task, str(number), small.clock.now() + 9).sign(small.requester) for number in range(3000)]
+    used = until_full(lambda number: KgcClient(small.service("kgc")).enrol(task, invited[number], signing, reading))
+    disk.free()
+    sp.deposit(task, f"more-{made}", 1)
+    assert len(small.sp.store.movements(task)) == 2 + made
+    assert kgc.create_task(other.sign(small.requester)).task == other.task
+    assert KgcClient(small.service("kgc")).enrol(task, invited[used], signing, reading).certificate
+    assert small.join(task, 5000)
+
+
+class FullAtCsp:
+    """CSP, on a disk that is full whenever it is asked something."""
+
+    def __init__(self, csp, disk):
+        self._csp, self._disk, self.refusals = csp, disk, 0
+
+    def answer(self, task, request):
+        """The disk fills up before, and has room again after."""
+        self._disk.fill()
+        try:
+            return self._csp.answer(task, request)
+        except StorageFull:
+            self.refusals += 1
+            raise
+        finally:
+            self._disk.free()
+
+    def __getattr__(self, name):
+        return getattr(self._csp, name)
+
+
+def ticks(world, count=3):
+    """SP's work, which a full disk may end for now."""
+    for _ in range(count):
+        with contextlib.suppress(StorageFull, OSError):
+            world.sp.tick()
+
+
+def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
+    """CSP answers 507 and keeps no half answer; SP's own work fails too; with room, everyone is averaged and paid."""
+    task, people = small.open_round()
+    for person in people:
+        person.sp.upload(task, 1, person.update())
+    csp = small.sp.csp
+    small.sp.csp = full = FullAtCsp(csp, disk)
+    ticks(small)
+    small.sp.csp = csp
+    assert full.refusals > 0
+    assert list(small.csp.blobs.names()) == []
+    disk.fill()
+    ticks(small)
+    disk.free()
+    small.work()
+    assert [entry["state"] for entry in small.sp.status(task)["rounds"]] == ["rewarded"]
+    for person in people:
+        person.side.open_reward(person.sp.reward(task, 1), 1)
+        assert person.sp.claim(task, person.side.claim()) > 0
+
+
+def test_a_write_that_fails_half_way_leaves_no_file(campaign, person, monkeypatch):
+    """Where no disk can be mounted, too: the system call itself runs out of room after some bytes."""
+    upload, write, folder = person.update(), os.write, campaign.world.folder / "sp"
+    before = sorted(folder.rglob("*.part")), list(campaign.world.sp.blobs.names())
+    calls = []
+
+    def full(descriptor, data):
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, bytes(data)[:10])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic.os, "write", full)
+        with pytest.raises(StorageFull):
+            person.sp.upload(campaign.task, 1, upload)
+    assert len(calls) == 2
+    assert (sorted(folder.rglob("*.part")), list(campaign.world.sp.blobs.names())) == before
+    assert person.sp.upload(campaign.task, 1, upload)
+
+
+def test_a_database_that_is_full_is_507(world):
+    """Where no disk can be mounted, too: SQLite is told to grow no further."""
+    task = world.create().task
+    engine = world.stores[2].engine
+
+    def no_more(connection, _record):
+        connection.execute("PRAGMA max_page_count = 1")  # it keeps the pages that it has
+
+    event.listen(engine, "connect", no_more)
+    engine.dispose()
+    sp = world.for_requester()
+    made = until_full(lambda number: sp.deposit(task, f"d{number}", 1))
+    assert len(sp.ledger(task)["movements"]) == 1 + made
+    event.remove(engine, "connect", no_more)
+    engine.dispose()
+    with engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+    sp.deposit(task, f"d{made}", 1)
+    assert len(sp.ledger(task)["movements"]) == 2 + made
