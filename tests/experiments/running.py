@@ -1,6 +1,7 @@
 """Experiments at a size that takes seconds, under insecure test keys."""
 
 import csv
+import html
 import io
 import re
 from dataclasses import replace
@@ -59,4 +60,4 @@ def run(experiment, out: Path, data: Path | None = None) -> list[dict[str, str]]
 def text_of(out: Path) -> str:
     """What a reader of the page sees, without pictures and markup."""
     page = (out / "report.html").read_text()
-    return re.sub(r"<[^>]*>", " ", re.sub(r'src="data:[^"]*"', "", page))
+    return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r'src="data:[^"]*"', "", page)))

@@ -2,11 +2,19 @@
 
 from typing import Any
 
+from crowdfl.experiments.fig3 import FIG_3
+from crowdfl.experiments.fig4 import FIG_4
+from crowdfl.experiments.fig5 import FIG_5
+from crowdfl.experiments.fig6 import FIG_6
+from crowdfl.experiments.fig7 import FIG_7
 from crowdfl.experiments.frame import Experiment
+from crowdfl.experiments.table3 import TABLE_3
 from crowdfl.experiments.table4 import TABLE_4
 from crowdfl.experiments.table5 import TABLE_5
 from crowdfl.experiments.table6 import TABLE_6
 
 __all__ = ["CATALOG"]
 
-CATALOG: dict[str, Experiment[Any]] = {each.name: each for each in (TABLE_4, TABLE_5, TABLE_6)}
+CATALOG: dict[str, Experiment[Any]] = {
+    each.name: each for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7)
+}

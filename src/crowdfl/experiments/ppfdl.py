@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto import pctd
+from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.budget import bits
 from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.protocols.messages import Message
@@ -67,7 +69,9 @@ class Ppfdl:
     def decrypt(self, average: CipherVector) -> _Floats:
         """A user reads the average, at scale 10^2L: one Dec per parameter, with the whole key."""
         self.user.costs.count("Dec", len(average))
-        values = [self.private.decrypt(average[i]) for i in range(len(average))]
+        powers = average.partial_decrypt(KeyShare(self.public, self.private.lambda_), backend=self.backend)
+        n, u = self.public.n, self.private.u
+        values = [self.public.signed((power - 1) // n * u % n) for power in to_ints(powers.block)]
         return np.array(values, dtype=np.float64) / self.encoding.scale**2
 
     def average(self, uploads: Sequence[CipherVector]) -> _Exchange:

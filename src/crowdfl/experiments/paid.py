@@ -1,0 +1,161 @@
+"""Encrypted rounds with rewards: distances, weights and rewards of everyone, beside the same in the clear.
+
+No party may see distances or weights, and no message carries them. The experiment holds both shares of the task's key, as KGC
+once did, and opens with them what SP computes on: `_Watched` keeps those ciphertexts, in this process alone.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from crowdfl.bench.protocols_clock import exchange
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.experiments.crowd import Attendance, LearnSettings, load_crowd
+from crowdfl.experiments.federated import Encrypted, Flat, Keys, Trained, federated
+from crowdfl.experiments.points import Bench, Point, Row, Rows
+from crowdfl.experiments.published import BUDGET
+from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.rewards import distances, rewards, weights
+from crowdfl.protocols.hardened import reward_widths
+from crowdfl.protocols.prirwd import RewardEnvelope, RewardSp
+from crowdfl.protocols.profile import Exchange
+from crowdfl.protocols.sdiv import SdivWidths
+from crowdfl.protocols.settings import from_millionths, to_millionths
+
+__all__ = ["PaidRounds", "PaidSettings", "paid_point"]
+
+
+@dataclass(frozen=True)
+class PaidSettings:
+    """One encrypted run with rewards in every round."""
+
+    hidden: int = 50
+    lanes: int = 1024
+    epochs: int = 30
+    rounds: int = 5
+    people: int = 36
+    source: str = "wisdm"
+    split: str = "user"
+    seed: int = 0
+    budget: str = BUDGET
+    key_bits: int = 2048
+    insecure_test_key: bool = False
+
+    def learn(self) -> LearnSettings:
+        """The run's."""
+        return LearnSettings(
+            hidden=self.hidden,
+            epochs=self.epochs,
+            rounds=self.rounds,
+            people=self.people,
+            source=self.source,
+            split=self.split,
+            seed=self.seed,
+        )
+
+    def keys(self) -> Keys:
+        """With lanes for rewards."""
+        return Keys(self.key_bits, self.insecure_test_key, lanes=self.lanes)
+
+
+class _Watched(RewardSp):
+    """PriRwd's SP, keeping the operands and results of its divisions: first those of the weights, then of the rewards."""
+
+    divisions: list[tuple[CipherVector, CipherVector]]
+
+    def _divide(
+        self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins
+    ) -> Generator[bytes, bytes, CipherVector]:
+        result = yield from super()._divide(widths, x, y, coins)
+        self.divisions.append((y, result))
+        return result
+
+
+class PaidRounds(Encrypted):
+    """An encrypted run that pays a budget in every round, and notes what everyone's model was worth."""
+
+    def __init__(self, settings: PaidSettings, bench: Bench) -> None:
+        self.crowd = load_crowd(settings.learn(), bench)
+        super().__init__(self.crowd, settings.keys(), bench)
+        self._payment = to_millionths(settings.budget)
+        self._budget = float(settings.budget)
+        self.rows: Rows = []
+
+    def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
+        """As before; then the rewards, from the very uploads that were averaged."""
+        uploads = self.collect(number, updates, attendance)
+        exchange(self.sp.publish(final=final), self.csp.answer)
+        reader = self.requester if final else next(iter(self.people.values()))
+        average = reader.read(self.sp.publication(), number).weights
+        self.rows += self._pay(number, uploads, updates)
+        return average
+
+    def _pay(self, number: int, uploads: Mapping[str, bytes], updates: Mapping[str, Trained]) -> Rows:
+        public = self.dealer.task.public
+        widths = reward_widths(self.task, self.parameters)
+        side = _Watched(self.sp.party, widths, widths.budget.packing(public))
+        side.divisions = []
+        limit = widths.budget.ciphertexts + 1
+        vectors = {who: CipherVector.from_bytes(data, public, max_count=limit) for who, data in uploads.items()}
+        envelopes: dict[str, RewardEnvelope] = {}
+
+        def step() -> Exchange:
+            context = self.dealer.task.context(number)
+            seed = Coins.fresh().take(SEED_BYTES)
+            envelopes.update((yield from side.run(vectors, self._payment, context, seed)))
+
+        exchange(step(), self.csp.answer)
+        earned = {
+            who: from_millionths(self.people[who].open_reward(envelope.to_bytes(), number))
+            for who, envelope in envelopes.items()
+        }
+        return self._rows(number, side, earned, updates)
+
+    def _rows(self, number: int, side: _Watched, earned: Mapping[str, Decimal], updates: Mapping[str, Trained]) -> Rows:
+        ids = sorted(earned)
+        samples = [updates[who].samples for who in ids]
+        models = [updates[who].weights for who in ids]
+        # In the clear, by Eq. 10.
+        epsilon = 10.0**-self.task.decimals
+        plain_d = distances(models, fedavg(models, samples))
+        plain_w = weights(plain_d, samples, epsilon)
+        plain_mu = rewards(models, samples, self._budget, epsilon)
+        # As SP had them encrypted: y = Y^2 delta^2 (10^2L d + eps) + 1 and weight = delta^3 2^S / y.
+        divisors, results = (self._open(vector) for vector in side.divisions[0])
+        total, scale = sum(samples), 10 ** (2 * self.task.decimals)
+        found_d = [
+            ((y - 1) / (total * delta) ** 2 - self.task.epsilon_units) / scale
+            for y, delta in zip(divisors, samples, strict=True)
+        ]
+        unit = total * scale * sum(found_d) / (1 << side.widths.shift)
+        rows: Rows = []
+        for i, who in enumerate(ids):
+            row: Row = {"round": number, "participant": who, "samples": samples[i]}
+            row |= {"distance": float(found_d[i]), "weight": float(results[i] * unit), "reward": float(earned[who])}
+            row |= {
+                "distance in the clear": float(plain_d[i]),
+                "weight in the clear": float(plain_w[i]),
+                "reward in the clear": float(plain_mu[i]),
+            }
+            rows.append(row)
+        return rows
+
+    def _open(self, vector: CipherVector) -> list[int]:
+        """With both shares."""
+        half = self.sp.party.partial_decrypt(vector)
+        return [int(value) for value in to_ints(self.csp.party.finish(vector, half))]
+
+
+def paid_point(settings: PaidSettings) -> Point:
+    """All rounds of one run."""
+    facts: Row = settings.learn().facts() | {"budget": settings.budget} | dict(vars(settings.keys()))
+
+    def measure(bench: Bench) -> Rows:
+        run = PaidRounds(settings, bench)
+        found = list(federated(run.crowd, run, Attendance(run.crowd.names)))
+        accuracies = {number: scores.accuracy for number, scores in enumerate(found, start=1)}
+        return [row | {"accuracy of the round": accuracies[int(row["round"] or 0)]} for row in run.rows]
+
+    return Point("paid run", facts, measure)
