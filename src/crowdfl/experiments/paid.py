@@ -18,6 +18,7 @@ from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.published import BUDGET
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.rewards import distances, rewards, weights
+from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.hardened import reward_widths
 from crowdfl.protocols.prirwd import RewardEnvelope, RewardSp
 from crowdfl.protocols.profile import Exchange
@@ -67,7 +68,7 @@ class _Watched(RewardSp):
 
     def _divide(
         self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins
-    ) -> Generator[bytes, bytes, CipherVector]:
+    ) -> Generator[bytes, Reply, CipherVector]:
         result = yield from super()._divide(widths, x, y, coins)
         self.divisions.append((y, result))
         return result
