@@ -67,6 +67,7 @@ class ClearSp(_Side):
         """Nothing in it yet."""
         self.number = round_number
         self._uploads: dict[str, dict[str, Any]] = {}
+        self._total = 0
         self._seeds: dict[str, bytes] = {}
         self._keep: Callable[[str, bytes], None] = lambda _purpose, _state: None
         self._published = b""
@@ -95,6 +96,8 @@ class ClearSp(_Side):
         """Once."""
         self.check_upload(upload)
         body = json.loads(upload)
+        if who not in self._uploads:
+            self._total += body["weight"] * body["samples"]  # as running products: what is in cannot be taken out
         if self._uploads.setdefault(who, body) != body:
             raise AlreadyCounted(who)
 
@@ -107,8 +110,7 @@ class ClearSp(_Side):
         for chunk in range(_CHUNKS):
             request = {"kind": "open", "round": self.number, "final": final, "chunk": chunk, "seed": seed}
             replies.append(json.loads((yield _pack(sum=self._sum(), **request))()))
-        total = sum(body["weight"] * body["samples"] for body in self._uploads.values())
-        self._published = _pack(total=total, people=sorted(self._uploads), replies=replies)
+        self._published = _pack(total=self._total, people=sorted(self._uploads), replies=replies)
 
     def reward(self, payment: int) -> Exchange:
         """A nonce for these uploads, then the amounts."""

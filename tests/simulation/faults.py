@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from crowdfl.errors import CrowdFLError
+
 __all__ = ["Between", "Clock", "Crash", "Fragile", "Life", "Wire"]
 
 _TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
@@ -122,6 +124,7 @@ class Wire:
     away: bool = False
     fates: list[Any] = field(default_factory=list)
     sent: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)
+    late: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -134,11 +137,15 @@ class Wire:
     def _carry(self, name: str, arguments: tuple[Any, ...], fate: Any) -> Any:
         if fate == "lost":
             raise ConnectionError("the request was lost")
+        if fate == "late":
+            self.late.append((name, arguments))
+            raise ConnectionError("no answer came in time")
         if isinstance(fate, float):
             self.clock.time += fate
         if callable(fate):
             fate()
         reply = self._deliver(name, arguments)
+        self._deliver_late_ones()
         if fate == "repeated":
             assert self._deliver(name, arguments) == reply
         if fate == "old ones again":
@@ -148,6 +155,12 @@ class Wire:
             raise ConnectionError("the answer was lost")
         self.sent.append((name, arguments, reply))
         return reply
+
+    def _deliver_late_ones(self) -> None:
+        """Overtaken by a request that was sent after them; nobody waits for their answers any more."""
+        while self.late:
+            with contextlib.suppress(CrowdFLError, ConnectionError):
+                self._deliver(*self.late.pop(0))
 
     def _deliver(self, name: str, arguments: tuple[Any, ...]) -> Any:
         try:

@@ -18,7 +18,7 @@ SP = st.integers(0, 1)
 MEANWHILE = st.sampled_from(["cancel", "pause", "take over", "upload", "claim", "leave", "join"])
 READS = st.sampled_from(["lease", "movements", "uploads", "rounds", "task", "participants"])
 FATES = st.lists(
-    st.sampled_from(["well", "lost", "answer lost", "repeated", "old ones again", 61.0]), min_size=1, max_size=6
+    st.sampled_from(["well", "lost", "late", "answer lost", "repeated", "old ones again", 61.0]), min_size=1, max_size=6
 )
 SERVERS = st.one_of(
     st.tuples(st.just("fates"), FATES),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.errors import AlreadyPaid, CrowdFLError, NotThereYet
+from crowdfl.errors import AlreadyPaid, CrowdFLError, NotThereYet, TaskNotRunning
 from crowdfl.roles.ledger import ESCROW, REQUESTER, participant_account
 from crowdfl.roles.sp import TaskState
 from tests.roles.desk import Desk
@@ -385,6 +385,24 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     assert person.blobs.has("rounds/1/receipt")
     desk.run()
     assert person.claim() == 12_000_000
+
+
+def test_repro_whoever_comes_back_after_the_end_is_turned_away(tmp_path: Path):
+    """Started again, a participant joins again and claims, and a requester pays in again: neither is new."""
+    desk = Desk(tmp_path, profile="clear", rounds=1)
+    desk.join(3)
+    desk.requester.fund(desk.task, 10**9, "all")
+    desk.run()
+    _take_part(desk)
+    desk.run()
+    for person in desk.people:
+        assert person.join("") == person.keys.who
+        assert person.claim() == 12_000_000
+    desk.requester.fund(desk.task, 10**9, "all")
+    with pytest.raises(TaskNotRunning):
+        desk.requester.fund(desk.task, 10**9, "more")
+    with pytest.raises(TaskNotRunning):
+        desk.join(1)
 
 
 def _take_part(desk: Desk) -> None:

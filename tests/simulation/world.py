@@ -68,6 +68,7 @@ class World:
         self.sps = [self._new_sp(0), self._new_sp(1)]
         self.uploads: dict[tuple[int, int], list[bytes]] = {}
         self.acknowledged: dict[tuple[int, str], str] = {}
+        self._made: dict[str, bytes] = {}  # uploads by digest
         self._states: dict[int, RoundState] = {}
         self._published: dict[str, bytes] = {}
         self.people: dict[int, Any] = {}
@@ -172,6 +173,7 @@ class World:
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
             tried.append(self.people[number].prepare(np.array([float(number + 1)]), samples))
+            self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
         if receipt is not None:
@@ -257,16 +259,21 @@ class World:
         for (round_number, who), digest in self.acknowledged.items():
             assert round_number != number or digests.get(who) == digest, "an acknowledged upload was lost"
         for audience in ("participants", "requester"):
-            self._check_publication(f"{self.task}/rounds/{number}/{audience}", sorted(digests))
+            self._check_publication(f"{self.task}/rounds/{number}/{audience}", digests)
 
-    def _check_publication(self, name: str, people: list[str]) -> None:
+    def _check_publication(self, name: str, digests: dict[str, str]) -> None:
         if not self.blobs.has(name):
             return
         bytes_ = self.blobs.get(name)
         assert self._published.setdefault(name, bytes_) == bytes_, "published twice with different bytes"
-        assert len(people) >= self.settings.min_participants, "an average of too few"
+        assert len(digests) >= self.settings.min_participants, "an average of too few"
         if self.settings.profile == "clear":
-            assert json.loads(bytes_)["people"] == people, "the average is not of those who uploaded"
+            counted = [json.loads(self._made[digest]) for digest in digests.values()]
+            published = json.loads(bytes_)
+            assert published["people"] == sorted(digests), "the average is not of those who uploaded"
+            assert published["total"] == sum(upload["weight"] * upload["samples"] for upload in counted), (
+                "not their sum"
+            )
 
     # The end.
 

@@ -5,6 +5,7 @@ averaging, publication and rewards with CSP. A process that dies inside a step l
 or in another process, takes the same step with the same masks.
 """
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -105,8 +106,11 @@ class Sp:
 
     def deposit(self, task: str, name: str, amount: int) -> None:
         """The requester pays in, once per name."""
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
-        self.store.post(task, self.ledger(task).deposit(name, amount))
+        ledger = self.ledger(task)
+        movement = ledger.deposit(name, amount)
+        if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
+            self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self.store.post(task, movement)
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
@@ -141,10 +145,13 @@ class Sp:
     def enrol(self, task: str, certificate: str) -> str:
         """A certified participant joins; CSP is told too, so that its rewards can be sealed. Again is fine."""
         definition = self.definition(task)
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
+        if self.store.task(task).state in _ENDED:
+            with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
+                return self.participant(task, opened.identity.who).identity.who
+        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
         participant = StoredParticipant(opened.identity, certificate)
         self.store.add_participant(task, participant, definition.settings.max_participants)
         self.csp.enrol(task, certificate)
