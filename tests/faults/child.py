@@ -1,0 +1,172 @@
+"""The processes of a campaign: the roles as they are, small keys, plain HTTP on loopback, and a death if one is due.
+
+Imported once by the server that forks them, so that a process costs milliseconds. Nothing of the roles is replaced but the
+clock, which the supervisor can put forward, the port, which it keeps open while a server is down, as systemd would, and the
+waiting for the disk: a killed process loses nothing that it handed to the system.
+"""
+
+import functools
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Pool, event
+
+from crowdfl.errors import NotThereYet, ServiceUnavailable
+from crowdfl.protocols.settings import TaskSettings
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
+from crowdfl.roles.requester import Requester
+from crowdfl.services import links, run
+from crowdfl.services.clients import KgcClient
+from crowdfl.services.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
+from crowdfl.storage.blobs import FileBlobs
+from tests.faults.durable import Kill, Steps
+from tests.roles.desk import ONE
+
+__all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
+
+PEOPLE = 3
+BUDGET = 36_000_000
+CLAIM_WINDOW = 100_000.0
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Life:
+    """One process: which role, in which campaign, the how-manieth of its name, and how it dies."""
+
+    role: str
+    folder: Path
+    number: int
+    urls: Mapping[str, str]
+    kill: Kill | None = None
+    listener: socket.socket | None = None
+
+    @property
+    def home(self) -> Path:
+        """The role's own files; processes of one role share them."""
+        return self.folder / self.role.partition("+")[0]
+
+
+class FileClock:
+    """The machine's time and what the supervisor has added to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "clock"
+
+    def now(self) -> float:
+        """Seconds."""
+        return time.time() + float(self._file.read_text())
+
+
+def live(life: Life) -> None:
+    """Be that process."""
+    logs = life.folder / "logs"
+    errors = os.open(logs / f"{life.role}.{life.number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(errors, 2)
+    os.fsync = lambda _descriptor: None  # type: ignore[assignment]
+    event.listen(Pool, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+    run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
+    run.socket = SimpleNamespace(create_server=lambda *_where, **_how: life.listener)  # type: ignore[assignment]
+    Steps(logs / f"{life.role}.{life.number}.steps", life.kill).install()
+    role = life.role.partition("+")[0]
+    {"kgc": _kgc, "sp": _sp, "csp": _csp, "requester": _requester}.get(role, _person)(life)
+
+
+def _settings(life: Life, **more: Any) -> run.ServiceSettings:
+    return run.ServiceSettings(
+        data=life.home,
+        plain_http=True,
+        insecure_test_key=True,
+        kgc_key=bytes.fromhex((life.folder / "kgc.pub").read_text()),
+        tick_seconds=0.03,
+        **more,
+    )
+
+
+def _peer(life: Life, service: str) -> run.Peer:
+    return run.Peer(life.urls[service], life.home / f"{service}.token")
+
+
+def _kgc(life: Life) -> None:
+    run.serve_kgc(_settings(life))
+
+
+def _sp(life: Life) -> None:
+    run.serve_sp(_settings(life, kgc=_peer(life, "kgc"), csp=_peer(life, "csp")))
+
+
+def _csp(life: Life) -> None:
+    """With every request written down before it is answered: what CSP was shown, over all its lives."""
+    shown, answer = life.folder / "shown", Csp.answer
+
+    def recorded(csp: Csp, task: str, request: bytes) -> bytes:
+        with open(shown, "ab") as file:  # one write each: lines of two processes do not mix
+            file.write(request.hex().encode() + b"\n")
+        return answer(csp, task, request)
+
+    Csp.answer = recorded  # type: ignore[method-assign]
+    run.serve_csp(_settings(life, kgc=_peer(life, "kgc")))
+
+
+def _requester(life: Life) -> None:
+    """Create, fund, invite, wait for the end, fetch the model."""
+    blobs, tokens = FileBlobs(life.home / "blobs"), (_token(life, "kgc"), _token(life, "sp"))
+    kgc = RequesterKgcLink(Link(life.urls["kgc"], plain_http=True), tokens[0])
+    sp = RequesterSpLink(Link(life.urls["sp"], plain_http=True), tokens[1])
+    requester = Requester(blobs, FileClock(life.folder), kgc, sp, True, ONE)
+    settings = json.loads((life.folder / "settings.json").read_text())
+    task = requester.create(_definition(TaskSettings.of(**settings)), [np.zeros((2, 3)), np.ones(2)])
+    requester.fund(task, 2 * BUDGET, "all")
+    if not blobs.has("invited"):
+        invitations = requester.invite(task, PEOPLE, 1e6)
+        blobs.put("invited", json.dumps({"task": task, "invitations": invitations}).encode())
+    while sp.status(task)["state"] == "running":
+        time.sleep(2 * _PAUSE)
+    blobs.put("model", arrays_to_npz(requester.model(task)))
+
+
+def _definition(settings: TaskSettings) -> Definition:
+    arrays = (ModelArray("w", (2, 3)), ModelArray("b", (2,)))
+    return Definition("faults", "none", "the requester", arrays, "", settings, CLAIM_WINDOW, b"", {})
+
+
+def _person(life: Life) -> None:
+    """Wait for an invitation, take part to the end, be paid."""
+    number = int(life.role[-1])
+    if number == 0:
+        links._WHOLE = 0  # this one's uploads go in pieces
+    invited = FileBlobs(life.folder / "requester/blobs")
+    while not invited.has("invited"):
+        time.sleep(_PAUSE)
+    papers = json.loads(invited.get("invited"))
+    kgc, sp = (Link(life.urls[name], plain_http=True) for name in ("kgc", "sp"))
+    key = bytes.fromhex((life.folder / "kgc.pub").read_text())
+    link = ParticipantLink(sp)
+    person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, True, ONE)
+    person.join(papers["invitations"][number])
+    while not person.blobs.has("paid"):
+        try:
+            if not person.step(functools.partial(update, number)):
+                person.claim()
+        except (NotThereYet, ServiceUnavailable):  # not the end yet, or a server that is being started again
+            time.sleep(_PAUSE)
+
+
+def update(number: int, _model: Arrays, _training: Mapping[str, Any], round_number: int) -> tuple[Arrays, int]:
+    """What a person sends in a round, always the same: weights of two arrays, and a count of samples."""
+    weights = np.random.default_rng([number, round_number]).uniform(-1.5, 1.5, 8)
+    return [weights[:6].reshape(2, 3), weights[6:]], 3 + 2 * number
+
+
+def _token(life: Life, service: str) -> str:
+    return (life.home / f"{service}.token").read_text()

@@ -1,0 +1,170 @@
+"""What a campaign left behind, read from the files of its roles, in a form that can be compared with another campaign's."""
+
+import hashlib
+import io
+import json
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.learning.fedavg import fedavg
+from crowdfl.protocols.hardened_keys import CspBundle
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.opening import CHUNK, MaskSeed, OpenRequest
+from crowdfl.roles.documents import open_document, participant_name
+from crowdfl.services.run import signing_key
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sql import SqlStore
+from tests.faults.child import BUDGET, PEOPLE, update
+
+__all__ = ["ROUNDING", "Outcome", "plain_average"]
+
+ROUNDING = 1e-3  # of a weight: SETTINGS' decimals
+_MILLIONTHS = 2 * PEOPLE  # a reward is one of two neighbours, by a draw
+
+
+def plain_average(number: int) -> npt.NDArray[np.float64]:
+    """What a round must come to."""
+    trained = [update(person, [], {}, number) for person in range(PEOPLE)]
+    return fedavg([np.concatenate([a.reshape(-1) for a in arrays]) for arrays, _ in trained], [s for _, s in trained])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of the campaign in this folder."""
+
+    folder: Path
+
+    @cached_property
+    def task(self) -> str:
+        """Its name."""
+        return str(json.loads(FileBlobs(self.folder / "requester/blobs").get("invited"))["task"])
+
+    @cached_property
+    def people(self) -> list[FileBlobs]:
+        """Their files."""
+        return [FileBlobs(self.folder / f"person{number}") for number in range(PEOPLE)]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """What the platform calls them, and what the test does."""
+        keys = [json.loads(person.get("keys"))[0] for person in self.people]
+        return {
+            participant_name(SigningKey(bytes.fromhex(key)).public): f"person{number}"
+            for number, key in enumerate(keys)
+        }
+
+    def averages(self) -> list[npt.NDArray[np.float64]]:
+        """Of round 1 as each person read it, of round 2 as the requester did."""
+        read = [person.get("rounds/1/average") for person in self.people]
+        read.append(FileBlobs(self.folder / "requester/blobs").get("model"))
+        return [_flat(data) for data in read]
+
+    def ledger(self) -> dict[str, tuple[str, str, int]]:
+        """The books, with the people's names as the test knows them."""
+        with _store(self.folder, "sp") as store:
+            moves = store.movements(self.task)
+        rows = [(self._named(m.name), (self._named(m.source), self._named(m.target), m.amount)) for m in moves]
+        assert len(dict(rows)) == len(rows)
+        return dict(rows)
+
+    def shown(self) -> Counter[int]:
+        """How many different requests of each kind CSP was shown, over all its lives."""
+        return Counter(map(Message.kind_of, set(self._requests)))
+
+    def asked(self) -> Counter[int]:
+        """How many there were, repeats included."""
+        return Counter(map(Message.kind_of, self._requests))
+
+    def files(self) -> dict[str, set[str]]:
+        """What lies where, apart from what was cut short; one hash counts as another."""
+        folders = ("kgc/keys", "csp/keys", "csp/blobs", "sp/keys", "sp/blobs", "requester/blobs")
+        people = (f"person{number}" for number in range(PEOPLE))
+        return {name: set(map(self._plain, FileBlobs(self.folder / name).names())) for name in (*folders, *people)}
+
+    def check(self) -> None:
+        """What must hold of any campaign: averages, receipts, money, masks."""
+        first, *others = self.averages()[:-1]
+        assert all(np.array_equal(first, other) for other in others)
+        for number, found in ((1, first), (2, self.averages()[-1])):
+            assert np.max(np.abs(found - plain_average(number))) <= ROUNDING
+        self._check_uploads()
+        self._check_money()
+        self._check_masks()
+
+    def require_same(self, other: "Outcome") -> None:
+        """As an undisturbed campaign of the same updates: averages, books, requests, files."""
+        for ours, theirs in zip(self.averages(), other.averages(), strict=True):
+            assert np.max(np.abs(ours - theirs)) <= 1e-9  # the very integers, divided
+        ours, theirs = self.ledger(), other.ledger()
+        assert {n: move[:2] for n, move in ours.items()} == {n: move[:2] for n, move in theirs.items()}
+        for name, (_, _, amount) in ours.items():
+            assert abs(amount - theirs[name][2]) <= (_MILLIONTHS if name.startswith(("pay", "expire", "refund")) else 0)
+        assert self.shown() == other.shown(), "CSP was shown something else under masks that were used before"
+        assert self.files() == other.files()
+
+    def _check_uploads(self) -> None:
+        """Every receipt is SP's, for the bytes that were counted; each person is counted once."""
+        key = signing_key(self.folder / "sp/signing.key").public
+        with _store(self.folder, "sp") as store:
+            for number in (1, 2):
+                counted = [(upload.who, upload.digest) for upload in store.uploads(self.task, number)]
+                assert sorted(self.names[who] for who, _ in counted) == sorted(self.names.values())
+                for person in self.people:
+                    receipt = open_document(person.get(f"rounds/{number}/receipt").decode(), "receipt", key)
+                    assert (receipt["who"], receipt["digest"]) in counted
+                    assert receipt["digest"] == hashlib.sha256(person.get(f"rounds/{number}/upload")).hexdigest()
+                    assert not person.has(f"rounds/{number}/refused")
+
+    def _check_money(self) -> None:
+        books = self.ledger()
+        paid = {name: int(person.get("paid")) for name, person in zip(self.names.values(), self.people, strict=True)}
+        assert {name: books[f"pay {name}"][2] for name in paid} == paid
+        assert all(paid.values())
+        assert 2 * BUDGET - 2 * _MILLIONTHS <= sum(paid.values()) <= 2 * BUDGET
+        inside = sum(a for s, _, a in books.values() if s == "requester") - sum(
+            a for _, t, a in books.values() if t == "requester"
+        )
+        assert inside == sum(paid.values())
+
+    def _check_masks(self) -> None:
+        """Each round's sum was masked once and shown once; no two purposes share a seed."""
+        bundle = CspBundle.from_bytes(FileBlobs(self.folder / "csp/keys").get(f"{self.task}.csp"), Limits.plain())
+        limits = Limits(bundle.public(insecure_test_key=True), max_count=CHUNK)
+        opened = [
+            OpenRequest.from_bytes(request, limits)
+            for request in set(self._requests)
+            if Message.kind_of(request) == OpenRequest.kind
+        ]
+        places = Counter((message.context, message.audience, message.start) for message in opened)
+        assert set(places.values()) == {1}, "one round was masked for two sums"
+        with _store(self.folder, "sp") as store:
+            states = [MaskSeed.from_bytes(s) for n in (1, 2) for s in store.seeds(self.task, n).values()]
+        assert len({state.seed for state in states}) == len({state.digest for state in states}) == len(states)
+
+    @cached_property
+    def _requests(self) -> list[bytes]:
+        return [bytes.fromhex(line) for line in (self.folder / "shown").read_text().split()]
+
+    def _named(self, text: str) -> str:
+        for name, person in self.names.items():
+            text = text.replace(name, person)
+        return text
+
+    def _plain(self, path: str) -> str:
+        return "/".join("#" if len(part) >= 64 else part for part in path.replace(self.task, "task").split("/"))
+
+
+def _store(folder: Path, role: str) -> "closing[SqlStore]":
+    return closing(SqlStore(f"sqlite:///{folder}/{role}/state.db"))
+
+
+def _flat(data: bytes) -> npt.NDArray[np.float64]:
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return np.concatenate([file[name].reshape(-1) for name in file.files])

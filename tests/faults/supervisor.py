@@ -1,0 +1,133 @@
+"""A campaign of real processes under a supervisor that starts each of them again when it dies."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from crowdfl.roles.sp import TaskState
+from crowdfl.services.auth import Tokens
+from crowdfl.services.run import signing_key
+from crowdfl.storage.atomic import write_private
+from crowdfl.storage.sql import SqlStore
+from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, live
+from tests.faults.durable import Kill
+from tests.roles.desk import SETTINGS
+
+__all__ = ["ROLES", "SERVERS", "Campaign"]
+
+SERVERS = ("kgc", "csp", "sp")
+CLIENTS = ("requester", *(f"person{number}" for number in range(PEOPLE)))
+ROLES = (*SERVERS, *CLIENTS)
+_LEASE = 31.0  # seconds until a dead SP's work is anyone's
+_PATIENCE = 240.0
+_TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}  # who is let in where
+
+_forking = multiprocessing.get_context("forkserver")
+_forking.set_forkserver_preload(["tests.faults.child"])
+
+
+@dataclass
+class Campaign:
+    """Two rounds of three people; `kills` says how the processes of a role die, one life after the other."""
+
+    folder: Path
+    kills: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
+    restarts: bool = True
+    deaths: list[str] = field(default_factory=list)
+    _lives: Counter[str] = field(default_factory=Counter)
+    _processes: dict[str, BaseProcess] = field(default_factory=dict)
+    _listeners: dict[str, socket.socket] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """To the end: everyone has what is theirs, and the books are closed."""
+        self._prepare()
+        try:
+            for role in (*self.servers, *CLIENTS):
+                self._start(role)
+            self._watch(lambda: not any(role in self._processes for role in CLIENTS))
+            self.put_clock_forward(2 * CLAIM_WINDOW)
+            store = SqlStore(f"sqlite:///{self.folder}/sp/state.db")
+            self._watch(lambda: [task.state for task in store.tasks()] == [TaskState.SETTLED])
+            store.close()
+        finally:
+            self._end()
+
+    def put_clock_forward(self, seconds: float) -> None:
+        """For every process."""
+        file = self.folder / "clock"
+        write_private(file, str(float(file.read_text()) + seconds).encode(), overwrite=True)
+
+    def steps(self, role: str, life: int = 0) -> list[str]:
+        """What a process was about to make durable, in order."""
+        return (self.folder / f"logs/{role}.{life}.steps").read_text().splitlines()
+
+    def log(self) -> str:
+        """What the processes had to say."""
+        logs = sorted((self.folder / "logs").glob("*.[0-9]"))
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in logs)
+
+    def _prepare(self) -> None:
+        """As `crowdfl init` does."""
+        (self.folder / "logs").mkdir(parents=True)
+        (self.folder / "clock").write_text("0")
+        (self.folder / "settings.json").write_text(json.dumps(SETTINGS | {"window": 1e4} | dict(self.settings)))
+        for role in ROLES:
+            (self.folder / role).mkdir(mode=0o700)
+        for service, callers in _TOKENS.items():
+            self._listeners[service] = socket.create_server(("127.0.0.1", 0), backlog=100)
+            tokens = Tokens(self.folder / service / "tokens.json")
+            for caller in callers:
+                write_private(self.folder / caller / f"{service}.token", tokens.add(caller, caller).encode())
+        key = signing_key(self.folder / "kgc/signing.key")
+        (self.folder / "kgc.pub").write_text(key.public.hex())
+
+    def _start(self, role: str) -> None:
+        life, deaths = self._lives[role], self.kills.get(role, ())
+        kill = deaths[life] if life < len(deaths) else None
+        urls = {name: f"http://127.0.0.1:{taken.getsockname()[1]}" for name, taken in self._listeners.items()}
+        listener = self._listeners.get(role.partition("+")[0])
+        self._lives[role] += 1
+        process = _forking.Process(target=live, args=(Life(role, self.folder, life, urls, kill, listener),))
+        process.start()
+        self._processes[role] = process
+
+    def _watch(self, done: Any) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not done():
+            ended = wait([process.sentinel for process in self._processes.values()], 0.05)
+            for role, process in list(self._processes.items()):
+                if process.sentinel in ended:
+                    self._bury(role, process)
+            assert time.monotonic() < until, f"the campaign hangs\n{self.log()}"
+
+    def _bury(self, role: str, process: BaseProcess) -> None:
+        process.join()
+        del self._processes[role]
+        if process.exitcode == 0 and role in CLIENTS:
+            return
+        assert process.exitcode == -signal.SIGKILL, f"{role} ended by itself: {process.exitcode}\n{self.log()}"
+        self.deaths.append(role)
+        if role.startswith("sp"):
+            self.put_clock_forward(_LEASE)
+        if self.restarts:
+            self._start(role)
+
+    def _end(self) -> None:
+        for process in self._processes.values():
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, signal.SIGKILL)
+            process.join()
+        for listener in self._listeners.values():
+            listener.close()

@@ -1,0 +1,80 @@
+"""SIGKILL between every pair of durable steps of a campaign, against real processes."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import CrowdFLError
+from tests.faults.durable import ANY, Kill, idle
+from tests.faults.outcome import Outcome
+from tests.faults.supervisor import Campaign
+
+KILLED = ("kgc", "csp", "sp", "requester", "person0", "person1")  # person2 does nothing that person1 does not
+SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "requester": 2, "person0": 2, "person1": 3}
+SHARDS, SLOW_SHARDS = 5, 10
+LIVES = 3
+Point = tuple[str, Kill]
+
+
+def points(campaign: Campaign, role: str) -> list[Point]:
+    """Before and after each durable step of a role; of those that repeat while nothing happens, the first two."""
+    times = Counter(campaign.steps(role))
+    last = {name: min(count, 2) if idle(name) else count for name, count in times.items()}
+    steps = [(name, time) for name, most in last.items() for time in range(1, most + 1)]
+    return [(role, Kill(name, time, after)) for name, time in steps for after in (False, True)]
+
+
+def sample(campaign: Campaign) -> list[Point]:
+    """A few of each role's, always the same ones."""
+    draw = random.Random(4)  # noqa: S311 -- no secret
+    return [point for role, count in SAMPLE.items() for point in draw.sample(points(campaign, role), count)]
+
+
+def survive(folder: Path, undisturbed: Campaign, kills: Mapping[str, Sequence[Kill]]) -> None:
+    """These deaths change nothing."""
+    campaign = Campaign(folder, kills)
+    campaign.run()
+    assert sorted(campaign.deaths) == sorted(role for role in kills for _ in kills[role]), "a step was not reached"
+    outcome = Outcome(campaign.folder)
+    outcome.check()
+    outcome.require_same(Outcome(undisturbed.folder))
+    shutil.rmtree(folder)
+
+
+def survive_each(folder: Path, undisturbed: Campaign, chosen: Sequence[Point]) -> None:
+    """Each of these deaths, in a campaign of its own."""
+    failures = []
+    for number, (role, kill) in enumerate(chosen):
+        try:
+            survive(folder / str(number), undisturbed, {role: [kill]})
+        except (AssertionError, CrowdFLError) as failure:
+            failures.append(f"{role} killed {kill}: {type(failure).__name__} {failure}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_process_killed_at_a_durable_step_changes_nothing(shard: int, undisturbed: Campaign, tmp_path: Path):
+    """The same averages, books, receipts and masked requests as if nobody had died."""
+    survive_each(tmp_path, undisturbed, sample(undisturbed)[shard::SHARDS])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SLOW_SHARDS))
+def test_a_process_killed_at_any_durable_step_changes_nothing(shard: int, undisturbed: Campaign, tmp_path: Path):
+    """All of them."""
+    every = [point for role in KILLED for point in points(undisturbed, role)]
+    survive_each(tmp_path, undisturbed, every[shard::SLOW_SHARDS])
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_all_processes_killed_again_and_again_change_nothing(seed: int, undisturbed: Campaign, tmp_path: Path):
+    """Each of them three times in one campaign, wherever it happens to be."""
+    draw, kills = random.Random(seed), {}  # noqa: S311 -- no secret
+    for role in KILLED:
+        steps = sum(not idle(name) for name in undisturbed.steps(role))
+        kills[role] = [Kill(ANY, draw.randint(1, steps // LIVES), draw.random() < 0.5) for _ in range(LIVES)]
+    survive(tmp_path / "campaign", undisturbed, kills)
