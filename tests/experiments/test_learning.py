@@ -102,9 +102,9 @@ class TestEncryptedRun:
         def alter(number, who, upload):
             return run.people[who].prepare(other, 50) if who == crowd.names[1] else upload
 
-        run = Encrypted(crowd, SHORT, bench(), carry=alter)
+        run = Encrypted(crowd, SHORT, bench(), network=alter)
         assert np.abs(_models(crowd, run)[0] - plain[0]).max() > 1e-3
-        run = Encrypted(crowd, SHORT, bench(), carry=alter)
+        run = Encrypted(crowd, SHORT, bench(), network=alter)
         honest, altered = (list(federated(crowd, a, Attendance(crowd.names)))[-1] for a in (Clear(), run))
         assert f"{altered.accuracy:.4f} {altered.f1:.4f}" != f"{honest.accuracy:.4f} {honest.f1:.4f}"
 

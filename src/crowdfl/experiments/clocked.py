@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from crowdfl.bench.protocols_clock import exchange
 from crowdfl.bench.timing import Timing, timed, turns
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.pctd import KeyShare
@@ -25,9 +24,10 @@ from crowdfl.experiments.ppfdl import Ppfdl
 from crowdfl.experiments.published import FULL_PARAMETERS
 from crowdfl.learning.learner import Training
 from crowdfl.learning.torch_learner import TorchLearner, mlp
+from crowdfl.protocols.exchange import carry
 from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.paper import PaperPublication, PaperRequester
-from crowdfl.protocols.profile import About, Exchange, ParticipantSide, Tools
+from crowdfl.protocols.profile import About, ParticipantSide, Tools
 from crowdfl.protocols.settings import MILLION, TaskSettings
 
 __all__ = ["SCHEMES", "ClockSettings", "clock_points", "fits", "of_sweep", "training_points"]
@@ -138,7 +138,7 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     def average() -> None:
         for i, upload in enumerate(uploads):
             sp.add(f"p{i:02}", upload)
-        exchange(sp.publish(final=False), csp.answer)
+        carry(sp.publish(final=False), csp.answer)
 
     seconds: Row = {"average": timed(average)}
     publication = sp.publication()
@@ -151,7 +151,7 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     if isinstance(requester, PaperRequester):
         variants["decrypt, small"] = _small_reader(requester, sides[0], publication, found, bench)
     seconds |= _medians(turns(variants, settings.repetitions))
-    return seconds | {"reward": timed(lambda: exchange(sp.reward(n * MILLION), csp.answer))}
+    return seconds | {"reward": timed(lambda: carry(sp.reward(n * MILLION), csp.answer))}
 
 
 def _small_reader(
@@ -177,11 +177,7 @@ def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) 
     FreshRandomizers(world.public).prepare()
     uploads = [world.encrypt(model) for model in made_up_models(n, parameters, settings.seed)]
     found: list[CipherVector] = []
-
-    def step() -> Exchange:
-        found.append((yield from world.average(uploads)))
-
-    seconds: Row = {"average": timed(lambda: exchange(step(), world.answer))}
+    seconds: Row = {"average": timed(lambda: found.append(carry(world.average(uploads), world.answer)))}
     model = made_up_models(1, parameters, settings.seed)[0]
     variants = {"encrypt": lambda: world.encrypt(model), "decrypt": lambda: world.decrypt(found[0])}
     return seconds | _medians(turns(variants, settings.repetitions))

@@ -4,8 +4,9 @@ Participants' figures are one participant's. Sent and received are added, as the
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,11 +15,11 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.ppfdl import Ppfdl
 from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.exchange import carry
+from crowdfl.protocols.exchange import Reply, carry
 from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper import PaperPublication, PaperReward
-from crowdfl.protocols.profile import About, Exchange, Tools
+from crowdfl.protocols.profile import About, Tools
 from crowdfl.protocols.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.settings import MILLION, TaskSettings
 from crowdfl.protocols.smul import SmulReply, SmulRequest
@@ -26,6 +27,7 @@ from crowdfl.protocols.smul import SmulReply, SmulRequest
 __all__ = ["ROLES", "CountSettings", "count_points", "made_up_models"]
 
 ROLES = ("SP", "CSP", "participant")
+_Result = TypeVar("_Result")
 _KINDS: dict[int, type[Message]] = {
     message.kind: message for message in (SdivRequest, SdivReply, SmulRequest, SmulReply, PaperPublication, PaperReward)
 }
@@ -95,7 +97,7 @@ class _Ledger:
         for role in roles:
             self.traffic.setdefault((phase, role), _Traffic()).carry(message, numbers)
 
-    def carried(self, phase: str, step: Exchange, answer: Callable[[bytes], bytes]) -> None:
+    def carried(self, phase: str, step: Generator[bytes, Reply, _Result], answer: Callable[[bytes], bytes]) -> _Result:
         """Run an exchange between SP and CSP to its end."""
 
         def counted(request: bytes) -> bytes:
@@ -104,7 +106,7 @@ class _Ledger:
             self.between(phase, ("SP", "CSP"), reply, self.numbers(reply))
             return reply
 
-        carry(step, counted)
+        return carry(step, counted)
 
     def numbers(self, message: bytes) -> int:
         """How many numbers modulo N^2 a message of the profile `paper` carries; 0 for others."""
@@ -175,19 +177,14 @@ def _count_ppfdl(settings: CountSettings, n: int, bench: Bench) -> Rows:
     world = Ppfdl(n, settings.parameters, settings.key_bits, bench.backend, settings.insecure_test_key)
     ledger = _Ledger(world.public)
     uploads = [world.encrypt(model) for model in made_up_models(n, settings.parameters, settings.seed)]
-    found: list[CipherVector] = []
-
-    def step() -> Exchange:
-        found.append((yield from world.average(uploads)))
-
     for i, upload in enumerate(uploads):
         roles = ("SP", "participant") if i == 0 else ("SP",)
         ledger.between("PPFDL", roles, upload.to_bytes(), len(upload))
-    ledger.carried("PPFDL", step(), world.answer)
+    average = ledger.carried("PPFDL", world.average(uploads), world.answer)
     for i in range(n):
         roles = ("SP", "participant") if i == 0 else ("SP",)
-        ledger.between("PPFDL", roles, found[0].to_bytes(), len(found[0]))
-    world.decrypt(found[0])
+        ledger.between("PPFDL", roles, average.to_bytes(), len(average))
+    world.decrypt(average)
     one = Counter({key: times // n if key[1] == "Enc" else times for key, times in world.user.costs.counts.items()})
     counts = {"SP": world.sp.costs.counts, "CSP": world.csp.costs.counts, "participant": one}
     rows: Rows = []

@@ -7,13 +7,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.bench.protocols_clock import exchange
 from crowdfl.crypto.compute import Watch
 from crowdfl.experiments.crowd import Attendance, Crowd, LearnSettings, Strategy, load_crowd
 from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.learning.features import flat
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.metrics import Scores
+from crowdfl.protocols.exchange import carry
 from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.profile import About, Tools
 from crowdfl.protocols.settings import TaskSettings
@@ -67,7 +67,7 @@ class Encrypted:
         crowd: Crowd,
         keys: Keys,
         bench: Bench,
-        carry: Callable[[int, str, bytes], bytes] = lambda number, who, upload: upload,
+        network: Callable[[int, str, bytes], bytes] = lambda number, who, upload: upload,
     ) -> None:
         settings = crowd.settings
         samples = max(len(split.train) for split in crowd.splits)
@@ -85,12 +85,12 @@ class Encrypted:
         self.sp, self.csp = self.dealer.sp(), self.dealer.csp()
         self.requester = self.dealer.requester()
         self.people = {who: self.dealer.participant(who) for who in crowd.names}
-        self._carry = carry
+        self._network = network
 
     def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
         """Upload, average, publish, read."""
         self.collect(number, updates, attendance)
-        exchange(self.sp.publish(final=final), self.csp.answer)
+        carry(self.sp.publish(final=final), self.csp.answer)
         publication = self.sp.publication()
         reader = self.requester if final else next(iter(self.people.values()))
         return reader.read(publication, number).weights
@@ -101,7 +101,7 @@ class Encrypted:
         dropped, late = set(attendance.dropped(number)), attendance.late(number)
         self.sp.open_round(number)
         arrived = [who for who in uploads if who not in dropped] + [who for who in late if who in uploads]
-        found = {who: self._carry(number, who, uploads[who]) for who in arrived}
+        found = {who: self._network(number, who, uploads[who]) for who in arrived}
         for who, upload in found.items():
             self.sp.add(who, upload)
         return found

@@ -8,7 +8,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from crowdfl.bench.protocols_clock import exchange
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.vector import CipherVector
@@ -18,10 +17,9 @@ from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.published import BUDGET
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.rewards import distances, rewards, weights
-from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.exchange import Reply, carry
 from crowdfl.protocols.hardened import reward_widths
-from crowdfl.protocols.prirwd import RewardEnvelope, RewardSp
-from crowdfl.protocols.profile import Exchange
+from crowdfl.protocols.prirwd import RewardSp
 from crowdfl.protocols.sdiv import SdivWidths
 from crowdfl.protocols.settings import from_millionths, to_millionths
 
@@ -87,7 +85,7 @@ class PaidRounds(Encrypted):
     def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
         """As before; then the rewards, from the very uploads that were averaged."""
         uploads = self.collect(number, updates, attendance)
-        exchange(self.sp.publish(final=final), self.csp.answer)
+        carry(self.sp.publish(final=final), self.csp.answer)
         reader = self.requester if final else next(iter(self.people.values()))
         average = reader.read(self.sp.publication(), number).weights
         self.rows += self._pay(number, uploads, updates)
@@ -100,14 +98,8 @@ class PaidRounds(Encrypted):
         side.divisions = []
         limit = widths.budget.ciphertexts + 1
         vectors = {who: CipherVector.from_bytes(data, public, max_count=limit) for who, data in uploads.items()}
-        envelopes: dict[str, RewardEnvelope] = {}
-
-        def step() -> Exchange:
-            context = self.dealer.task.context(number)
-            seed = Coins.fresh().take(SEED_BYTES)
-            envelopes.update((yield from side.run(vectors, self._payment, context, seed)))
-
-        exchange(step(), self.csp.answer)
+        context, seed = self.dealer.task.context(number), Coins.fresh().take(SEED_BYTES)
+        envelopes = carry(side.run(vectors, self._payment, context, seed), self.csp.answer)
         earned = {
             who: from_millionths(self.people[who].open_reward(envelope.to_bytes(), number))
             for who, envelope in envelopes.items()

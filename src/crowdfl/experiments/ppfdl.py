@@ -19,6 +19,7 @@ from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
+from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
@@ -27,7 +28,7 @@ from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, SmulRequest
 __all__ = ["Ppfdl", "plain_ppfdl"]
 
 _SIGMA = 80
-_Exchange = Generator[bytes, bytes, CipherVector]
+_Exchange = Generator[bytes, Reply, CipherVector]
 _Floats = npt.NDArray[np.float64]
 
 
@@ -121,17 +122,17 @@ class Ppfdl:
 
     def _smul(
         self, width: int, x: Sequence[CipherVector], y: Sequence[CipherVector]
-    ) -> Generator[bytes, bytes, list[CipherVector]]:
+    ) -> Generator[bytes, Reply, list[CipherVector]]:
         smul = PaperSmulSp(self.sp, mask_bits=width + _SIGMA)
         pending, request = smul.begin(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
-        products = smul.finish(pending, (yield request))
+        products = smul.finish(pending, (yield request)())
         size = self.parameters
         return [products.part(i * size, (i + 1) * size) for i in range(len(x))]
 
     def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector) -> _Exchange:
         sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=self.decimals)
         pending, request = sdiv.begin(x, y, Coins.fresh())
-        return sdiv.finish(pending, (yield request))
+        return sdiv.finish(pending, (yield request)())
 
 
 def plain_ppfdl(models: Sequence[npt.ArrayLike]) -> _Floats:
