@@ -1,0 +1,86 @@
+"""scikit-learn in place of torch: anything that can hand over its weights as arrays fits the `Learner` protocol.
+
+Run it to see ten people who never share a window train one model: `pip install scikit-learn`, then
+`python examples/sklearn_learner.py`.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import SGDClassifier
+
+from crowdfl.learning.data import Labels
+from crowdfl.learning.features import Inputs, features_per_window
+from crowdfl.learning.learner import Learner, Metrics, Training, check_pairs, score
+from crowdfl.learning.model import ModelShape, Weights
+from crowdfl.learning.plain import plain_rounds
+from crowdfl.learning.synthetic import CUT, PACES, Synthetic
+
+__all__ = ["SklearnLearner", "main"]
+
+
+class SklearnLearner:
+    """Logistic regression by stochastic gradient descent, for three labels or more: with two, scikit-learn keeps one row."""
+
+    def __init__(self, inputs: int, labels: int) -> None:
+        self._labels = np.arange(labels)
+        self._model = self._fresh(np.zeros((labels, inputs)), np.zeros(labels), Training())
+
+    @property
+    def shape(self) -> ModelShape:
+        """scikit-learn's names."""
+        return ModelShape.of({"coef": self._model.coef_, "intercept": self._model.intercept_})
+
+    def weights(self) -> Weights:
+        """Copies of both."""
+        return [self._model.coef_.copy(), self._model.intercept_.copy()]
+
+    def load(self, weights: Sequence[npt.ArrayLike]) -> None:
+        """Take these weights on."""
+        coef, intercept = self.shape.check(weights)
+        self._model = self._fresh(coef, intercept, Training())
+
+    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
+        """One call of partial_fit per epoch; someone who has only some of the labels can train too."""
+        check_pairs(inputs, labels, self._model.coef_.shape[1])
+        self._model = self._fresh(*self.weights(), training)
+        rows, order = inputs.astype(np.float64), np.random.default_rng(training.seed)
+        for epoch in range(1, training.epochs + 1):
+            chosen = order.permutation(len(labels))
+            self._model.partial_fit(rows[chosen], labels[chosen])
+            if training.on_epoch is not None:
+                training.on_epoch(epoch)
+        return len(labels)
+
+    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
+        """The probability of each label."""
+        return np.asarray(self._model.predict_proba(inputs), dtype=np.float64)
+
+    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
+        """Accuracy and loss."""
+        check_pairs(inputs, labels, self._model.coef_.shape[1])
+        return score(self.predict(inputs), labels)
+
+    def _fresh(self, coef: npt.ArrayLike, intercept: npt.ArrayLike, training: Training) -> SGDClassifier:
+        """A classifier at these weights: one call makes the arrays, which are then filled."""
+        model = SGDClassifier(
+            loss="log_loss", learning_rate="constant", eta0=training.rate, random_state=training.seed, shuffle=False
+        )
+        model.partial_fit(np.zeros((1, np.shape(coef)[1]), dtype=np.float64), [0], classes=self._labels)
+        model.coef_, model.intercept_ = np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
+        return model
+
+
+def main() -> None:
+    """Federated averaging in the clear; an encrypted campaign takes the same learner."""
+    source = Synthetic(count=10)
+    people = [source.load_person(index) for index in range(10)]
+    learner: Learner = SklearnLearner(features_per_window("motion", CUT.length, 3), len(PACES))
+    for result in plain_rounds(learner, people, Training(epochs=2, rate=0.01), rounds=3):
+        sys.stdout.write(f"round {result.number}: accuracy {result.accuracy:.3f}\n")
+
+
+if __name__ == "__main__":
+    main()
