@@ -1,6 +1,9 @@
 """A task's training section: what it says, and what is said of a wrong one."""
 
 import importlib.util
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,3 +136,13 @@ def test_the_papers_network_on_a_wisdm_user():
     learner.train(recipe.inputs_of(split.train.windows), split.train.labels, Training(epochs=5, batch=50, rate=0.001))
     assert len(split.train) == 49
     assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
+
+
+@needs_torch
+def test_the_example_of_the_page_can_be_trained():
+    """docs/learning.md, copied."""
+    page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    recipe = Recipe.of(tomllib.loads(example)["training"])
+    assert recipe.inputs == 270
+    assert recipe.make_learner().predict(np.zeros((2, 270), dtype=np.float32)).shape == (2, 6)
