@@ -18,7 +18,7 @@ from crowdfl.bench.protocols_setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
 from crowdfl.bench.rows import Grid, Report, Row
 from crowdfl.bench.setting import PAPER, QUICK
 
-__all__ = ["app", "crypto", "protocols"]
+__all__ = ["app", "crypto", "load", "protocols"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
@@ -56,6 +56,23 @@ def protocols(
     if check and quick:
         raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
     report = bench_protocols(QUICK_PROTOCOLS if quick else PAPER_PROTOCOLS, say=_teller())
+    _print(report, as_json=as_json)
+    if check and (report.missed or report.unjudged):
+        raise typer.Exit(1)
+
+
+@app.command()
+def load(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run with a few people; judges no target.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
+) -> None:
+    """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    from crowdfl.bench.load import FULL, SMOKE, bench_load
+
+    report = bench_load(SMOKE if quick else FULL, say=_teller())
     _print(report, as_json=as_json)
     if check and (report.missed or report.unjudged):
         raise typer.Exit(1)
