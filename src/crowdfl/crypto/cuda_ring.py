@@ -14,7 +14,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.crypto.cuda_device import Device, Layout
-from crowdfl.errors import NotAUnit
+from crowdfl.crypto.kernels import inverses
 
 __all__ = ["Ring", "digits_of", "layouts_for"]
 
@@ -232,7 +232,7 @@ class Ring:
             upper = self._pairs(len(lower) // 2)
             self._multiply(lower, 2, lower[1:], 2, upper, 1, len(upper))
             levels.append(self._even(upper))
-        inverse = self.read(from_ints(_inverses(to_ints(self.write(levels[-1])), self._modulus), self.width))
+        inverse = self.read(from_ints(inverses(to_ints(self.write(levels[-1])), self._modulus), self.width))
         for lower in reversed(levels[:-1]):
             below = self._pairs(len(lower))
             half = len(lower) // 2
@@ -312,10 +312,3 @@ class Ring:
 
     def _launch_as(self, layout: Layout, kernel: str, groups: int, *arguments: Any) -> None:  # noqa: ANN401
         self.device.launch(layout, kernel, groups * layout.lanes, *arguments)
-
-
-def _inverses(numbers: list[mpz], modulus: mpz) -> list[mpz]:
-    try:
-        return [gmpy2.invert(x, modulus) for x in numbers]
-    except ZeroDivisionError:
-        raise NotAUnit("a number has no inverse modulo N^2: validate what was received first") from None

@@ -30,6 +30,7 @@ __all__ = [
     "PartialDecrypt",
     "PowEach",
     "PowMod",
+    "inverses",
 ]
 
 VALID, OUT_OF_RANGE, NON_UNIT = 0, 1, 2
@@ -129,7 +130,7 @@ class InvMod:
 
     def run(self, *blocks: Block) -> Block:
         """row^-1 mod modulus."""
-        return from_ints(_inverses(to_ints(blocks[0]), self.modulus), self.out_width)
+        return from_ints(inverses(to_ints(blocks[0]), self.modulus), self.out_width)
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,7 @@ class BucketProduct:
                 sides[sign] = sides[sign] * number % m
             plus.append(sides[0])
             minus.append(sides[1])
-        inverses = _inverses(minus, m)
-        return from_ints([p * q % m for p, q in zip(plus, inverses, strict=True)], width)
+        return from_ints([p * q % m for p, q in zip(plus, inverses(minus, m), strict=True)], width)
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,8 @@ class FixedBasePower:
         return from_ints(powers, self.out_width)
 
 
-def _inverses(numbers: list[mpz], modulus: mpz) -> list[mpz]:
+def inverses(numbers: list[mpz], modulus: mpz) -> list[mpz]:
+    """Of units, by one inversion and three multiplications each (Montgomery's trick)."""
     prefixes = [mpz(1)]
     for number in numbers:
         prefixes.append(prefixes[-1] * number % modulus)
@@ -377,8 +378,8 @@ def _inverses(numbers: list[mpz], modulus: mpz) -> list[mpz]:
         inverse = gmpy2.invert(prefixes[-1], modulus)
     except ZeroDivisionError:
         raise NotAUnit("a number has no inverse modulo N^2: validate what was received first") from None
-    inverses = []
+    found = []
     for before, number in zip(reversed(prefixes[:-1]), reversed(numbers), strict=True):
-        inverses.append(inverse * before % modulus)
+        found.append(inverse * before % modulus)
         inverse = inverse * number % modulus
-    return inverses[::-1]
+    return found[::-1]

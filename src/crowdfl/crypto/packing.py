@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, width_of
+from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
 __all__ = ["Packing"]
@@ -60,12 +61,11 @@ class Packing:
             fields[:, limb] = (values >> min(_LIMB * limb, 63)).astype(np.uint64) & _MASK
         return self._join(fields)
 
-    def pack_wide(self, values: Sequence[int]) -> Block:
+    def pack_wide(self, values: Sequence[int] | WideInts) -> Block:
         """As `pack`, for values that may exceed 64 bits."""
-        self._refuse_outside(np.array([not -self.bound < v < self.bound for v in values], dtype=np.bool_))
-        width = 4 * self._field_limbs
-        data = b"".join((int(v) % (1 << (8 * width))).to_bytes(width, "little") for v in values)
-        return self._join(np.frombuffer(data, dtype="<u4").reshape(-1, self._field_limbs).astype(np.uint64))
+        wide = values if isinstance(values, WideInts) else WideInts.of(values)
+        self._refuse_outside(wide.beyond(self.bound))
+        return self._join(wide.to_fields(self._field_limbs))
 
     def unpack(self, residues: Block, count: int) -> npt.NDArray[np.int64]:
         """The first `count` values; `SlotOverflow` if one of them exceeds 64 bits."""
@@ -83,11 +83,11 @@ class Packing:
 
     def unpack_wide(self, residues: Block, count: int) -> list[int]:
         """The first `count` values, of any size."""
-        fields = np.ascontiguousarray(self._split(residues, count).astype("<u4"))
-        width = 4 * self._field_limbs
-        data = fields.tobytes()
-        numbers = (int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width))
-        return [x - 2 * self.bound if x >= self.bound else x for x in numbers]
+        return self.unpack_many(residues, count).to_ints()
+
+    def unpack_many(self, residues: Block, count: int) -> WideInts:
+        """As `unpack_wide`, in an array."""
+        return WideInts.from_fields(self._split(residues, count), self.slot_bits)
 
     @property
     def _field_limbs(self) -> int:

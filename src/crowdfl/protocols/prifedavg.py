@@ -17,14 +17,14 @@ from typing import ClassVar
 import gmpy2
 import numpy as np
 import numpy.typing as npt
-from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import Block, to_ints
+from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import PowEach
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
 from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message
@@ -199,8 +199,8 @@ def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> Cipher
 def dither(coins: Coins, rows: int, budget: WidthBudget, packing: Packing) -> Block:
     """Uniform over 2^k values around zero in every slot, padding slots included."""
     k = budget.dither_bits
-    half = mpz(1) << (k - 1)
-    return packing.pack_wide([int(d - half) for d in to_ints(coins.residues(rows * packing.slots, 1 << k))])
+    drawn = WideInts.from_block(coins.residues(rows * packing.slots, 1 << k))
+    return packing.pack_wide(drawn.plus(-(1 << (k - 1))))
 
 
 def upload_digest(upload: bytes) -> bytes:

@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import Block, from_ints, to_ints
+from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import MultiPow
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit, seal_to
 from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import FormatError, MasksDoNotFit, ProtocolError, SettingsError
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message
@@ -53,7 +53,6 @@ __all__ = [
 ]
 
 _LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases
-_Masks = list[list[mpz]]
 _Exchange = Generator[bytes, Reply, CipherVector]
 
 
@@ -284,31 +283,29 @@ class RewardSp:
         rows = max(1, _LANES_A_MESSAGE // (n * slots))
         cross = _CrossTerms(self.party, n, self.budget.lane_mask_bits)
 
-        def requests() -> Iterator[tuple[bytes, _Masks]]:
+        def requests() -> Iterator[tuple[bytes, WideInts]]:
             for start in range(0, len(lanes[0]), rows):
                 parts = [lane.part(start, start + rows) for lane in lanes]
-                masks = self._masks(n, len(parts[0]) * slots, coins)
+                masks = self._masks(n * len(parts[0]) * slots, coins)
                 yield self._send(self._masked_lanes(parts, masks, context, start, coins)), masks
 
-        def take(reply: bytes, masks: _Masks) -> None:
-            cross.take(LanesReply.from_bytes(reply, self.party.limits(n * len(masks[0]))).lanes, masks)
+        def take(reply: bytes, masks: WideInts) -> None:
+            cross.take(LanesReply.from_bytes(reply, self.party.limits(len(masks))).lanes, masks)
 
         yield from pipelined(requests(), take)
         reply = (yield self._send(InnerRequest(context)))()
         inner = InnerReply.from_bytes(reply, self.party.limits(n))
         return cross.remove(inner)
 
-    def _masks(self, participants: int, lanes: int, coins: Coins) -> _Masks:
+    def _masks(self, lanes: int, coins: Coins) -> WideInts:
         """r in [V, 2^M - V), uniform: u + r is then never negative and never wraps."""
         v, m = self.budget.lane_bound, self.budget.lane_mask_bits
-        drawn = to_ints(coins.residues(participants * lanes, (1 << m) - 2 * v))
-        return [[r + v for r in drawn[i * lanes : (i + 1) * lanes]] for i in range(participants)]
+        return WideInts.from_block(coins.residues(lanes, (1 << m) - 2 * v)).plus(v)
 
     def _masked_lanes(
-        self, parts: Sequence[CipherVector], masks: _Masks, context: bytes, start: int, coins: Coins
+        self, parts: Sequence[CipherVector], masks: WideInts, context: bytes, start: int, coins: Coins
     ) -> LanesRequest:
-        packed = np.concatenate([self.packing.pack_wide(row) for row in masks])
-        masked = CipherVector.concat(parts).add_plain(packed, backend=self.party.compute)
+        masked = CipherVector.concat(parts).add_plain(self.packing.pack_wide(masks), backend=self.party.compute)
         masked = self.party.rerandomise(masked, coins)
         return LanesRequest(context, start, len(parts), masked, self.party.partial_decrypt(masked))
 
@@ -378,21 +375,23 @@ class _CrossTerms:
         self.r_r = [0] * participants
         self.r_big_r = [0] * participants
 
-    def take(self, lanes: CipherVector, masks: _Masks) -> None:
+    def take(self, lanes: CipherVector, masks: WideInts) -> None:
         """One message's worth: [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]] by products of powers."""
-        size = len(masks[0])
-        total = [sum(column) for column in zip(*masks, strict=True)]
+        size = len(masks) // self.n
+        total = masks.columns(self.n)
         sums = lanes.bucket_sums(
             np.arange(len(lanes)), np.zeros(len(lanes), dtype=np.bool_), size, backend=self.party.compute
         )
         own = lanes.block.reshape(self.n, -1)
         everyone = np.repeat(sums.block.reshape(1, -1), self.n, axis=0)
-        self.e_r = self._grow(self.e_r, own, masks, size)
-        self.e_big_r = self._grow(self.e_big_r, own, [total] * self.n, size)
-        self.big_e_r = self._grow(self.big_e_r, everyone, masks, size)
-        for i, row in enumerate(masks):
-            self.r_r[i] += int(sum(r * r for r in row))
-            self.r_big_r[i] += int(sum(r * t for r, t in zip(row, total, strict=True)))
+        width = (self._exponent_bits + 7) // 8
+        r = masks.to_block(width).reshape(self.n, -1)
+        big_r = np.repeat(total.to_block(width).reshape(1, -1), self.n, axis=0)
+        self.e_r = self._grow(self.e_r, own, r, size)
+        self.e_big_r = self._grow(self.e_big_r, own, big_r, size)
+        self.big_e_r = self._grow(self.big_e_r, everyone, r, size)
+        self.r_r = _plus(self.r_r, masks.inner_products(masks, self.n))
+        self.r_big_r = _plus(self.r_big_r, masks.inner_products(total, self.n))
 
     def remove(self, inner: InnerReply) -> tuple[CipherVector, CipherVector]:
         """[[A_i]] and [[B_i]]."""
@@ -403,14 +402,19 @@ class _CrossTerms:
         b = party.subtract(inner.cross, party.add(self.e_big_r, self.big_e_r))
         return party.add_plain(a, self.r_r), party.add_plain(b, self.r_big_r)
 
-    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: _Masks, size: int) -> CipherVector:
+    @property
+    def _exponent_bits(self) -> int:
+        return self.mask_bits + bits(self.n)
+
+    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: Block, size: int) -> CipherVector:
         party = self.party
-        exponent_bits = self.mask_bits + bits(self.n)
-        width = (exponent_bits + 7) // 8
-        block = from_ints((r for row in exponents for r in row), width).reshape(self.n, -1)
-        kernel = MultiPow(party.public.n_squared, size, exponent_bits)
-        product = CipherVector(party.public, party.compute.map(kernel, bases, block))
+        kernel = MultiPow(party.public.n_squared, size, self._exponent_bits)
+        product = CipherVector(party.public, party.compute.map(kernel, bases, exponents))
         return product if so_far is None else party.add(so_far, product)
+
+
+def _plus(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(first, second, strict=True)]
 
 
 @dataclass
@@ -446,15 +450,13 @@ class RewardCsp:
         n = message.participants
         if n < 1 or len(opened) % n:
             raise ProtocolError(f"{len(opened)} ciphertexts are not the lanes of {n} participants")
-        flat = self.packing.unpack_wide(opened, len(opened) * self.packing.slots)
-        size = len(flat) // n
-        e = [flat[i * size : (i + 1) * size] for i in range(n)]
-        party.view.saw("lanes", e)
-        total = [sum(column) for column in zip(*e, strict=True)]
-        own = [sum(x * x for x in row) for row in e]
-        cross = [sum(x * t for x, t in zip(row, total, strict=True)) for row in e]
+        e = self.packing.unpack_many(opened, len(opened) * self.packing.slots)
+        if party.view.keep:
+            flat, size = e.to_ints(), len(e) // n
+            party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(n)])
+        own, cross = e.inner_products(e, n), e.inner_products(e.columns(n), n)
         self._remember_sums(message, own, cross)
-        return self._send(LanesReply(party.encrypt(flat)))
+        return self._send(LanesReply(party.encrypt(e.residues(party.public.n, party.public.plaintext_bytes))))
 
     def inner(self, request: bytes) -> bytes:
         """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
