@@ -21,7 +21,7 @@ __all__ = ["Packing"]
 
 _LIMB = 32
 _MASK = np.uint64(0xFFFFFFFF)
-_Limbs = npt.NDArray[np.uint64]  # (rows, limbs), 32 bits in each, lowest first
+_Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), 32 bits in each, lowest first: an operation runs along numbers
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ class Packing:
         values = np.asarray(values, dtype=np.int64)
         if self.slot_bits <= 64:  # in a wider slot every int64 fits
             self._refuse_outside((values > self.bound - 1) | (values < 1 - self.bound))
-        fields = np.empty((len(values), self._field_limbs), dtype=np.uint64)
+        fields = np.empty((self._field_limbs, len(values)), dtype=np.uint64)
         for limb in range(self._field_limbs):
             # An arithmetic shift by 63 leaves the sign in every bit: two's complement, as wide as the slot.
-            fields[:, limb] = (values >> min(_LIMB * limb, 63)).astype(np.uint64) & _MASK
+            fields[limb] = (values >> min(_LIMB * limb, 63)).astype(np.uint64) & _MASK
         return self._join(fields)
 
     def pack_wide(self, values: Sequence[int] | WideInts) -> Block:
         """As `pack`, for values that may exceed 64 bits."""
         wide = values if isinstance(values, WideInts) else WideInts.of(values)
         self._refuse_outside(wide.beyond(self.bound))
-        return self._join(wide.to_fields(self._field_limbs))
+        return self._join(wide.to_fields(self._field_limbs).T)
 
     def unpack(self, residues: Block, count: int) -> npt.NDArray[np.int64]:
         """The first `count` values; `SlotOverflow` if one of them exceeds 64 bits."""
         fields = self._split(residues, count)
-        low = fields[:, 0] | (fields[:, 1] << np.uint64(_LIMB)) if self._field_limbs > 1 else fields[:, 0]
+        low = fields[0] | (fields[1] << np.uint64(_LIMB)) if self._field_limbs > 1 else fields[0]
         if self.slot_bits < 64:
             sign = np.uint64(1 << (self.slot_bits - 1))
             return ((low ^ sign) - sign).astype(np.int64)
@@ -78,7 +78,7 @@ class Packing:
         for limb in range(2, self._field_limbs):
             top_bits = min(_LIMB, self.slot_bits - _LIMB * limb)
             extension = (values >> 63).astype(np.uint64) & np.uint64((1 << top_bits) - 1)
-            self._refuse_outside(fields[:, limb] != extension)
+            self._refuse_outside(fields[limb] != extension)
         return values
 
     def unpack_wide(self, residues: Block, count: int) -> list[int]:
@@ -87,7 +87,7 @@ class Packing:
 
     def unpack_many(self, residues: Block, count: int) -> WideInts:
         """As `unpack_wide`, in an array."""
-        return WideInts.from_fields(self._split(residues, count), self.slot_bits)
+        return WideInts.from_fields(self._split(residues, count).T, self.slot_bits)
 
     @property
     def _field_limbs(self) -> int:
@@ -103,46 +103,49 @@ class Packing:
 
     def _join(self, fields: _Limbs) -> Block:
         """Two's complement fields, one per value, into residues modulo N."""
-        rows = self.rows_for(len(fields))
-        padded = np.zeros((rows * self.slots, self._field_limbs), dtype=np.uint64)
-        padded[: len(fields)] = fields
+        count = fields.shape[1]
+        rows = self.rows_for(count)
+        padded = np.zeros((self._field_limbs, rows * self.slots), dtype=np.uint64)
+        padded[:, :count] = fields
         self._trim(padded)
-        padded[:, -1] ^= self._top_bit  # two's complement plus 2^(W-1) flips the top bit
-        grid = padded.reshape(rows, self.slots, self._field_limbs)
-        limbs = np.zeros((rows, self._row_limbs), dtype=np.uint64)
+        padded[-1] ^= self._top_bit  # two's complement plus 2^(W-1) flips the top bit
+        grid = np.ascontiguousarray(padded.reshape(self._field_limbs, rows, self.slots).swapaxes(1, 2))
+        limbs = np.zeros((self._row_limbs, rows), dtype=np.uint64)
         for slot in range(self.slots):
             for limb in range(self._field_limbs):
                 place, shift = divmod(slot * self.slot_bits + limb * _LIMB, _LIMB)
-                piece = grid[:, slot, limb] << np.uint64(shift)
-                limbs[:, place] |= piece & _MASK
+                piece = grid[limb, slot] << np.uint64(shift)
+                limbs[place] |= piece & _MASK
                 if place + 1 < self._row_limbs:
-                    limbs[:, place + 1] |= piece >> np.uint64(_LIMB)
+                    limbs[place + 1] |= piece >> np.uint64(_LIMB)
         signed, negative = _add(limbs, -self._offset)
-        wrapped, _ = _add(limbs, int(self.n) - self._offset)
-        return _to_block(np.where(negative[:, None], wrapped, signed), width_of(self.n))
+        signed[:, negative], _ = _add(limbs[:, negative], int(self.n) - self._offset)
+        return _to_block(signed, width_of(self.n))
 
     def _split(self, residues: Block, count: int) -> _Limbs:
         """Residues modulo N into two's complement fields, one per value."""
         if not 0 <= count <= len(residues) * self.slots:
             raise LengthMismatch(f"{len(residues)} plaintexts hold {len(residues) * self.slots} values, not {count}")
-        limbs = _to_limbs(residues, self._row_limbs)
-        _, below_half = _add(limbs, -((int(self.n) + 1) // 2))
-        positive, _ = _add(limbs, self._offset)
-        negative, borrowed = _add(limbs, self._offset - int(self.n))
-        limbs = np.where(below_half[:, None], positive, negative)
-        self._refuse_rows((~below_half & borrowed) | self._has_bits_beyond(limbs))
-        rows = len(limbs)
-        grid = np.zeros((rows, self.slots, self._field_limbs), dtype=np.uint64)
+        given = _to_limbs(residues, self._row_limbs)
+        _, below_half = _add(given, -((int(self.n) + 1) // 2))
+        limbs, _ = _add(given, self._offset)
+        negative, borrowed = _add(given[:, ~below_half], self._offset - int(self.n))
+        limbs[:, ~below_half] = negative
+        wrong = self._has_bits_beyond(limbs)
+        wrong[~below_half] |= borrowed
+        self._refuse_rows(wrong)
+        rows = limbs.shape[1]
+        grid = np.empty((self._field_limbs, self.slots, rows), dtype=np.uint64)
         for slot in range(self.slots):
             for limb in range(self._field_limbs):
                 place, shift = divmod(slot * self.slot_bits + limb * _LIMB, _LIMB)
-                piece = limbs[:, place] >> np.uint64(shift)
+                piece = limbs[place] >> np.uint64(shift)
                 if place + 1 < self._row_limbs:
-                    piece = piece | (limbs[:, place + 1] << np.uint64(_LIMB - shift))
-                grid[:, slot, limb] = piece & _MASK
-        fields = grid.reshape(rows * self.slots, self._field_limbs)[:count]
+                    piece = piece | (limbs[place + 1] << np.uint64(_LIMB - shift))
+                grid[limb, slot] = piece & _MASK
+        fields = grid.swapaxes(1, 2).reshape(self._field_limbs, rows * self.slots)[:, :count]
         self._trim(fields)
-        fields[:, -1] ^= self._top_bit
+        fields[-1] ^= self._top_bit
         return fields
 
     @property
@@ -150,12 +153,12 @@ class Packing:
         return np.uint64(1 << ((self.slot_bits - 1) % _LIMB))
 
     def _trim(self, fields: _Limbs) -> None:
-        fields[:, -1] &= np.uint64((1 << ((self.slot_bits - 1) % _LIMB + 1)) - 1)
+        fields[-1] &= np.uint64((1 << ((self.slot_bits - 1) % _LIMB + 1)) - 1)
 
     def _has_bits_beyond(self, limbs: _Limbs) -> npt.NDArray[np.bool_]:
         place, shift = divmod(self.slots * self.slot_bits, _LIMB)
-        top = (limbs[:, place] >> np.uint64(shift)) != 0
-        return np.asarray(top | limbs[:, place + 1 :].any(axis=1))
+        top = (limbs[place] >> np.uint64(shift)) != 0
+        return np.asarray(top | limbs[place + 1 :].any(axis=0))
 
     def _refuse_outside(self, outside: npt.NDArray[np.bool_]) -> None:
         if outside.any():
@@ -173,14 +176,14 @@ class Packing:
 
 
 def _add(limbs: _Limbs, constant: int) -> tuple[_Limbs, npt.NDArray[np.bool_]]:
-    """Each row plus a signed constant, modulo the row's width; and which sums were negative."""
-    size = limbs.shape[1]
+    """Each number plus a signed constant, modulo the numbers' width; and which sums were negative."""
+    size, count = limbs.shape
     addend = constant % (1 << (_LIMB * size))
     out = np.empty_like(limbs)
-    carry = np.zeros(len(limbs), dtype=np.uint64)
+    carry = np.zeros(count, dtype=np.uint64)
     for place in range(size):
-        total = limbs[:, place] + np.uint64((addend >> (_LIMB * place)) & int(_MASK)) + carry
-        out[:, place] = total & _MASK
+        total = limbs[place] + np.uint64((addend >> (_LIMB * place)) & int(_MASK)) + carry
+        out[place] = total & _MASK
         carry = total >> np.uint64(_LIMB)
     return out, np.asarray((carry == 0) & (constant < 0))
 
@@ -188,8 +191,9 @@ def _add(limbs: _Limbs, constant: int) -> tuple[_Limbs, npt.NDArray[np.bool_]]:
 def _to_limbs(block: Block, size: int) -> _Limbs:
     padded = np.zeros((len(block), 4 * size), dtype=np.uint8)
     padded[:, : block.shape[1]] = block[:, ::-1]
-    return padded.view("<u4").astype(np.uint64)
+    return np.ascontiguousarray(padded.view("<u4").T.astype(np.uint64))
 
 
 def _to_block(limbs: _Limbs, width: int) -> Block:
-    return np.ascontiguousarray(limbs.astype("<u4").view(np.uint8)[:, :width][:, ::-1])
+    rows = np.ascontiguousarray(limbs.T.astype("<u4")).view(np.uint8)
+    return np.ascontiguousarray(rows[:, :width][:, ::-1])

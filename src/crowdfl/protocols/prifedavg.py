@@ -11,7 +11,7 @@ add a dither of k bits to every slot, and that is opened: a reader sees the aver
 import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import gmpy2
@@ -56,7 +56,7 @@ class ModelCodec:
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
         """The public permutation of the parameters: without it the order of a model's weights would reach the sketch."""
-        return public_permutation(self.seed, "parameters", self.budget.parameters)
+        return _order(self.seed, self.budget.parameters)
 
     @cached_property
     def signs(self) -> npt.NDArray[np.int64]:
@@ -91,6 +91,14 @@ class ModelCodec:
         weights = np.empty_like(permuted)
         weights[self.order] = permuted * self.signs
         return weights
+
+
+@lru_cache(maxsize=2)
+def _order(seed: bytes, parameters: int) -> npt.NDArray[np.int64]:
+    """Sorted once per task in a process, whoever packs or reads."""
+    order = public_permutation(seed, "parameters", parameters)
+    order.flags.writeable = False
+    return order
 
 
 def hidden_widths(budget: WidthBudget) -> SdivWidths:
