@@ -17,8 +17,9 @@ from crowdfl.bench.protocols import bench_protocols
 from crowdfl.bench.protocols_setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
 from crowdfl.bench.rows import Grid, Report, Row
 from crowdfl.bench.setting import PAPER, QUICK
+from crowdfl.crypto.compute import backend_named
 
-__all__ = ["app", "crypto", "load", "protocols"]
+__all__ = ["app", "crypto", "gpu", "load", "protocols"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
@@ -73,6 +74,25 @@ def load(
     from crowdfl.bench.load import FULL, SMOKE, bench_load
 
     report = bench_load(SMOKE if quick else FULL, say=_teller())
+    _print(report, as_json=as_json)
+    if check and (report.missed or report.unjudged):
+        raise typer.Exit(1)
+
+
+@app.command()
+def gpu(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
+    exact: Annotated[bool, typer.Option(help="Also a round with exact distances, some minutes.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
+    compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
+) -> None:
+    """Partial decryptions a second and whole rounds of `hardened` on one GPU."""
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    from crowdfl.bench.gpu import PAPER_GPU, QUICK_GPU, bench_gpu
+
+    report = bench_gpu(QUICK_GPU if quick else PAPER_GPU, backend_named(compute), exact=exact, say=_teller())
     _print(report, as_json=as_json)
     if check and (report.missed or report.unjudged):
         raise typer.Exit(1)

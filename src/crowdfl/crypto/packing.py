@@ -73,8 +73,8 @@ class Packing:
         low = fields[0] | (fields[1] << np.uint64(_LIMB)) if self._field_limbs > 1 else fields[0]
         if self.slot_bits < 64:
             sign = np.uint64(1 << (self.slot_bits - 1))
-            return ((low ^ sign) - sign).astype(np.int64)
-        values = low.astype(np.int64)
+            return np.asarray((low ^ sign) - sign).astype(np.int64)
+        values: npt.NDArray[np.int64] = low.astype(np.int64)
         for limb in range(2, self._field_limbs):
             top_bits = min(_LIMB, self.slot_bits - _LIMB * limb)
             extension = (values >> 63).astype(np.uint64) & np.uint64((1 << top_bits) - 1)
