@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.experiments.clocked import ClockSettings, clock_points, fits, of_sweep
+from crowdfl.experiments.crowd import LearnSettings
+from crowdfl.experiments.federated import Keys
 from crowdfl.experiments.fig5 import FIG_5
 from crowdfl.experiments.fig6 import FIG_6
 from crowdfl.experiments.fig7 import FIG_7, RewardSettings
@@ -22,7 +24,7 @@ CLOCK = ClockSettings(
     repetitions=1,
     **KEY,
 )
-PAID = PaidSettings(hidden=1, lanes=20, epochs=2, rounds=2, people=3, source="synthetic", **KEY)
+PAID = PaidSettings(LearnSettings(hidden=1, epochs=2, rounds=2, people=3, source="synthetic"), Keys(lanes=20, **KEY))
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ from crowdfl.learning.rewards import rewards
 from tests.experiments.running import KEY, bench, run, text_of, tiny
 from tests.learning.shared import shared_file
 
-SMALL = {"source": "synthetic", "people": 5, "epochs": 4, "rounds": 2}
-LEARN = LearnSettings(hidden=3, **SMALL)
+LEARN = LearnSettings(hidden=3, source="synthetic", people=5, epochs=4, rounds=2)
 SHORT = Keys(key_bits=512, insecure_test_key=True)
 
 
@@ -32,8 +31,8 @@ def out(tmp_path_factory):
 @pytest.fixture(scope="module")
 def table3(out):
     """Its rows."""
-    sizes = {"hidden": 6, "encrypted_hidden": 3, "seeds": (0, 1)}
-    return run(tiny(TABLE_3, **SMALL, **sizes, key_bits=512, insecure_test_key=True), out)
+    learn = replace(LEARN, hidden=6)
+    return run(tiny(TABLE_3, learn=learn, encrypted_hidden=3, seeds=(0, 1), keys=SHORT), out)
 
 
 class TestTable3:
@@ -70,8 +69,9 @@ class TestTable3:
     def test_the_sizes_are_the_papers(self):
         """270-1000-6, three seeds, the paper's training; the quick one encrypts 13,856 parameters."""
         full, quick = TABLE_3.full, TABLE_3.quick
-        assert (full.hidden, full.encrypted_hidden, quick.hidden, quick.encrypted_hidden) == (1000, 1000, 1000, 50)
-        learn = full.learn("user", 0)
+        sizes = full.learn.hidden, full.encrypted_hidden, quick.learn.hidden, quick.encrypted_hidden
+        assert sizes == (1000, 1000, 1000, 50)
+        learn = full.plain("user", 0)
         assert (learn.epochs, learn.batch, learn.rate, learn.rounds, learn.people) == (30, 50, 0.001, 5, 36)
         assert 277 * quick.encrypted_hidden + 6 == 13_856
         assert len(full.seeds) == 3
@@ -140,8 +140,8 @@ class TestFig3:
     @classmethod
     def rows(cls, out):
         """Two rates."""
-        sizes = {"hidden": 3, "encrypted_hidden": 3, "rates": (0.0, 0.4), "checked_rate": 0.4, "seeds": (0, 1)}
-        return run(tiny(FIG_3, **SMALL, **sizes, key_bits=512, insecure_test_key=True), out)
+        sizes = {"encrypted_hidden": 3, "rates": (0.0, 0.4), "checked_rate": 0.4, "seeds": (0, 1)}
+        return run(tiny(FIG_3, learn=LEARN, keys=SHORT, **sizes), out)
 
     def test_every_rate_seed_and_strategy_is_run(self, rows):
         """And NN as a line."""
@@ -202,9 +202,8 @@ class TestRewards:
     @classmethod
     def rows(cls, out):
         """Four rounds of four people, distances exact: few parameters have no need of a sketch."""
-        settings = PaidSettings(
-            hidden=2, lanes=1024, epochs=3, rounds=4, people=4, source="synthetic", budget="36", **KEY
-        )
+        learn = replace(LEARN, hidden=2, rounds=4, people=4)
+        settings = PaidSettings(learn, Keys(lanes=1024, **KEY))
         return run(replace(FIG_4, quick=settings), out)
 
     def test_rounds_two_and_four_are_shown(self, rows):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.crypto.compute import BACKENDS, backend_named
 from crowdfl.experiments.catalog import CATALOG
 from crowdfl.experiments.frame import Size
 from crowdfl.experiments.points import Bench
@@ -29,7 +29,7 @@ def reproduce(
         Path, typer.Option(help="Where results go; a second run there goes on where the first stopped.")
     ] = Path("crowdfl-experiments"),
     data: Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM NumPy sets.")] = _DATA,
-    compute: Annotated[str, typer.Option(help="Where encrypted batches run.")] = "threads",
+    compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
 ) -> None:
     """Make tables and figures of the paper's section 8 again, with the paper's numbers beside ours."""
     if quick and full:
@@ -37,10 +37,12 @@ def reproduce(
     unknown = [name for name in names if name not in CATALOG and name != "all"]
     if unknown:
         raise typer.BadParameter(f"there is no {', '.join(unknown)}; choose from {_NAMES}")
+    if compute not in BACKENDS:
+        raise typer.BadParameter(f"batches run on {' or '.join(BACKENDS)}, not on {compute!r}")
     chosen = list(CATALOG) if "all" in names else list(dict.fromkeys(names))
     size: Size | None = "quick" if quick else "full" if full else None
     options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")
-    bench = Bench(_backend(compute), data)
+    bench = Bench(backend_named(compute), data)
     with _bars() as bars:
         page = run_experiments(
             [CATALOG[name] for name in chosen],
@@ -52,12 +54,6 @@ def reproduce(
             command=f"crowdfl reproduce {{name}}{options}",
         )
     Console(highlight=False).print(f"{page}", soft_wrap=True)
-
-
-def _backend(name: str) -> Backend:
-    if name != "threads":
-        raise typer.BadParameter(f"batches run on threads here, not on {name!r}")
-    return default_backend()
 
 
 class _Bars:

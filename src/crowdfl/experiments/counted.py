@@ -14,7 +14,6 @@ from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.experiments.points import Bench, Point, Row, Rows
 from crowdfl.experiments.ppfdl import Ppfdl
-from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Reply, carry
 from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.messages import Limits, Message
@@ -95,7 +94,11 @@ class _Ledger:
     def between(self, phase: str, roles: Iterable[str], message: bytes, numbers: int) -> None:
         """One message, counted at both ends."""
         for role in roles:
-            self.traffic.setdefault((phase, role), _Traffic()).carry(message, numbers)
+            self.of(phase, role).carry(message, numbers)
+
+    def of(self, phase: str, role: str) -> _Traffic:
+        """Of one role in one phase."""
+        return self.traffic.setdefault((phase, role), _Traffic())
 
     def carried(self, phase: str, step: Generator[bytes, Reply, _Result], answer: Callable[[bytes], bytes]) -> _Result:
         """Run an exchange between SP and CSP to its end."""
@@ -127,50 +130,67 @@ def _rows(scheme: str, n: int, phase: str, role: str, counts: Counter[tuple[str,
 
 
 def _count_profile(profile: str, settings: CountSettings, n: int, bench: Bench) -> Rows:
-    task = TaskSettings(profile=profile, max_participants=n, key_bits=settings.key_bits, lanes=None)
-    tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key)
-    dealer = LocalDealer(PROFILES[profile], About("counted", task, settings.parameters), tools)
-    sp, csp = dealer.sp(), dealer.csp()
-    people = {f"p{i:02}": dealer.participant(f"p{i:02}") for i in range(n)}
-    ledger = _Ledger(dealer.task.public)
-    width = dealer.task.public.ciphertext_bytes
-    sp.open_round(1)
-    models = made_up_models(n, settings.parameters, settings.seed)
-    parties: dict[str, Costs] = {"SP": sp.party.costs, "CSP": csp.party.costs}
-    for i, (who, side) in enumerate(people.items()):
-        upload = side.prepare(models[i], i + 1)
-        # The second [[w_i]] of `paper` travels with the upload; table 5 counts it with PriRwd.
-        second = settings.parameters if profile == "paper" else 0
-        roles = ("SP", "participant") if i == 0 else ("SP",)
-        ledger.between("PriFedAvg", roles, upload[: len(upload) - second * width], len(upload) // width - second)
-        if second:
-            for role in roles:
-                moved = ledger.traffic.setdefault(("PriRwd", role), _Traffic())
-                moved.size, moved.numbers = moved.size + second * width, moved.numbers + second
-        sp.add(who, upload)
-    first = next(iter(people.values()))
-    ledger.carried("PriFedAvg", sp.publish(final=False), csp.answer)
-    for i, side in enumerate(people.values()):
-        publication = sp.publication()
-        numbers = ledger.numbers(publication)
-        ledger.between("PriFedAvg", ("SP", "participant") if i == 0 else ("SP",), publication, numbers)
-        side.read(publication, 1)
-    parties["participant"] = first.party.costs
-    before = {role: Counter(costs.counts) for role, costs in parties.items()}
-    if profile == "paper":  # the Enc of the second [[w_i]] is PriRwd's in table 4
-        before["participant"]["", "Enc"] -= settings.parameters
-    ledger.carried("PriRwd", sp.reward(n * MILLION), csp.answer)
-    for who, envelope in sp.envelopes().items():
-        roles = ("SP", "participant") if people[who] is first else ("SP",)
-        ledger.between("PriRwd", roles, envelope, ledger.numbers(envelope))
-        people[who].open_reward(envelope, 1)
-    rows: Rows = []
-    for role in ROLES:
-        rewards = Counter(parties[role].counts)
-        rewards.subtract(before[role])
-        for phase, counts in (("PriFedAvg", before[role]), ("PriRwd", rewards)):
-            rows += _rows(profile, n, phase, role, counts, ledger.traffic.get((phase, role), _Traffic()))
-    return rows
+    return _CountedRound(profile, settings, n, bench).rows()
+
+
+class _CountedRound:
+    """A whole round of a profile: everyone uploads, reads and opens; one participant's share is counted on its own."""
+
+    def __init__(self, profile: str, settings: CountSettings, n: int, bench: Bench) -> None:
+        task = TaskSettings(profile=profile, max_participants=n, key_bits=settings.key_bits, lanes=None)
+        tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key)
+        dealer = LocalDealer(PROFILES[profile], About("counted", task, settings.parameters), tools)
+        self.profile, self.n, self.sp, self.csp = profile, n, dealer.sp(), dealer.csp()
+        self.people = {f"p{i:02}": dealer.participant(f"p{i:02}") for i in range(n)}
+        self.ledger = _Ledger(dealer.task.public)
+        # The second [[w_i]] of `paper` travels with the upload; the tables count it with PriRwd.
+        self.second = settings.parameters if profile == "paper" else 0
+        self._models = made_up_models(n, settings.parameters, settings.seed)
+
+    def rows(self) -> Rows:
+        """Of both phases."""
+        self._average()
+        parties = {"SP": self.sp.party, "CSP": self.csp.party, "participant": self.people["p00"].party}
+        before = {role: Counter(party.costs.counts) for role, party in parties.items()}
+        before["participant"]["", "Enc"] -= self.second
+        self._reward()
+        rows: Rows = []
+        for role in ROLES:
+            rewards = Counter(parties[role].costs.counts)
+            rewards.subtract(before[role])
+            for phase, counts in (("PriFedAvg", before[role]), ("PriRwd", rewards)):
+                rows += _rows(self.profile, self.n, phase, role, counts, self.ledger.of(phase, role))
+        return rows
+
+    def _average(self) -> None:
+        self.sp.open_round(1)
+        for i, (who, side) in enumerate(self.people.items()):
+            upload = side.prepare(self._models[i], i + 1)
+            self._count_upload(who, upload)
+            self.sp.add(who, upload)
+        self.ledger.carried("PriFedAvg", self.sp.publish(final=False), self.csp.answer)
+        for who, side in self.people.items():
+            publication = self.sp.publication()
+            self.ledger.between("PriFedAvg", self._ends(who), publication, self.ledger.numbers(publication))
+            side.read(publication, 1)
+
+    def _count_upload(self, who: str, upload: bytes) -> None:
+        width = self.ledger.public.ciphertext_bytes
+        first = len(upload) - self.second * width
+        self.ledger.between("PriFedAvg", self._ends(who), upload[:first], len(upload) // width - self.second)
+        for role in self._ends(who):
+            moved = self.ledger.of("PriRwd", role)
+            moved.size, moved.numbers = moved.size + self.second * width, moved.numbers + self.second
+
+    def _reward(self) -> None:
+        self.ledger.carried("PriRwd", self.sp.reward(self.n * MILLION), self.csp.answer)
+        for who, envelope in self.sp.envelopes().items():
+            self.ledger.between("PriRwd", self._ends(who), envelope, self.ledger.numbers(envelope))
+            self.people[who].open_reward(envelope, 1)
+
+    def _ends(self, who: str) -> tuple[str, ...]:
+        """Of the participants, the first one's messages alone are counted at both ends."""
+        return ("SP", "participant") if who == "p00" else ("SP",)
 
 
 def _count_ppfdl(settings: CountSettings, n: int, bench: Bench) -> Rows:
@@ -189,5 +209,5 @@ def _count_ppfdl(settings: CountSettings, n: int, bench: Bench) -> Rows:
     counts = {"SP": world.sp.costs.counts, "CSP": world.csp.costs.counts, "participant": one}
     rows: Rows = []
     for role in ROLES:
-        rows += _rows("PPFDL", n, "PPFDL", role, Counter(counts[role]), ledger.traffic[("PPFDL", role)])
+        rows += _rows("PPFDL", n, "PPFDL", role, Counter(counts[role]), ledger.of("PPFDL", role))
     return rows

@@ -1,7 +1,7 @@
 """Figure 3: accuracy and F1 under dropouts, for CrowdFL-D and CrowdFL-R, with NN as a line."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,41 +25,26 @@ _STRATEGIES: dict[Strategy, str] = {"discard": "CrowdFL-D", "retransmit": "Crowd
 class DropSettings:
     """Runs in the clear for every rate and seed; one rate of each strategy also through an encrypted run."""
 
-    hidden: int = 1000
+    learn: LearnSettings = field(default_factory=LearnSettings)
     encrypted_hidden: int = 50
     rates: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     checked_rate: float = 0.3
     seeds: tuple[int, ...] = (0, 1, 2)
-    epochs: int = 30
-    rounds: int = 5
-    people: int = 36
-    source: str = "wisdm"
-    split: str = "user"
-    key_bits: int = 2048
-    insecure_test_key: bool = False
+    keys: Keys = field(default_factory=Keys)
 
-    def learn(self, seed: int) -> LearnSettings:
+    def plain(self, seed: int) -> LearnSettings:
         """A run's in the clear."""
-        return LearnSettings(
-            hidden=self.hidden,
-            epochs=self.epochs,
-            rounds=self.rounds,
-            people=self.people,
-            source=self.source,
-            split=self.split,
-            seed=seed,
-        )
+        return replace(self.learn, seed=seed)
 
 
 def _points(settings: DropSettings) -> list[Point]:
-    small = replace(settings.learn(settings.seeds[0]), hidden=settings.encrypted_hidden)
-    keys = Keys(settings.key_bits, settings.insecure_test_key)
-    points = [baseline_point(settings.learn(seed)) for seed in settings.seeds]
+    small = replace(settings.plain(settings.seeds[0]), hidden=settings.encrypted_hidden)
+    points = [baseline_point(settings.plain(seed)) for seed in settings.seeds]
     for strategy in _STRATEGIES:
         for rate in settings.rates:
-            points += [run_point(settings.learn(seed), rate=rate, strategy=strategy) for seed in settings.seeds]
+            points += [run_point(settings.plain(seed), rate=rate, strategy=strategy) for seed in settings.seeds]
     for strategy in _STRATEGIES:
-        for used in (None, keys):
+        for used in (None, settings.keys):
             points.append(run_point(small, keys=used, rate=settings.checked_rate, strategy=strategy))
     return points
 
@@ -68,11 +53,11 @@ def _present(settings: DropSettings, results: Sequence[Rows]) -> Part:
     rest = iter(results)
     rows: Rows = []
     for seed in settings.seeds:
-        rows.append(_row("NN", None, seed, settings.hidden, "clear", next(rest)[-1]))
+        rows.append(_row("NN", None, seed, settings.learn.hidden, "clear", next(rest)[-1]))
     for name in _STRATEGIES.values():
         for rate in settings.rates:
             for seed in settings.seeds:
-                rows.append(_row(name, rate, seed, settings.hidden, "clear", next(rest)[-1]))
+                rows.append(_row(name, rate, seed, settings.learn.hidden, "clear", next(rest)[-1]))
     checks: Rows = []
     for name in _STRATEGIES.values():
         for how in ("check, clear", "check, encrypted"):
@@ -99,7 +84,7 @@ def _table(settings: DropSettings, rows: Rows) -> Table:
         for rate in settings.rates:
             found = (spread(_values(rows, scheme, rate, name)) for name in ("accuracy", "f1"))
             cells.append((scheme, f"{rate:.0%}", *found))
-    title = f"After {settings.rounds} rounds, {settings.hidden:,} hidden units, over {len(settings.seeds)} seeds"
+    title = f"After {settings.learn.rounds} rounds, {settings.learn.hidden:,} hidden units, over {len(settings.seeds)} seeds"
     return Table(title, ("scheme", "dropout rate", "accuracy", "F1"), tuple(cells))
 
 
@@ -131,7 +116,7 @@ def _remarks(settings: DropSettings, rows: Rows, checks: Rows) -> tuple[str, ...
         for a, b in pairs
         for n in ("accuracy", "precision", "recall", "f1")
     )
-    key = "an insecure test key" if settings.insecure_test_key else f"|N| = {settings.key_bits}"
+    key = "an insecure test key" if settings.keys.insecure_test_key else f"|N| = {settings.keys.key_bits}"
     return (
         *(f"Paper: {said}" for said in FIGURES["fig3"]),
         f"Here CrowdFL-R is more accurate than CrowdFL-D at {len(better)} of {len(dropping)} rates, and CrowdFL-D above NN at "
@@ -163,7 +148,7 @@ FIG_3 = Experiment(
     "fig3",
     "Figure 3: dropouts",
     DropSettings(),
-    DropSettings(hidden=50),
+    DropSettings(LearnSettings(hidden=50)),
     "full",
     _points,
     _present,

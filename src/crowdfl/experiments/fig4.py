@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdfl.experiments.crowd import LearnSettings
 from crowdfl.experiments.frame import Experiment, Part, Picture, Table
 from crowdfl.experiments.paid import PaidSettings, paid_point
 from crowdfl.experiments.points import Point, Rows
@@ -63,12 +64,12 @@ def paid_remarks(settings: PaidSettings, rows: Rows) -> tuple[str, ...]:
         name: max(abs(float(r[name] or 0) / float(r[f"{name} in the clear"] or 1) - 1) for r in rows)
         for name in ("distance", "reward")
     }
-    key = "an insecure test key" if settings.insecure_test_key else f"|N| = {settings.key_bits}"
+    key = "an insecure test key" if settings.keys.insecure_test_key else f"|N| = {settings.keys.key_bits}"
     return (
-        f"From one encrypted `hardened` run, {settings.hidden} hidden units, {key}. In a task nobody sees a distance "
+        f"From one encrypted `hardened` run, {settings.learn.hidden} hidden units, {key}. In a task nobody sees a distance "
         "or a weight, and each participant its own reward alone; here the experiment, which dealt the keys, opens them.",
-        f"Distances come from a sketch of {settings.lanes} lanes, not from every parameter: the largest relative difference to "
-        f"the clear is {off['distance']:.2%} for distances and {off['reward']:.2%} for rewards.",
+        f"Distances come from a sketch of {settings.keys.lanes} lanes, not from every parameter: the largest relative "
+        f"difference to the clear is {off['distance']:.2%} for distances and {off['reward']:.2%} for rewards.",
     )
 
 
@@ -92,7 +93,7 @@ def _draw(figure: "Figure", rows: Rows) -> None:
 FIG_4 = Experiment(
     "fig4",
     "Figure 4: weights and rewards",
-    PaidSettings(hidden=1000),
+    PaidSettings(LearnSettings()),
     PaidSettings(),
     "quick",
     _points,

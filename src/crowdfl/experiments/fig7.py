@@ -59,7 +59,7 @@ def _present(settings: RewardSettings, results: Sequence[Rows]) -> Part:
 def _by_person(settings: PaidSettings, rows: Rows, name: str) -> dict[str, list[float]]:
     people = sorted({str(row["participant"]) for row in rows}, key=lambda who: (len(who), who))
     values = {(str(r["participant"]), r["round"]): float(r[name] or 0) for r in rows}
-    return {who: [values[who, number] for number in range(1, settings.rounds + 1)] for who in people}
+    return {who: [values[who, number] for number in range(1, settings.learn.rounds + 1)] for who in people}
 
 
 def _trend(settings: PaidSettings, rows: Rows) -> str:
@@ -70,14 +70,14 @@ def _trend(settings: PaidSettings, rows: Rows) -> str:
     below = [v for v in earned.values() if v[0] <= even]
     grew, shrank = sum(v[-1] > v[0] for v in above), sum(v[-1] < v[0] for v in below)
     return (
-        f"Here, of {len(above)} who earn above the mean in round 1, {grew} earn more in round {settings.rounds}; of the other "
-        f"{len(below)}, {shrank} earn less."
+        f"Here, of {len(above)} who earn above the mean in round 1, {grew} earn more in round {settings.learn.rounds}; of the "
+        f"other {len(below)}, {shrank} earn less."
     )
 
 
 def _reward_table(settings: PaidSettings, rows: Rows) -> Table:
     earned, clear = (_by_person(settings, rows, name) for name in ("reward", "reward in the clear"))
-    numbers = range(1, settings.rounds + 1)
+    numbers = range(1, settings.learn.rounds + 1)
     cells = tuple(
         (who, *(f"{v:.6f}" for v in values), f"{sum(values):.6f}", f"{sum(clear[who]):.6f}")
         for who, values in earned.items()
@@ -91,7 +91,7 @@ def _draw_rewards(figure: "Figure", settings: PaidSettings, rows: Rows) -> None:
     earned, clear = (_by_person(settings, rows, name) for name in ("reward", "reward in the clear"))
     bottom = np.zeros(len(earned))
     places = np.arange(1, len(earned) + 1)
-    for number in range(settings.rounds):
+    for number in range(settings.learn.rounds):
         heights = np.array([values[number] for values in earned.values()])
         axes.bar(places, heights, bottom=bottom, label=f"round {number + 1}")
         bottom += heights

@@ -5,7 +5,7 @@ once did, and opens with them what SP computes on: `_Watched` keeps those cipher
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from crowdfl.crypto.blocks import to_ints
@@ -30,33 +30,9 @@ __all__ = ["PaidRounds", "PaidSettings", "paid_point"]
 class PaidSettings:
     """One encrypted run with rewards in every round."""
 
-    hidden: int = 50
-    lanes: int = 1024
-    epochs: int = 30
-    rounds: int = 5
-    people: int = 36
-    source: str = "wisdm"
-    split: str = "user"
-    seed: int = 0
+    learn: LearnSettings = field(default_factory=lambda: LearnSettings(hidden=50))
+    keys: Keys = field(default_factory=lambda: Keys(lanes=1024))
     budget: str = BUDGET
-    key_bits: int = 2048
-    insecure_test_key: bool = False
-
-    def learn(self) -> LearnSettings:
-        """The run's."""
-        return LearnSettings(
-            hidden=self.hidden,
-            epochs=self.epochs,
-            rounds=self.rounds,
-            people=self.people,
-            source=self.source,
-            split=self.split,
-            seed=self.seed,
-        )
-
-    def keys(self) -> Keys:
-        """With lanes for rewards."""
-        return Keys(self.key_bits, self.insecure_test_key, lanes=self.lanes)
 
 
 class _Watched(RewardSp):
@@ -76,8 +52,8 @@ class PaidRounds(Encrypted):
     """An encrypted run that pays a budget in every round, and notes what everyone's model was worth."""
 
     def __init__(self, settings: PaidSettings, bench: Bench) -> None:
-        self.crowd = load_crowd(settings.learn(), bench)
-        super().__init__(self.crowd, settings.keys(), bench)
+        self.crowd = load_crowd(settings.learn, bench)
+        super().__init__(self.crowd, settings.keys, bench)
         self._payment = to_millionths(settings.budget)
         self._budget = float(settings.budget)
         self.rows: Rows = []
@@ -143,7 +119,7 @@ class PaidRounds(Encrypted):
 
 def paid_point(settings: PaidSettings) -> Point:
     """All rounds of one run."""
-    facts: Row = settings.learn().facts() | {"budget": settings.budget} | dict(vars(settings.keys()))
+    facts: Row = settings.learn.facts() | {"budget": settings.budget} | dict(vars(settings.keys))
 
     def measure(bench: Bench) -> Rows:
         run = PaidRounds(settings, bench)

@@ -99,7 +99,7 @@ def _part_html(
     remarks = "".join(f"<li>{html.escape(remark)}</li>" for remark in part.remarks)
     usual = "the default" if facts["size"] == experiment.default else f"where {experiment.default} is the default"
     size = f"{facts['size']} size, {usual}"
-    settings = ", ".join(f"{name} = {_plain(value)}" for name, value in facts["settings"].items())
+    settings = ", ".join(f"{name} = {value}" for name, value in _flat(facts["settings"]))
     where = ", ".join(f"{name} {value}" for name, value in facts["machine"].items())
     return (
         f'<section id="{experiment.name}"><h2>{html.escape(experiment.title)}</h2>{shown}{tables}<ul>{remarks}</ul>'
@@ -108,8 +108,17 @@ def _part_html(
     )
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401 -- settings hold numbers, texts and tuples of them
-    return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, list | tuple) else str(value)
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Settings within settings by their own names."""
+    found: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found += _flat(value)
+        else:
+            found.append(
+                (name, "(" + ", ".join(map(str, value)) + ")" if isinstance(value, list | tuple) else str(value))
+            )
+    return found
 
 
 def _picture_html(picture: Picture, data: bytes) -> str:

@@ -5,7 +5,7 @@ digit.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from crowdfl.experiments.crowd import SPLITS, LearnSettings
@@ -30,47 +30,30 @@ _LINES = {"user": "by real user", "random": "windows dealt at random"}
 class Table3Settings:
     """Plaintext rows for every split and seed; one encrypted run, and the same in the clear, for the first of each."""
 
-    hidden: int = 1000
+    learn: LearnSettings = field(default_factory=LearnSettings)
     encrypted_hidden: int = 1000
     seeds: tuple[int, ...] = (0, 1, 2)
-    epochs: int = 30
-    rounds: int = 5
-    people: int = 36
-    source: str = "wisdm"
-    key_bits: int = 2048
-    insecure_test_key: bool = False
+    keys: Keys = field(default_factory=Keys)  # without lanes: this run pays nothing
 
-    def learn(self, split: str, seed: int) -> LearnSettings:
+    def plain(self, split: str, seed: int) -> LearnSettings:
         """A plaintext run's."""
-        return LearnSettings(
-            hidden=self.hidden,
-            epochs=self.epochs,
-            rounds=self.rounds,
-            people=self.people,
-            source=self.source,
-            split=split,
-            seed=seed,
-        )
+        return replace(self.learn, split=split, seed=seed)
 
     def encrypted(self) -> LearnSettings:
         """The encrypted run's."""
-        return replace(self.learn(SPLITS[0], self.seeds[0]), hidden=self.encrypted_hidden)
-
-    def keys(self) -> Keys:
-        """Of the encrypted run, without rewards."""
-        return Keys(self.key_bits, self.insecure_test_key)
+        return replace(self.plain(SPLITS[0], self.seeds[0]), hidden=self.encrypted_hidden)
 
 
 def _points(settings: Table3Settings) -> list[Point]:
-    plain = [settings.learn(split, seed) for split in SPLITS for seed in settings.seeds]
-    central = [settings.learn(SPLITS[0], seed) for seed in settings.seeds]
+    plain = [settings.plain(split, seed) for split in SPLITS for seed in settings.seeds]
+    central = [settings.plain(SPLITS[0], seed) for seed in settings.seeds]
     small = settings.encrypted()
     return [
         *(baseline_point(each) for each in central),
         *(run_point(each) for each in plain),
         baseline_point(small),
         run_point(small),
-        run_point(small, keys=settings.keys()),
+        run_point(small, keys=settings.keys),
     ]
 
 
@@ -89,12 +72,12 @@ def _rows(settings: Table3Settings, results: Sequence[Rows]) -> Rows:
     rest = iter(results[count:])
     rows: Rows = []
     for seed, found in central.items():
-        rows.append(_row("NN", found, None, split="-", seed=seed, hidden=settings.hidden))
+        rows.append(_row("NN", found, None, split="-", seed=seed, hidden=settings.learn.hidden))
     for split in SPLITS:
         for seed in settings.seeds:
             for number, found in enumerate(next(rest), start=1):
                 rows.append(
-                    _row(f"FedAvg_{number}", found, central[seed], split=split, seed=seed, hidden=settings.hidden)
+                    _row(f"FedAvg_{number}", found, central[seed], split=split, seed=seed, hidden=settings.learn.hidden)
                 )
     small, plain, encrypted = next(rest)[0], next(rest)[-1], next(rest)[-1]
     where: dict[str, str | int] = {
@@ -104,7 +87,7 @@ def _rows(settings: Table3Settings, results: Sequence[Rows]) -> Rows:
         "of": "pair",
     }
     rows.append(_row("NN", small, None, **where))
-    rows.append(_row(f"FedAvg_{settings.rounds}", plain, small, **where))
+    rows.append(_row(f"FedAvg_{settings.learn.rounds}", plain, small, **where))
     rows.append(_row("PriFedAvg", encrypted, small, **where))
     return rows
 
@@ -121,12 +104,12 @@ def _present(settings: Table3Settings, results: Sequence[Rows]) -> Part:
 def _plain_table(settings: Table3Settings, rows: Rows) -> Table:
     cells = [("NN", "-", *_spreads(r for r in rows if r["scheme"] == "NN"), *_printed("NN"))]
     for split in SPLITS:
-        for number in range(1, settings.rounds + 1):
+        for number in range(1, settings.learn.rounds + 1):
             name = f"FedAvg_{number}"
             mine = [r for r in rows if r["scheme"] == name and r["split"] == split]
             cells.append((name, _LINES[split], *_spreads(mine), *_printed(name)))
     seeds = len(settings.seeds)
-    title = f"In the clear, {settings.hidden:,} hidden units, mean and deviation over {seeds} seeds"
+    title = f"In the clear, {settings.learn.hidden:,} hidden units, mean and deviation over {seeds} seeds"
     return Table(title, ("scheme", "data", *_COLUMNS, *(f"paper: {name}" for name in _COLUMNS)), tuple(cells))
 
 
@@ -157,7 +140,7 @@ def _remarks(settings: Table3Settings, plain: Rows, pair: Rows) -> tuple[str, ..
         chosen = [float(r["accuracy"] or 0) for r in plain if r["scheme"] == scheme and split in (None, r["split"])]
         return sum(chosen) / len(chosen)
 
-    last = f"FedAvg_{settings.rounds}"
+    last = f"FedAvg_{settings.learn.rounds}"
     gaps = ", ".join(f"{mean('NN') - mean(last, split):.3f} {_LINES[split]}" for split in SPLITS)
     same = [_digits(pair[1][name]) for name in _COLUMNS] == [_digits(pair[2][name]) for name in _COLUMNS]
     parameters = f"{settings.encrypted_hidden} hidden units"
@@ -169,14 +152,14 @@ def _remarks(settings: Table3Settings, plain: Rows, pair: Rows) -> tuple[str, ..
         "Adam, ReLU and PyTorch's are used, the best of those tried (docs/experiments.md). With 49 windows a person and a "
         "batch of 50 a round is 30 steps from new moments, where NN takes 1,080; accuracy still rises at round five.",
         f"PriFedAvg is the model that the requester read at the end of a `hardened` run ({parameters}, "
-        f"{'an insecure test key' if settings.insecure_test_key else f'|N| = {settings.key_bits}'}): "
+        f"{'an insecure test key' if settings.keys.insecure_test_key else f'|N| = {settings.keys.key_bits}'}): "
         + ("equal to FedAvg in every printed digit." if same else "NOT equal to FedAvg in every printed digit."),
-        *((STANDARDISED, SWAPPED) if settings.source == "wisdm" else ("The data is made up.",)),
+        *((STANDARDISED, SWAPPED) if settings.learn.source == "wisdm" else ("The data is made up.",)),
     )
 
 
 def _draw(figure: "Figure", settings: Table3Settings, rows: Rows) -> None:
-    numbers = list(range(1, settings.rounds + 1))
+    numbers = list(range(1, settings.learn.rounds + 1))
     for axes, name in zip(panels(figure, 2), ("accuracy", "f1"), strict=True):
         for split, mark in zip(SPLITS, ("o-", "s-"), strict=True):
             means = [_mean(rows, f"FedAvg_{n}", split, name) for n in numbers]
