@@ -149,7 +149,7 @@ def _remarks(settings: Table3Settings, plain: Rows, pair: Rows) -> tuple[str, ..
         "not define it; its five values follow from this to the digit. Precision, recall and F1 are means over the classes.",
         f"NN's accuracy is {mean('NN'):.4f}, the paper's 0.7778. {last} stays behind NN by {gaps}; the paper's by 0.003.",
         "Learning rate, batch, epochs, rounds and layers are the paper's. It names no optimiser, activation or first weights: "
-        "Adam, ReLU and PyTorch's are used, the best of those tried (docs/experiments.md). With 49 windows a person and a "
+        "Adam, ReLU and PyTorch's are used; others did no better (docs/experiments.md). With 49 windows a person and a "
         "batch of 50 a round is 30 steps from new moments, where NN takes 1,080; accuracy still rises at round five.",
         f"PriFedAvg is the model that the requester read at the end of a `hardened` run ({parameters}, "
         f"{'an insecure test key' if settings.keys.insecure_test_key else f'|N| = {settings.keys.key_bits}'}): "
