@@ -3,27 +3,34 @@
 import base64
 import html
 import io
-import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from crowdfl.cli.task import template
-from crowdfl.cli.training import evaluator, load_person, make_learner, trainer
-from crowdfl.learning.fedavg import fedavg
-from crowdfl.learning.model_files import from_npz
+from crowdfl.cli.demo_servers import Sight, look_at
+from crowdfl.cli.plain import Plain, uploads_of, weighted
+from crowdfl.cli.task_files import read_model
 from crowdfl.protocols.settings import from_millionths
+from crowdfl.roles.participant import Arrays, arrays_from_npz
 
 __all__ = ["Outcome", "print_outcome", "write_report"]
+
+_READABLE = {
+    "kgc": "who was invited, under pseudonyms",
+    "sp": "the definition, sizes and times; amounts once they are claimed",
+    "csp": "masked numbers, uniform whatever the data; amounts once they are claimed",
+}
 
 
 @dataclass
 class Outcome:
-    """A finished campaign, as its processes told it."""
+    """A finished campaign, as its processes told it and as their files show it."""
 
     folder: Path
     task: str
@@ -33,26 +40,24 @@ class Outcome:
     budget: int
     drops: int
     vanishes: int
+    plain: Plain = field(repr=False)
     seconds: float = 0.0
 
     def said(self, event: str) -> list[tuple[str, dict[str, Any]]]:
         """Every event of a kind."""
         return [(name, details) for name, details in self.heard if details.get("event") == event]
 
-    def accuracies(self) -> dict[int, float]:
-        """Per round, over all held-out windows, as the participants measured it on their own."""
-        found: dict[int, list[tuple[float, float]]] = {}
-        for _, details in self.said("read"):
-            found.setdefault(details["round"], []).append((details["accuracy"], details["windows"]))
-        return {number: _weighted(rows) for number, rows in sorted(found.items())}
+    def measured(self, number: int) -> dict[int, tuple[float, float]]:
+        """A round's average on each participant's own held-out windows, as it said: accuracy, windows."""
+        rows = [(name, details) for name, details in self.said("read") if details["round"] == number]
+        return {int(name.split()[1]): (details["accuracy"], details["windows"]) for name, details in rows}
 
+    @cached_property
     def uploads(self) -> dict[int, list[int]]:
         """Who was in which round."""
-        who: dict[int, list[int]] = {}
-        for name, details in self.said("uploaded"):
-            who.setdefault(details["round"], []).append(int(name.split()[1]))
-        return {number: sorted(people) for number, people in sorted(who.items())}
+        return uploads_of(self.heard)
 
+    @cached_property
     def rewards(self) -> dict[str, dict[int, int]]:
         """As each participant read its own."""
         found: dict[str, dict[int, int]] = {}
@@ -60,64 +65,69 @@ class Outcome:
             found.setdefault(name, {})[details["round"]] = details["millionths"]
         return dict(sorted(found.items()))
 
+    @cached_property
+    def late(self) -> list[str]:
+        """Whose uploads were counted late."""
+        rows = self.said("uploaded")
+        return [f"{name}'s of round {details['round']}" for name, details in rows if details["late"]]
 
-def _weighted(rows: list[tuple[float, float]]) -> float:
-    values = np.array(rows)
-    return float(np.average(values[:, 0], weights=values[:, 1]))
+    @cached_property
+    def final(self) -> Arrays | None:
+        """The model that the requester fetched."""
+        path = self.folder / "model.npz"
+        return read_model(path)[1] if path.exists() else None
+
+    @cached_property
+    def averages(self) -> dict[int, Arrays]:
+        """What readers hold of each round: a participant's copy, and the requester's of the last."""
+        found = {} if self.final is None else {self.rounds: self.final}
+        for number in range(1, self.rounds):
+            for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
+                found[number] = arrays_from_npz(path.read_bytes(), read_model(self.folder / "model.npz")[0])
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def sights(self) -> list[Sight]:
+        """What the servers' folders show."""
+        with np.load(self.folder / "roles" / "sp" / "blobs" / self.task / "initial", allow_pickle=False) as file:
+            initial = _row(list(file.values()))
+        return look_at(self.folder / "roles", self.task, [_row(model) for model in self.averages.values()], initial)
 
 
-def _plain(outcome: Outcome) -> dict[int, float]:
-    """FedAvg in the clear, on the same data, with the same people in each round."""
-    training = tomllib.loads(template)["training"]
-    learner = make_learner(training)
-    shape, model = learner.shape, learner.weights()
-    splits = {person: load_person(f"watch:{person}") for people in outcome.uploads().values() for person in people}
-    accuracies = {}
-    for number, people in outcome.uploads().items():
-        trained = [trainer(splits[person], learner)(model, training, number) for person in people]
-        model = shape.arrays(fedavg([shape.flat(arrays) for arrays, _ in trained], [samples for _, samples in trained]))
-        accuracies[number] = _held_out(model, splits, learner, training)
-    return accuracies
-
-
-def _held_out(model: Any, splits: Any, learner: Any, training: Any) -> float:  # noqa: ANN401 -- learning's own types
-    rows = [evaluator(split, learner, training)(model) for split in splits.values()]
-    return _weighted([(row["accuracy"], row["windows"]) for row in rows])
-
-
-def _final(outcome: Outcome) -> float:
-    """The model that the requester fetched, on everyone's held-out windows: measured here, for comparison alone."""
-    training = tomllib.loads(template)["training"]
-    learner = make_learner(training)
-    model = from_npz(learner.shape, (outcome.folder / "model.npz").read_bytes())
-    people = {person for people in outcome.uploads().values() for person in people}
-    return _held_out(model, {person: load_person(f"watch:{person}") for person in people}, learner, training)
+def _row(arrays: Arrays) -> npt.NDArray[np.float64]:
+    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
 
 
 def print_outcome(outcome: Outcome, console: Console) -> None:
-    """Accuracy, rewards, books and what the servers held."""
-    for table in _tables(outcome):
-        console.print(table)
-    console.print(f"{outcome.seconds:.0f} s in all.")
+    """Accuracy, rewards, books, and what the servers saw."""
+    console.print(_accuracy_table(outcome))
+    console.print(f"Late uploads that still counted: {', '.join(outcome.late) or 'none'}.")
+    console.print(_reward_table(outcome))
+    console.print(_money_table(outcome))
+    console.print(_server_table(outcome))
+    console.print(_search_line(outcome))
 
 
-def _tables(outcome: Outcome) -> list[Table]:
-    return [_accuracy_table(outcome), _reward_table(outcome), _money_table(outcome), _server_table(outcome)]
-
-
-def _accuracy_rows(outcome: Outcome) -> list[tuple[str, str, str, str]]:
-    ours, plain, uploads = outcome.accuracies(), _plain(outcome), outcome.uploads()
-    rows = []
+def _accuracy_rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for number in range(1, outcome.rounds + 1):
-        measured = f"{ours[number]:.3f}" if number in ours else f"{_final(outcome):.3f} (the requester's model)"
-        rows.append((str(number), str(len(uploads.get(number, []))), measured, f"{plain[number]:.3f}"))
+        measured = outcome.measured(number)
+        ours, plain, apart = "-", "-", "-"
+        if measured:
+            ours = f"{weighted(list(measured.values())):.3f} by {len(measured)} people"
+            plain = f"{outcome.plain.over(number, list(measured)):.3f}"
+        elif number == outcome.rounds and outcome.final is not None:
+            ours = f"not theirs to read; the requester's model: {outcome.plain.measure(outcome.final):.3f}"
+            plain = f"{outcome.plain.over(number, list(outcome.plain.lessons)):.3f}"
+        if number in outcome.averages and number in outcome.plain.averages:
+            apart = f"{np.abs(_row(outcome.averages[number]) - _row(outcome.plain.averages[number])).max():.1e}"
+        rows.append((str(number), str(len(outcome.uploads.get(number, []))), ours, plain, apart))
     return rows
 
 
 def _accuracy_table(outcome: Outcome) -> Table:
-    table = Table(
-        "round", "uploads", "accuracy, as participants measured it", "plain FedAvg, same data", title="The model"
-    )
+    columns = ("round", "uploads", "accuracy, as participants measured it", "plain FedAvg, same data", "weights apart")
+    table = Table(*columns, title="The model, on held-out windows")
     for row in _accuracy_rows(outcome):
         table.add_row(*row)
     return table
@@ -125,11 +135,10 @@ def _accuracy_table(outcome: Outcome) -> Table:
 
 def _reward_table(outcome: Outcome) -> Table:
     numbers = range(1, outcome.rounds + 1)
-    table = Table(
-        "participant", *(f"round {n}" for n in numbers), "paid", title="Rewards, as each participant read its own"
-    )
+    columns = ("participant", *(f"round {n}" for n in numbers), "paid")
+    table = Table(*columns, title="Rewards, as each participant read its own")
     paid = {name: details["millionths"] for name, details in outcome.said("paid")}
-    for name, earned in outcome.rewards().items():
+    for name, earned in outcome.rewards.items():
         cells = [f"{from_millionths(earned[n]):.6f}" if n in earned else "-" for n in numbers]
         table.add_row(name, *cells, f"{from_millionths(paid[name]):.6f}" if name in paid else "-")
     return table
@@ -144,28 +153,35 @@ def _money_table(outcome: Outcome) -> Table:
 
 
 def _server_table(outcome: Outcome) -> Table:
-    table = Table("server", "held", "could read", title="What each server saw")
-    roles = outcome.folder / "roles"
-    uploads = list((roles / "sp" / "blobs").rglob("*"))
-    answers = [path for path in (roles / "csp" / "blobs").rglob("*") if path.is_file()]
-    table.add_row(
-        "SP", f"{sum(p.is_file() for p in uploads)} files of ciphertexts and sealed numbers", "sizes and times"
+    table = Table(
+        "server", "key shares in its files", "received", "its folder", "could read", title="What each server saw"
     )
-    table.add_row("CSP", f"{len(answers)} answers to masked requests", "masked numbers; amounts once claimed")
+    for sight in outcome.sights:
+        shares = ", ".join(sight.shares) or "none"
+        table.add_row(sight.server.upper(), shares, sight.received, sight.keeps, _READABLE[sight.server])
     return table
+
+
+def _search_line(outcome: Outcome) -> str:
+    looked = sum(_row(model).size for model in outcome.averages.values())
+    found, public = sum(s.averages for s in outcome.sights), max(s.initial for s in outcome.sights)
+    return (
+        f"Of the {looked:,} numbers of the {len(outcome.averages)} averages, {found} were found in the servers' files; "
+        f"of the initial weights, which are public, {public:,} (so the search does find)."
+    )
 
 
 def write_report(outcome: Outcome, folder: Path) -> Path:
     """One HTML page, pictures inside."""
-    recorder = Console(record=True, width=140, file=io.StringIO())
+    recorder = Console(record=True, width=160, file=io.StringIO())
     print_outcome(outcome, recorder)
     tables = recorder.export_html(inline_styles=True, code_format="<pre style='font-family:monospace'>{code}</pre>")
     pictures = "".join(f'<img alt="{html.escape(name)}" src="{data}">' for name, data in _plots(outcome))
     page = f"""<!doctype html><meta charset="utf-8"><title>CrowdFL demo</title>
-<body style="font-family:sans-serif;max-width:75rem;margin:2rem auto"><h1>A CrowdFL campaign</h1>
-<p>Task {html.escape(outcome.task)}: ten people of a watch data set, three rounds, profile hardened, 2048-bit keys. Person
-{outcome.drops} lost its connection in round 2 and sent again after the window; person {outcome.vanishes} vanished after
-its first upload. Run it again with <code>make demo</code>.</p>{pictures}{tables}</body>"""
+<body style="font-family:sans-serif;max-width:80rem;margin:2rem auto"><h1>A CrowdFL campaign</h1>
+<p>Task {html.escape(outcome.task)}: ten people of a watch data set, {outcome.rounds} rounds, profile hardened, 2048-bit keys,
+{outcome.seconds:.0f} s. Person {outcome.drops} lost its connection in round 2 and came back after the window; person
+{outcome.vanishes} vanished after its first upload. Run it again with <code>make demo</code>.</p>{pictures}{tables}</body>"""
     path = folder / "report.html"
     path.write_text(page)
     return path
@@ -178,15 +194,17 @@ def _plots(outcome: Outcome) -> list[tuple[str, str]]:
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
-    ours, plain = outcome.accuracies() | {outcome.rounds: _final(outcome)}, _plain(outcome)
+    everyone = list(outcome.plain.lessons)
+    ours = {number: outcome.plain.measure(model) for number, model in outcome.averages.items()}
+    plain = {number: outcome.plain.over(number, everyone) for number in outcome.plain.averages}
     left.plot(list(ours), list(ours.values()), "o-", label="CrowdFL, encrypted")
     left.plot(list(plain), list(plain.values()), "x--", label="FedAvg, in the clear")
-    left.set(xlabel="round", ylabel="accuracy on held-out windows", xticks=list(plain), ylim=(0, 1))
+    left.set(xlabel="round", ylabel="accuracy on everyone's held-out windows", xticks=list(plain), ylim=(0, 1))
     left.legend()
-    names = list(outcome.rewards())
+    names = list(outcome.rewards)
     bottom = np.zeros(len(names))
     for number in range(1, outcome.rounds + 1):
-        heights = np.array([outcome.rewards()[name].get(number, 0) / 1e6 for name in names])
+        heights = np.array([outcome.rewards[name].get(number, 0) / 1e6 for name in names])
         right.bar(names, heights, bottom=bottom, label=f"round {number}")
         bottom += heights
     right.set(ylabel="reward", xlabel="participant")

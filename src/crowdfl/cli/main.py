@@ -1,22 +1,15 @@
 """`crowdfl`: the command tree, and one place that turns errors into messages and exit codes."""
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
 
 from crowdfl import __version__
-from crowdfl.cli.audit import audit
-from crowdfl.cli.bench import app as bench_app
-from crowdfl.cli.data import app as data_app
-from crowdfl.cli.demo import demo
-from crowdfl.cli.participant import app as participant_app
-from crowdfl.cli.reproduce import reproduce
-from crowdfl.cli.servers import csp_app, kgc_app, sp_app
-from crowdfl.cli.task import app as task_app
-from crowdfl.cli.train import train
-from crowdfl.cli.workspace import init
 from crowdfl.errors import CrowdFLError
 
 __all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
@@ -24,24 +17,58 @@ __all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
 EXIT_ERROR = 3  # 0: done; 1: a check the user asked for failed; 2: wrong usage; 3: a named error; 130: interrupted
 EXIT_INTERRUPTED = 130
 
+# Where each command is: a function, or the Typer of a group. Loaded when asked for: a phone need not load the servers.
+_COMMANDS = {
+    "init": "workspace:init",
+    "kgc": "servers:kgc_app",
+    "sp": "servers:sp_app",
+    "csp": "servers:csp_app",
+    "task": "task:app",
+    "participant": "participant:app",
+    "train": "train:train",
+    "data": "data:app",
+    "evaluate": "evaluate:evaluate",
+    "predict": "evaluate:predict",
+    "doctor": "doctor:doctor",
+    "demo": "demo:demo",
+    "audit": "audit:audit",
+    "bench": "bench:app",
+    "reproduce": "reproduce:reproduce",
+}
+
+
+class _Tree(TyperGroup):
+    """Loads a command's module when the command is used."""
+
+    # Typer's own types here are click's in one version and its copy of them in another, hence Any.
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
+        """All of them, in the order of the table."""
+        return [*_COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        """One of them."""
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"crowdfl.cli.{module}"), name)
+        if isinstance(found, typer.Typer):
+            command: Any = typer.main.get_group(found)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(found)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
     name="crowdfl",
+    cls=_Tree,
     help="Privacy-preserving mobile crowdsensing on federated learning.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold key material
 )
-app.command()(init)
-app.add_typer(kgc_app, name="kgc")
-app.add_typer(sp_app, name="sp")
-app.add_typer(csp_app, name="csp")
-app.add_typer(task_app, name="task")
-app.add_typer(participant_app, name="participant")
-app.command()(train)
-app.add_typer(data_app, name="data")
-app.command()(demo)
-app.command()(audit)
-app.add_typer(bench_app, name="bench")
-app.command()(reproduce)
 
 
 def _show_version(wanted: bool) -> None:
@@ -65,7 +92,7 @@ def run() -> None:
     try:
         app()
     except CrowdFLError as error:
-        complain.print(f"[red]{type(error).__name__}[/red]: {error}", soft_wrap=True)
+        complain.print(f"[red]{type(error).__name__}[/red]: {escape(str(error))}", soft_wrap=True)
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         complain.print("interrupted")

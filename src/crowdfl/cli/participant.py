@@ -4,21 +4,23 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
-from crowdfl.cli.training import evaluator, load_person, make_learner, trainer
-from crowdfl.errors import NotThereYet, ServiceUnavailable, SettingsError
+from crowdfl.cli.training import Lesson
+from crowdfl.errors import ClaimRefused, NotThereYet, ServiceUnavailable, SettingsError, TooLate
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.settings import from_millionths
+from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
 from crowdfl.services.clients import KgcClient
 from crowdfl.services.links import Link, ParticipantLink
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.pools import RandomizerPool
 
 __all__ = ["app", "claim_now", "join", "leave", "look", "rewards", "run"]
 
@@ -27,6 +29,8 @@ _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were 
 _Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]
 _HOME = Path("participant")
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
+_FIELDS = ("task", "invitation", "kgc", "sp", "kgc_key", "sp_key", "ca", "insecure_test_key")
 
 
 @app.command()
@@ -36,16 +40,15 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -
         definition = person.look()
     if as_json:
         typer.echo(json.dumps(definition.body()))
-        return
-    typer.echo(f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}")
-    typer.echo(f"Model: {definition.about.parameters:,} parameters; profile {definition.settings.profile}")
-    typer.echo(f"Rounds: {definition.settings.rounds}; budget per round: {definition.settings.budget or 'none'}")
+    else:
+        _show(definition)
 
 
 @app.command()
-def join(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
+def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_json: _Json = False) -> None:
     """Make your keys, have them certified, enrol. Again is fine."""
     with _participant(invitation, home, as_json) as person:
+        _ask(person, yes=yes, as_json=as_json)
         person.join(_read(invitation)["invitation"])
 
 
@@ -54,6 +57,7 @@ def run(
     invitation: _Invitation,
     data: Annotated[str, typer.Option(help="Whose data to train on: watch:0 to watch:9.")],
     home: _Home = _HOME,
+    yes: _Yes = False,
     as_json: _Json = False,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
     hold_upload: Annotated[
@@ -62,13 +66,14 @@ def run(
 ) -> None:
     """Join and take part until the task ends; interrupted, it goes on where it stopped."""
     with _participant(invitation, home, as_json) as person:
+        definition = _ask(person, yes=yes, as_json=as_json)
+        lesson = Lesson(data, definition.training)
+        if not person.blobs.has("certificate"):
+            lesson.prepare()  # whoever cannot train must not take a place
         person.join(_read(invitation)["invitation"])
-        definition = person.look()
-        split, learner = load_person(data), make_learner(definition.training)
-        train, evaluate = trainer(split, learner), evaluator(split, learner, definition.training)
         if hold_upload:
             person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
-        _follow(person, train, evaluate)
+        _follow(person, lesson, definition.settings.window)
         if claim and definition.settings.budget is not None:
             _until_paid(person)
 
@@ -86,7 +91,9 @@ def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False
 def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
     """Be paid; both servers learn the amount now, and not before."""
     with _participant(invitation, home, as_json) as person:
-        typer.echo(f"{from_millionths(person.claim()):.6f}")
+        person.on_event = lambda _what, _details: None  # the amount is this command's answer
+        amount = from_millionths(person.claim())
+    typer.echo(json.dumps({"paid": str(amount)}) if as_json else f"{amount:.6f}")
 
 
 @app.command()
@@ -96,30 +103,59 @@ def leave(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) 
         person.leave()
 
 
-def _follow(person: Participant, train: Any, evaluate: Any) -> None:  # noqa: ANN401 -- the role's own callables
-    """Step by step until the task has ended, with patience that grows while the platform is away."""
-    misses = 0
+def _ask(person: Participant, *, yes: bool, as_json: bool) -> Definition:
+    """Show what joining means, and go on only with a yes; who has joined was asked before."""
+    definition = person.look()
+    if not yes and not person.blobs.has("certificate"):
+        if as_json:
+            raise SettingsError("--json asks no questions: see `crowdfl participant look`, then say --yes")
+        _show(definition)
+        typer.confirm("Join?", abort=True)
+    return definition
+
+
+def _show(definition: Definition) -> None:
+    settings = definition.settings
+    typer.echo(f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}")
+    typer.echo(
+        f"Model: {definition.about.parameters:,} parameters; profile {settings.profile}, {settings.key_bits}-bit keys"
+    )
+    typer.echo(
+        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}"
+    )
+
+
+def _follow(person: Participant, lesson: Lesson, window: float) -> None:
+    """Step by step until the task has ended. Looks less often while nothing happens or the platform is away."""
+    longest = min(60.0, max(1.0, window / 20))
+    pause, misses = 0.5, 0
     while True:
         try:
-            did = person.step(train, evaluate)
+            did = person.step(lesson.train, lesson.evaluate) or person.stock_up()
+            misses = 0
             if not did and person.sp.status(person.task)["state"] not in ("running", "paused"):
                 return
-            misses = 0
-        except ServiceUnavailable:
-            misses = min(misses + 1, 6)
-            did = False
+            pause = 0.5 if did else min(pause * 1.5, longest)
+        except ServiceUnavailable as away:
+            misses += 1
+            did, pause = False, min(0.5 * 2.0**misses, 60.0)
+            person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
         if not did:
-            pause = 0.5 * 2**misses
             time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
 
 def _until_paid(person: Participant) -> None:
+    pause = 0.5
     while True:
         try:
             person.claim()
             return
+        except (ClaimRefused, TooLate) as refusal:
+            person.on_event("not paid", {"why": str(refusal)})
+            return
         except (NotThereYet, ServiceUnavailable):
-            time.sleep(1.0)
+            pause = min(pause * 1.5, 60.0)
+            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
 
 class _Holding:
@@ -143,11 +179,11 @@ class _Holding:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-        return {name: found[name] for name in ("task", "invitation", "kgc", "sp", "kgc_key", "ca", "insecure_test_key")}
-    except FileNotFoundError:
+        return {name: found[name] for name in _FIELDS}
+    except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
     except (ValueError, KeyError, TypeError) as wrong:
-        raise SettingsError(f"{path} is no invitation: {wrong}") from None
+        raise SettingsError(f"{path} is no invitation: {type(wrong).__name__} {wrong}") from None
 
 
 @contextmanager
@@ -168,14 +204,30 @@ def _participant(invitation: Path, home: Path, as_json: bool) -> Iterator[Partic
                 bytes.fromhex(found["kgc_key"]),
                 found["insecure_test_key"],
                 on_event=_say_json if as_json else _say,
+                sp_key=bytes.fromhex(found["sp_key"]),
+                open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
             )
         finally:
             kgc.close()
             sp.close()
 
 
+_SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "joined": lambda e: f"joined as {e['who']}",
+    "trained": lambda e: f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped",
+    "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
+    "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
+    "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
+    "paid": lambda e: f"paid {from_millionths(e['millionths']):.6f}",
+    "waiting": lambda e: f"the platform is away, next try in about {e['seconds']} s: {e['why']}",
+    "not paid": lambda e: f"not paid: {e['why']}",
+    "left": lambda _: "you have left the task; what you earned stays claimable",
+}
+
+
 def _say(what: str, details: Mapping[str, Any]) -> None:
-    typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
+    plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
+    typer.echo(_SAID[what](details) if what in _SAID else plain)
 
 
 def _say_json(what: str, details: Mapping[str, Any]) -> None:

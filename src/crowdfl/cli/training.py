@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from crowdfl.errors import SettingsError
 from crowdfl.learning import watch
@@ -13,9 +12,9 @@ from crowdfl.learning.features import features, features_per_window
 from crowdfl.learning.learner import Learner, Training
 from crowdfl.learning.softmax import SoftmaxLearner
 from crowdfl.learning.torch_learner import TorchLearner
-from crowdfl.roles.participant import Arrays, Evaluate, Train
+from crowdfl.roles.participant import Arrays
 
-__all__ = ["evaluator", "load_person", "make_learner", "trainer", "training_of"]
+__all__ = ["Lesson", "load_person", "make_learner", "training_of"]
 
 _CHANNELS = 6
 
@@ -61,25 +60,37 @@ def load_person(data: str) -> Split:
     raise SettingsError(f"data is watch:0 to watch:9, not {data!r}")
 
 
-def trainer(split: Split, learner: Learner) -> Train:
-    """Train on a person's windows, which go nowhere else."""
+class Lesson:
+    """A person's data and the task's learner, loaded when first needed: torch alone takes seconds."""
 
-    def train(arrays: Arrays, settings: Mapping[str, Any], number: int) -> tuple[Arrays, int]:
+    def __init__(self, data: str, training: Mapping[str, Any]) -> None:
+        self._data, self._training = data, training
+
+    def prepare(self) -> None:
+        """Load both now, or say what is missing."""
+        _ = self.split, self.learner
+
+    @cached_property
+    def split(self) -> Split:
+        """The person's windows, which go nowhere else."""
+        return load_person(self._data)
+
+    @cached_property
+    def learner(self) -> Learner:
+        """As the task asks."""
+        return make_learner(self._training)
+
+    def train(self, arrays: Arrays, settings: Mapping[str, Any], number: int) -> tuple[Arrays, int]:
+        """Train on the person's windows."""
+        mine, learner = self.split.train, self.learner
         learner.load(arrays)
-        inputs = features(str(settings["features"]), split.train.windows)
-        used = learner.train(inputs, split.train.labels, training_of(settings).at(number, split.train.name))
+        inputs = features(str(settings["features"]), mine.windows)
+        used = learner.train(inputs, mine.labels, training_of(settings).at(number, mine.name))
         return learner.weights(), used
 
-    return train
-
-
-def evaluator(split: Split, learner: Learner, settings: Mapping[str, Any]) -> Evaluate:
-    """How a model does on this person's held-out windows."""
-
-    def evaluate(arrays: Arrays) -> Mapping[str, float]:
-        learner.load([np.asarray(array) for array in arrays])
-        inputs = features(str(settings["features"]), split.held_out.windows)
-        metrics = learner.evaluate(inputs, split.held_out.labels)
+    def evaluate(self, arrays: Arrays) -> Mapping[str, float]:
+        """How a model does on the person's held-out windows."""
+        held_out, learner = self.split.held_out, self.learner
+        learner.load(arrays)
+        metrics = learner.evaluate(features(str(self._training["features"]), held_out.windows), held_out.labels)
         return {"accuracy": metrics.accuracy, "loss": metrics.loss, "windows": float(metrics.samples)}
-
-    return evaluate

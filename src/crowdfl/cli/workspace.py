@@ -1,20 +1,18 @@
 """`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
 
-import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from crowdfl.cli.requester_file import read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.services.auth import Tokens
-from crowdfl.services.links import Link
 from crowdfl.services.run import Peer, ServiceSettings, signing_key
 from crowdfl.services.tls import CertificateFiles, make_ca, make_server_certificate
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["RequesterFile", "init", "read_service", "read_settings"]
+__all__ = ["init", "read_service"]
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 # Who holds a token of whose service.
@@ -101,16 +99,6 @@ def _requester_text(urls: dict[str, str], key: str, insecure: bool) -> str:
     )
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """A TOML file, or a named error."""
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise SettingsError(f"there is no settings file at {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
-        raise SettingsError(f"{path} is no TOML: {wrong}") from None
-
-
 def read_service(path: Path) -> ServiceSettings:
     """What a service's process is told."""
     found, here = read_settings(path), path.resolve().parent
@@ -136,35 +124,3 @@ def read_service(path: Path) -> ServiceSettings:
         )
     except (KeyError, TypeError, ValueError) as wrong:
         raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None
-
-
-@dataclass(frozen=True)
-class RequesterFile:
-    """A requester's settings."""
-
-    folder: Path
-    kgc: Link
-    sp: Link
-    kgc_key: bytes
-    kgc_token: str
-    sp_token: str
-    insecure_test_key: bool
-
-    @classmethod
-    def read(cls, path: Path) -> "RequesterFile":
-        """From TOML."""
-        found, here = read_settings(path), path.resolve().parent
-        try:
-            ca = here / found["ca"] if "ca" in found else None
-            plain = found.get("plain_http", False)
-            return cls(
-                folder=here,
-                kgc=Link(found["kgc"], ca, plain),
-                sp=Link(found["sp"], ca, plain),
-                kgc_key=bytes.fromhex(found["kgc_key"]),
-                kgc_token=(here / found["kgc_token"]).read_text().strip(),
-                sp_token=(here / found["sp_token"]).read_text().strip(),
-                insecure_test_key=found.get("insecure_test_key", False),
-            )
-        except (KeyError, TypeError, ValueError, OSError) as wrong:
-            raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None

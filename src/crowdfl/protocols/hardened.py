@@ -228,6 +228,10 @@ class HardenedParticipant(_Reader):
         self._envelopes: dict[bytes, RewardEnvelope] = {}
         self._rewards: dict[bytes, int] = {}
 
+    def upload_randomizers(self) -> int:
+        """One for each ciphertext."""
+        return self._shape.budget.ciphertexts + 1
+
     def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """Packed [[delta * w]] and, last, [[delta]]."""
         codec = self._shape.codec

@@ -222,6 +222,10 @@ class PaperParticipant:
         self.clipped = 0
         self._widths = _Widths(task.settings, task.parameters)
 
+    def upload_randomizers(self) -> int:
+        """One for each ciphertext."""
+        return self.task.parameters * (1 if self.task.settings.lanes == 0 else 2) + 1
+
     def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
         widths, party = self._widths, self.party

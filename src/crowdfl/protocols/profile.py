@@ -109,6 +109,9 @@ class ParticipantSide(Protocol):
     party: Party
     clipped: int
 
+    def upload_randomizers(self) -> int:
+        """How many randomizers an update takes: what to make ahead of time."""
+
     def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """An update, encrypted, ready to upload. `clipped` then says how many weights were clipped."""
 

@@ -4,6 +4,7 @@ What must survive a crash lies in `blobs`, written before it is sent: an upload 
 bytes, so that it is the same upload.
 """
 
+import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +14,27 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import AlreadyCounted, DocumentError, NotThereYet, RoundNotOpen, TooLate
+from crowdfl.errors import (
+    AlreadyCounted,
+    DocumentError,
+    NotThereYet,
+    PoolExhausted,
+    RoundNotOpen,
+    TaskNotRunning,
+    TooLate,
+)
 from crowdfl.learning.model import ModelShape
 from crowdfl.learning.model_files import from_npz
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
-from crowdfl.roles.documents import Appointment, Definition, participant_name
+from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, Stock
 
 __all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train", "arrays_from_npz", "arrays_to_npz"]
 
@@ -83,6 +95,11 @@ class Participant:
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
     on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
+    sp_key: bytes | None = None  # what receipts are checked with, where it is known
+    open_stock: Callable[[PublicKey], Stock] | None = (
+        None  # randomizers made while idle; without, all are made when needed
+    )
+    _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantSide | None = field(default=None, repr=False)
 
     def look(self) -> Definition:
@@ -131,6 +148,17 @@ class Participant:
                 did |= self._open_reward(number)
         return did
 
+    def stock_up(self) -> bool:
+        """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
+        side = self.side  # opens the stock too
+        if self._stock is None or self.blobs.has(f"rounds/{self._definition.settings.rounds}/receipt"):
+            return False
+        missing = side.upload_randomizers() - self._stock.available
+        if missing <= 0:
+            return False
+        self._stock.fill(missing, FreshRandomizers(side.party.public, backend=self.backend))
+        return True
+
     def _take_part(self, number: int, train: Train) -> bool:
         if self.blobs.has(f"rounds/{number}/receipt") or self.blobs.has(f"rounds/{number}/refused"):
             return False
@@ -139,15 +167,30 @@ class Participant:
             upload = self.side.prepare(self._definition.shape.flat(weights), samples)
             self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
             self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
+        upload = self.blobs.get(f"rounds/{number}/upload")
         try:
-            receipt = self.sp.send(self.task, number, self.keys, self.blobs.get(f"rounds/{number}/upload"))
-        except (TooLate, RoundNotOpen, AlreadyCounted) as refusal:
+            receipt = self.sp.send(self.task, number, self.keys, upload)
+        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
+        late = self._checked(receipt, number, upload)
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
-        self.on_event("uploaded", {"round": number, "bytes": len(self.blobs.get(f"rounds/{number}/upload"))})
+        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
         return True
+
+    def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
+        """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
+        if self.sp_key is None:
+            return None
+        body = open_document(receipt, "receipt", self.sp_key)
+        wanted = {"task": self.task, "round": number, "who": self.keys.who}
+        wanted["digest"] = hashlib.sha256(upload).hexdigest()
+        if {name: body.get(name) for name in wanted} != wanted:
+            raise DocumentError(
+                f"the platform's receipt is not for this upload of round {number}: keep it, and complain"
+            )
+        return body.get("late") is True
 
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
@@ -196,6 +239,8 @@ class Participant:
     def _open_rewards(self) -> None:
         """All of them: a claim is paid once, and whoever was away may not have read the last."""
         status = self.sp.status(self.task)
+        if status["state"] == "settled":
+            raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
         under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
         if status["state"] in ("running", "paused") or under_way:
             raise NotThereYet("rewards are claimed once, after the end of the task: come back then")
@@ -224,7 +269,11 @@ class Participant:
         if self._side is None:
             tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
             profile = PROFILES[self._definition.settings.profile]
-            self._side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
+            side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
+            if self.open_stock is not None and side.party.randomizers is not None:
+                self._stock = self.open_stock(side.party.public)
+                side.party.randomizers = _Stocked(self._stock, side.party.randomizers)
+            self._side = side
         return self._side
 
     @property
@@ -232,6 +281,24 @@ class Participant:
         if not self.blobs.has("definition"):
             raise NotThereYet("join the task first")
         return Definition.from_body(json.loads(self.blobs.get("definition")))
+
+
+@dataclass(frozen=True)
+class _Stocked:
+    """From the stock what it has enough of, else made on the spot."""
+
+    stock: Stock
+    fresh: RandomizerSource
+
+    @property
+    def public(self) -> PublicKey:
+        return self.stock.public
+
+    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+        try:
+            return self.stock.take(count, watch=watch)
+        except PoolExhausted:
+            return self.fresh.take(count, watch=watch)
 
 
 def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:

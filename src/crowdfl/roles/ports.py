@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ledger import Movement
 from crowdfl.roles.rounds import Round
@@ -17,6 +18,7 @@ __all__ = [
     "KgcPeer",
     "KgcStore",
     "SpStore",
+    "Stock",
     "StoredParticipant",
     "StoredTask",
     "Upload",
@@ -47,6 +49,17 @@ class Blobs(Protocol):
 
     def clear(self, folder: str) -> None:
         """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""
+
+
+class Stock(RandomizerSource, Protocol):
+    """Randomizers made ahead of time for one key; each is handed out at most once, whatever crashes."""
+
+    @property
+    def available(self) -> int:
+        """How many are left."""
+
+    def fill(self, count: int, source: RandomizerSource) -> None:
+        """Add some."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import NotThereYet
+from crowdfl.errors import NotThereYet, UnknownTask
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition, Invitation, sign_document
@@ -108,9 +108,15 @@ class Requester:
         """Nobody else can join; KGC destroys what it kept for that."""
         self.kgc.close_enrolment(task, sign_document("close enrolment", {"task": task}, self.signing))
 
+    def definition(self, task: str) -> Definition:
+        """A task of this requester's, as it was posted."""
+        if not self.blobs.has(f"{task}/definition"):
+            raise UnknownTask(f"this requester has posted no task {task}")
+        return Definition.open(self.blobs.get(f"{task}/definition").decode())
+
     def model(self, task: str) -> list[npt.NDArray[np.float64]]:
         """The last average, opened to the requester."""
-        definition = Definition.open(self.blobs.get(f"{task}/definition").decode())
+        definition = self.definition(task)
         done = [
             entry["number"] for entry in self.sp.status(task)["rounds"] if entry["state"] in ("published", "rewarded")
         ]

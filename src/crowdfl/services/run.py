@@ -22,6 +22,7 @@ from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import CspClient, KgcClient
+from crowdfl.services.clock import SystemClock
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.protocol import Protocol
 from crowdfl.services.signatures import Bearer
@@ -36,7 +37,6 @@ from crowdfl.storage.sql import SqlStore
 __all__ = [
     "Peer",
     "ServiceSettings",
-    "SystemClock",
     "open_csp",
     "open_kgc",
     "open_sp",
@@ -75,14 +75,6 @@ class ServiceSettings:
     lease_seconds: float = 30.0  # how long a killed SP's work waits for the next process
     on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
     insecure_test_key: bool = False
-
-
-class SystemClock:
-    """The machine's time."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
 
 
 class _Resources:
