@@ -22,7 +22,7 @@ __all__ = ["evaluate", "predict"]
 
 _Model = Annotated[Path, typer.Argument(help="A model that `crowdfl task fetch` wrote: .safetensors or .npz.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-_WHICH = "watch:N (that person's held-out windows), or a CSV file of samples, one line each"
+_WHICH = "what is held out of watch:N or other data that `participant run` takes, or a sensor app's .csv file"
 
 
 def evaluate(
@@ -74,20 +74,22 @@ def predict(
     with waiting("loading the model and the data", quiet=as_json):
         samples, probabilities, names = _asked(model, data)
     chosen = probabilities.argmax(axis=1)
+    starts = [None] * len(chosen) if samples.starts is None else [round(float(start), 3) for start in samples.starts]
     rows: list[dict[str, Any]] = [
         {
-            "start": int(start),
+            "start": start,
             "label": names[label],
             "probabilities": dict(zip(names, row.round(6).tolist(), strict=True)),
         }
-        for start, label, row in zip(samples.starts, chosen, probabilities, strict=True)
+        for start, label, row in zip(starts, chosen, probabilities, strict=True)
     ]
     if as_json:
         typer.echo(json.dumps({"windows": rows}))
         return
-    typer.echo("start,label,probability")
-    for row in rows:
-        typer.echo(f"{row['start']},{row['label']},{row['probabilities'][row['label']]:.4f}")
+    typer.echo("window,start,label,probability")
+    for number, row in enumerate(rows):
+        start = "" if row["start"] is None else row["start"]
+        typer.echo(f"{number},{start},{row['label']},{row['probabilities'][row['label']]:.4f}")
 
 
 def _asked(path: Path, spec: str) -> tuple[Samples, Any, list[str]]:

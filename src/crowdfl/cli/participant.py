@@ -55,7 +55,12 @@ def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_jso
 @app.command()
 def run(
     invitation: _Invitation,
-    data: Annotated[str, typer.Option(help="Whose data to train on: watch:0 to watch:9.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Whose data to train on: watch:0 to watch:9, csv:FOLDER and others; docs/learning.md lists them."
+        ),
+    ],
     home: _Home = _HOME,
     yes: _Yes = False,
     as_json: _Json = False,

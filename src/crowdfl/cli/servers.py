@@ -1,5 +1,6 @@
 """`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,8 @@ from crowdfl.services.run import ServiceSettings, serve_csp, serve_kgc, serve_sp
 __all__ = ["csp_app", "kgc_app", "sp_app"]
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
+
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None]) -> typer.Typer:
@@ -37,8 +40,12 @@ def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None]) ->
         _tokens(settings).revoke(holder)
 
     @token.command("list", help="Who holds a token, and for which role.")
-    def _list(settings: _Settings) -> None:
-        for entry in _tokens(settings).entries():
+    def _list(settings: _Settings, as_json: _Json = False) -> None:
+        entries = _tokens(settings).entries()
+        if as_json:
+            typer.echo(json.dumps([{"name": entry.name, "role": entry.role} for entry in entries]))
+            return
+        for entry in entries:
             typer.echo(f"{entry.name}\t{entry.role}")
 
     return app

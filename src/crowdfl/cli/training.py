@@ -1,20 +1,23 @@
 """From a task's training settings to a learner and a person's data. What a task file may name is listed here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from crowdfl.errors import SettingsError
+import numpy as np
+
+from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning import watch
-from crowdfl.learning.data import Split
+from crowdfl.learning.data import Person, Split
 from crowdfl.learning.features import features, features_per_window
 from crowdfl.learning.learner import Learner, Training
 from crowdfl.learning.softmax import SoftmaxLearner
+from crowdfl.learning.sources import load_split
 from crowdfl.learning.torch_learner import TorchLearner
 from crowdfl.roles.participant import Arrays
 
-__all__ = ["Lesson", "load_person", "make_learner", "training_of"]
+__all__ = ["Lesson", "in_labels_of", "load_person", "make_learner", "training_of"]
 
 _CHANNELS = 6
 
@@ -53,11 +56,19 @@ def training_of(training: Mapping[str, Any]) -> Training:
 
 
 def load_person(data: str) -> Split:
-    """A person's windows: `watch:N` is person N of the watch data set."""
-    kind, _, rest = data.partition(":")
-    if kind == "watch" and rest.isdigit():
-        return watch.load_person(int(rest))
-    raise SettingsError(f"data is watch:0 to watch:9, not {data!r}")
+    """A person's windows by a short text, such as `watch:3`: see `crowdfl.learning.sources`."""
+    return load_split(data)
+
+
+def in_labels_of(person: Person, names: Sequence[str]) -> Person:
+    """The same windows, their labels counted as the task counts them."""
+    places = {str(name).lower(): place for place, name in enumerate(names)}
+    met = [person.label_names[label] for label in np.unique(person.labels)]
+    unknown = [label for label in met if label.lower() not in places]
+    if unknown:
+        raise DataMalformed(f"the task knows no label {unknown[0]!r}, only {', '.join(map(str, names))}")
+    order = np.array([places.get(label.lower(), 0) for label in person.label_names], dtype=np.int64)
+    return Person(person.name, person.windows, order[person.labels], tuple(map(str, names)))
 
 
 class Lesson:
@@ -73,7 +84,8 @@ class Lesson:
     @cached_property
     def split(self) -> Split:
         """The person's windows, which go nowhere else."""
-        return load_person(self._data)
+        found, names = load_person(self._data), self._training["labels"]
+        return Split(in_labels_of(found.train, names), in_labels_of(found.held_out, names))
 
     @cached_property
     def learner(self) -> Learner:

@@ -1,0 +1,53 @@
+"""The command line as a user meets it: the entry point itself, in this process or in one of its own."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from crowdfl.cli import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(*args: object) -> Result:
+    """`crowdfl` in this process; anything but a named error or an exit code is the caller's to see."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["crowdfl", *map(str, args)]
+    code: object = 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main.run()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        sys.argv = before
+    assert isinstance(code, int), code
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def start(*args: object, log: Path) -> "subprocess.Popen[str]":
+    """`crowdfl` as a process of its own."""
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    with log.open("a") as file:
+        return subprocess.Popen(  # noqa: S603 -- this very program
+            [sys.executable, "-m", "crowdfl", *map(str, args)], stdout=file, stderr=file, text=True, env=environment
+        )
+
+
+def finish(*args: object, timeout: float = 300.0) -> Result:
+    """`crowdfl` as a process of its own, to its end."""
+    done = subprocess.run(  # noqa: S603 -- this very program
+        [sys.executable, "-m", "crowdfl", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+    )
+    return Result(done.returncode, done.stdout, done.stderr)

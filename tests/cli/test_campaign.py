@@ -1,0 +1,265 @@
+"""A campaign through the command line alone: three services and three participants as processes, short test keys."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdfl.cli.demo_servers import SERVERS, shares_in, shares_of
+from crowdfl.cli.task_files import template
+from crowdfl.protocols.settings import to_millionths
+from tests.cli.program import Result, call, finish, start
+
+PEOPLE = 3
+CHANGES = {  # every bound small, so that a short key has room for rewards
+    'learner = "network"': 'learner = "softmax"',
+    "epochs = 20": "epochs = 1",
+    "max_participants = 10": "max_participants = 3\nsigma = 20",
+    "clip = 16.0": "clip = 4.0",
+    "decimals = 6": "decimals = 3",
+    "lanes = 1024": "lanes = 16",
+    "rounds = 3": "rounds = 2",
+    "key_bits = 2048": "key_bits = 1024",
+    "window = 3600.0": "window = 300.0",  # everyone uploads, so rounds close early
+    "claim_window = 604800.0": "claim_window = 600.0",
+}
+PATIENCE = 240.0
+
+
+def task_file(**more: str) -> str:
+    """A task for tests."""
+    text = template
+    for before, after in CHANGES.items():
+        assert before in text
+        text = text.replace(before, after)
+    return text.replace("Recognise", more.get("purpose", "Recognise"))
+
+
+@dataclass
+class Campaign:
+    """What the commands of one campaign said."""
+
+    folder: Path
+    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    said: dict[str, Result] = field(default_factory=dict)
+    task: str = ""
+
+    @property
+    def settings(self) -> tuple[str, str]:
+        """The requester's."""
+        return "-s", str(self.folder / "roles/requester/settings.toml")
+
+    def start(self, name: str, *args: object) -> None:
+        """A process of its own."""
+        self.processes[name] = start(*args, log=self.folder / f"{name}.log")
+
+    def do(self, name: str, *args: object) -> Result:
+        """A command to its end, which must be a good one."""
+        result = call(*args)
+        assert result.code == 0, (name, result, self.logs())
+        self.said[name] = result
+        return result
+
+    def status(self) -> dict[str, Any]:
+        """Where the task stands."""
+        return dict(json.loads(self.do("watch", "task", "watch", self.task, "--json", *self.settings).out))
+
+    def wait(self, *names: str) -> None:
+        """Until these processes have ended well."""
+        for name in names:
+            assert self.processes[name].wait(timeout=PATIENCE) == 0, self.logs()
+
+    def logs(self) -> str:
+        """The end of every log, to explain a failure."""
+        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            process.wait(timeout=60)
+
+
+def free_ports() -> list[str]:
+    """Options for `init`."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [str(s.getsockname()[1]) for s in sockets]
+    for s in sockets:
+        s.close()
+    return [part for pair in zip(("--kgc-port", "--sp-port", "--csp-port"), ports, strict=True) for part in pair]
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    """From `init` to the payouts; the services still run."""
+    made = Campaign(tmp_path_factory.mktemp("campaign"))
+    try:
+        _run(made)
+        yield made
+    finally:
+        made.stop()
+
+
+def _run(made: Campaign) -> None:
+    folder = made.folder
+    made.do("init", "init", folder / "roles", "--insecure-test-key", *free_ports())
+    for role in SERVERS:
+        made.start(role, role, "serve", folder / "roles" / role / "settings.toml")
+    (folder / "task.toml").write_text(task_file())
+    created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
+    made.task = json.loads(created.out)["task"]
+    made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--json", *made.settings)
+    made.do("look", "participant", "look", folder / "invitations/invitation-0.json", "--home", folder / "look")
+    for person in range(PEOPLE):
+        invitation = folder / f"invitations/invitation-{person}.json"
+        options = ("--data", f"watch:{person}", "--home", folder / f"person-{person}", "--yes", "--json")
+        made.start(f"person-{person}", "participant", "run", invitation, *options)
+    until = time.monotonic() + PATIENCE
+    while made.status()["enrolled"] < PEOPLE:
+        assert time.monotonic() < until, made.logs()
+    made.do("pause", "task", "pause", made.task, *made.settings)
+    made.do("fund", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
+    made.do("fund again", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
+    made.do("paused", "task", "watch", made.task, "--json", *made.settings)
+    made.do("close", "task", "close", made.task, *made.settings)
+    made.do("resume", "task", "resume", made.task, *made.settings)
+    made.do("finished", "task", "watch", made.task, "--until", "finished", *made.settings)
+    made.wait(*(f"person-{person}" for person in range(PEOPLE)))
+
+
+def events(campaign: Campaign, person: int, what: str) -> list[dict[str, Any]]:
+    """What a participant's process said about something."""
+    lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [event for event in found if event["event"] == what]
+
+
+def test_creating_again_is_the_same_task(campaign: Campaign):
+    """The id follows from the definition."""
+    again = call("task", "create", campaign.folder / "task.toml", *campaign.settings)
+    assert again.out.strip() == campaign.task
+
+
+def test_a_participant_sees_the_terms_before_joining(campaign: Campaign, tmp_path):
+    """Purpose, terms and readers; without a yes nobody joins, and beside JSON nothing is asked."""
+    assert all(word in campaign.said["look"].out for word in ("Purpose: Recognise", "Terms: ", "Readers: "))
+    invitation = campaign.folder / "invitations/invitation-0.json"
+    asked = call("participant", "run", invitation, "--data", "watch:0", "--home", tmp_path / "me", "--json")
+    assert (asked.code, "--yes" in asked.err) == (3, True)
+    unanswered = finish("participant", "join", invitation, "--home", tmp_path / "me")
+    assert unanswered.code == 1
+    assert "Purpose: Recognise" in unanswered.out
+    assert not (tmp_path / "me/certificate").exists()
+
+
+def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):
+    """It had its people and its money, and no round opened."""
+    paused = json.loads(campaign.said["paused"].out)
+    assert (paused["state"], paused["enrolled"], paused["rounds"]) == ("paused", PEOPLE, [])
+
+
+def test_everyone_took_part_in_every_round(campaign: Campaign):
+    """Uploads on time with a receipt, the first average read and measured, rewards of both rounds paid."""
+    for person in range(PEOPLE):
+        assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
+        assert [event["round"] for event in events(campaign, person, "read")] == [1]
+        earned = [event["millionths"] for event in events(campaign, person, "rewarded")]
+        assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(earned)}]
+        assert all(amount > 0 for amount in earned)
+        kept = json.loads((campaign.folder / f"person-{person}/rounds/1/receipt").read_text())
+        assert kept["kind"] == "receipt"
+
+
+def test_what_a_participant_asks_later(campaign: Campaign):
+    """Rewards by round; a claim that was paid is told again, not paid again."""
+    place = (campaign.folder / "invitations/invitation-1.json", "--home", campaign.folder / "person-1", "--json")
+    earned = [json.loads(line) for line in call("participant", "rewards", *place).out.splitlines()]
+    paid = json.loads(call("participant", "claim", *place).out)["paid"]
+    assert [line["round"] for line in earned] == [1, 2]
+    assert sum(to_millionths(line["amount"]) for line in earned) == to_millionths(paid)
+
+
+def test_the_books_and_the_payouts_agree(campaign: Campaign):
+    """A payment of one name is one payment; the CSV lists what the ledger moved."""
+    report = json.loads(call("task", "report", campaign.task, "--json", *campaign.settings).out)
+    rows = call("task", "payouts", campaign.task, *campaign.settings).out.splitlines()
+    assert rows[0] == "participant,amount"
+    assert report["paid_in"] == 72_000_000
+    assert report["rewards"] == sum(to_millionths(row.split(",")[1]) for row in rows[1:]) > 0
+    assert len(rows) == 1 + PEOPLE
+    assert "paid in" in call("task", "report", campaign.task, *campaign.settings).out
+
+
+def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
+    """In both forms, with the same predictions, better than a guess."""
+    found = {}
+    for form in ("npz", "safetensors"):
+        fetched = call(
+            "task", "fetch", campaign.task, tmp_path / "model", "--format", form, "--json", *campaign.settings
+        )
+        path = json.loads(fetched.out)["model"]
+        found[form] = json.loads(call("evaluate", path, "--data", "watch:0", "--data", "watch:5", "--json").out)
+        assert len(json.loads(call("predict", path, "--data", "watch:5", "--json").out)["windows"]) > 10
+    assert found["npz"] == found["safetensors"]
+    assert found["npz"]["accuracy"] > 2 / 7  # seven exercises, two epochs
+
+
+def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_path):
+    """What was not earned returns at once."""
+    (tmp_path / "task.toml").write_text(task_file(purpose="Also recognise"))
+    task = call("task", "create", tmp_path / "task.toml", *campaign.settings).out.strip()
+    assert task != campaign.task
+    call("task", "fund", task, "36.50", *campaign.settings)
+    assert call("task", "cancel", task, *campaign.settings).code == 0
+    until = time.monotonic() + PATIENCE
+    while (report := json.loads(call("task", "report", task, "--json", *campaign.settings).out))["returned"] == 0:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert report["returned"] == report["paid_in"] == 36_500_000
+    assert call("task", "resume", task, *campaign.settings).code == 3
+
+
+def test_no_folder_holds_two_key_shares(campaign: Campaign):
+    """Each server its own, KGC neither once they were dealt, nor any other process."""
+    roles = campaign.folder / "roles"
+    shares = shares_of(roles, campaign.task)
+    found = {role: shares_in(roles / role, shares) for role in (*SERVERS, "requester", "ca")}
+    assert found == {"kgc": (), "sp": ("lambda_sc",), "csp": ("lambda_c",), "requester": (), "ca": ()}
+    for person in range(PEOPLE):
+        assert shares_in(campaign.folder / f"person-{person}", shares) == ()
+    for log in campaign.folder.glob("*.log"):
+        assert str(shares["lambda_c"]) not in log.read_text()
+        assert str(shares["lambda_sc"]) not in log.read_text()
+
+
+def test_a_doctor_finds_running_roles_well(campaign: Campaign):
+    """Certificates, permissions, database, ports, peers, clocks."""
+    files = [campaign.folder / "roles" / role / "settings.toml" for role in (*SERVERS, "requester")]
+    result = call("doctor", *files, "--json")
+    found = json.loads(result.out)["findings"]
+    assert result.code == 0, [line for line in found if line["verdict"] == "fail"]
+    what = {line["what"] for line in found}
+    assert {"sp: CSP", "sp: KGC's key", "csp: database", "requester: SP's clock", "kgc: certificate"} <= what
+
+
+def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
+    """Rotation and revocation take effect while the service runs."""
+    settings, file = campaign.folder / "roles/sp/settings.toml", campaign.folder / "roles/requester/sp.token"
+    report = ("task", "report", campaign.task, "--json", *campaign.settings)
+    fresh = call("sp", "token", "rotate", settings, "requester").out.strip()
+    refused = call(*report)
+    assert (refused.code, "NotAuthenticated" in refused.err) == (3, True)
+    file.write_text(fresh)
+    assert call(*report).code == 0
+    assert call("sp", "token", "revoke", settings, "requester").code == 0
+    assert call(*report).code == 3
+    file.write_text(call("sp", "token", "add", settings, "requester", "requester").out.strip())
+    assert call(*report).code == 0

@@ -1,0 +1,266 @@
+"""Every command: its help, its answers to wrong input, its JSON, its exit codes."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from crowdfl.cli import main
+from crowdfl.cli.demo_servers import count_numbers, shares_in
+from crowdfl.cli.task_files import defined, read_model, template, write_model
+from crowdfl.errors import FormatError, SettingsError
+from crowdfl.learning.sources import load_split
+from tests.cli.program import call
+
+SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
+
+
+def every_command():
+    """The words of each command and group."""
+    found, waiting = [], [((), typer.main.get_command(main.app))]
+    while waiting:
+        words, command = waiting.pop()
+        found.append(words)
+        if hasattr(command, "list_commands"):
+            waiting += [((*words, name), command.get_command(None, name)) for name in command.list_commands(None)]
+    return found
+
+
+COMMANDS = every_command()
+
+
+def test_the_tree_is_the_one_that_was_promised():
+    """Each role, each step, each tool."""
+    top = {words[0] for words in COMMANDS if words}
+    assert top >= {"init", "kgc", "sp", "csp", "task", "participant", "evaluate", "predict", "audit", "bench", "doctor"}
+    steps = {words[1] for words in COMMANDS if len(words) == 2 and words[0] == "task"}
+    assert steps >= {
+        "new",
+        "create",
+        "fund",
+        "invite",
+        "watch",
+        "pause",
+        "resume",
+        "cancel",
+        "close",
+        "fetch",
+        "report",
+    }
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help(words):
+    """Every command says what it is for."""
+    result = call(*words, "--help")
+    assert result.code == 0
+    assert "Usage" in result.out
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """A folder as `crowdfl init` makes it, for services that do not run."""
+    folder = tmp_path / "campaign"
+    ports = [part for role in ("kgc", "sp", "csp") for part in (f"--{role}-port", "1")]
+    assert call("init", folder, *ports, "--insecure-test-key").code == 0
+    return folder
+
+
+def test_init_makes_files_for_their_owner_alone(workspace):
+    """Each role finds its own folder, and nobody else can look in."""
+    assert {path.name for path in workspace.iterdir()} == {"ca", "kgc", "sp", "csp", "requester"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (workspace, *workspace.rglob("*")))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, ""),
+        (("nonsense",), 2, "nonsense"),
+        (("task", "create"), 2, "file"),
+        (("bench", "crypto", "--quick", "--check"), 2, "smoke run"),
+        (("init", "{tmp}"), 3, "SettingsError"),
+        (("sp", "serve", "{tmp}/none.toml"), 3, "SettingsError"),
+        (("sp", "serve", "{tmp}/broken.toml"), 3, "SettingsError"),
+        (("sp", "token", "revoke", "{sp}", "nobody"), 3, "NotThereYet"),
+        (("sp", "token", "add", "{sp}", "me", "king"), 3, "SettingsError"),
+        (("sp", "token", "add", "{sp}", "requester", "requester"), 3, "Conflict"),
+        (("task", "create", "{tmp}/none.toml", "-s", "{requester}"), 3, "SettingsError"),
+        (("task", "create", "{tmp}/empty.toml", "-s", "{requester}"), 3, "SettingsError"),
+        (("task", "report", "0" * 32, "-s", "{tmp}/none.toml"), 3, "SettingsError"),
+        (("task", "fetch", "0" * 32, "{tmp}/model.npz", "-s", "{requester}"), 3, "UnknownTask"),
+        (("task", "fetch", "0" * 32, "{tmp}/model", "--format", "pickle", "-s", "{requester}"), 3, "SettingsError"),
+        (("task", "watch", "0" * 32, "--until", "done", "-s", "{requester}"), 3, "SettingsError"),
+        (("task", "fund", "0" * 32, "much", "-s", "{requester}"), 3, "SettingsError"),
+        (
+            ("task", "run", "{tmp}/task.toml", "{tmp}/i", "{tmp}/m.npz", "-n", "99", "-s", "{requester}"),
+            3,
+            "SettingsError",
+        ),
+        (("participant", "look", "{tmp}/none.json"), 3, "SettingsError"),
+        (("participant", "run", "{tmp}/empty.toml", "--data", "watch:0"), 3, "SettingsError"),
+        (("evaluate", "{tmp}/none.npz", "--data", "watch:0"), 3, "SettingsError"),
+        (("evaluate", "{tmp}/none.pt", "--data", "watch:0"), 3, "SettingsError"),
+        (("predict", "{model}", "--data", "nowhere:0"), 3, "SettingsError"),
+        (("predict", "{model}", "--data", "watch:99"), 3, "DataMissing"),
+        (("predict", "{model}", "--data", "{tmp}/none.csv"), 3, "DataMissing"),
+        (("predict", "{model}", "--data", "{tmp}/noise.csv"), 3, "DataMalformed"),
+        (("evaluate", "{model}", "--data", "{tmp}/plain.csv"), 3, "DataMalformed"),
+        (("doctor", "{tmp}/none.toml"), 1, ""),
+    ],
+)
+def test_bad_input_is_told_by_name(tmp_path, workspace, model, words, code, said):
+    """A named error on standard error, the documented exit code, and no traceback."""
+    (tmp_path / "broken.toml").write_text("host = [")
+    (tmp_path / "empty.toml").write_text("")
+    (tmp_path / "task.toml").write_text(SOFTMAX)
+    (tmp_path / "noise.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "plain.csv").write_text(csv_text(first_samples()))
+    places = {
+        "tmp": tmp_path,
+        "sp": workspace / "sp/settings.toml",
+        "requester": workspace / "requester/settings.toml",
+        "model": model,
+    }
+    result = call(*(word.format(**places) for word in words))
+    assert result.code == code, result
+    assert said in result.err + result.out
+    assert "Traceback" not in result.err
+
+
+def test_task_new_is_a_task_file():
+    """What it prints is TOML, every line of settings explained, and makes a task."""
+    result = call("task", "new")
+    found = tomllib.loads(result.out)
+    definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
+    assert found["settings"]["key_bits"] == 2048
+    assert definition.about.parameters == sum(array.size for array in initial)
+    assert result.out.count("#") >= len(found["settings"])
+
+
+def test_tokens_rotate_and_revoke(workspace):
+    """A token is shown once; the file holds no token; who holds one is listed."""
+    settings = workspace / "sp/settings.toml"
+    first = call("sp", "token", "add", settings, "watcher", "operator").out.strip()
+    second = call("sp", "token", "rotate", settings, "watcher").out.strip()
+    listed = json.loads(call("sp", "token", "list", settings, "--json").out)
+    assert first != second
+    assert first not in (kept := (workspace / "sp/tokens.json").read_text())
+    assert second not in kept
+    assert {"name": "watcher", "role": "operator"} in listed
+    assert call("sp", "token", "revoke", settings, "watcher").code == 0
+    assert "watcher" not in call("sp", "token", "list", settings).out
+
+
+def first_samples():
+    """The first two windows held out of a person's data, which overlap by 75 samples, in g and rad/s."""
+    windows = load_split("watch:0").held_out.windows
+    assert np.array_equal(windows[0][25:], windows[1][:75])
+    return np.concatenate([windows[0], windows[1][75:]]) * [1, 1, 1, 2, 2, 2]
+
+
+def csv_text(samples):
+    """As a sensor app would export them, at 50 Hz."""
+    names = "time (s),ax (g),ay (g),az (g),gx (rad/s),gy (rad/s),gz (rad/s)"
+    lines = [",".join(f"{value:.8f}" for value in (i / 50, *row)) for i, row in enumerate(samples)]
+    return "\n".join((names, *lines)) + "\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model as `task fetch` writes it, its weights made up."""
+    definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
+    path = tmp_path_factory.mktemp("model") / "model.npz"
+    generator = np.random.default_rng(0)
+    write_model(path, definition, [generator.normal(size=array.shape) for array in initial])
+    return path
+
+
+def test_evaluate_and_predict_agree(model):
+    """The accuracy is that of the predictions, and the confusion table counts every window."""
+    found = json.loads(call("evaluate", model, "--data", "watch:0", "--data", "watch:1", "--json").out)
+    guessed, labels = [], []
+    for person in ("watch:0", "watch:1"):
+        windows = json.loads(call("predict", model, "--data", person, "--json").out)["windows"]
+        guessed += [window["label"] for window in windows]
+        held_out = load_split(person).held_out
+        labels += [held_out.label_names[label] for label in held_out.labels]
+        assert all(abs(sum(window["probabilities"].values()) - 1) < 1e-4 for window in windows)
+    right = np.mean([a == b for a, b in zip(guessed, labels, strict=True)])
+    assert found["accuracy"] == pytest.approx(right)
+    assert np.sum(found["confusion"]) == found["windows"] == len(labels)
+    names = list(found["classes"])
+    table = np.array(found["confusion"])
+    assert found["classes"][names[0]]["recall"] == pytest.approx(table[0, 0] / table[0].sum())
+    assert "accuracy" in call("evaluate", model, "--data", "watch:0").out
+
+
+def test_a_window_in_a_csv_file_is_predicted_as_the_window_itself(model, tmp_path):
+    """Units and rate of the file are taken into account."""
+    path = tmp_path / "samples.csv"
+    path.write_text(csv_text(first_samples()))
+    from_file = json.loads(call("predict", model, "--data", path, "--json").out)["windows"]
+    from_person = json.loads(call("predict", model, "--data", "watch:0", "--json").out)["windows"]
+    assert from_file[0]["start"] == 0
+    assert from_file[0]["label"] == from_person[0]["label"]
+    first, second = from_file[0]["probabilities"], from_person[0]["probabilities"]
+    assert all(abs(first[name] - second[name]) < 1e-3 for name in first)
+    assert call("predict", model, "--data", path).out.startswith("window,start,label,probability\n0,0.0,")
+
+
+@pytest.mark.parametrize("form", [".npz", ".safetensors"])
+def test_a_model_file_carries_what_is_needed_to_use_it(tmp_path, form):
+    """Written and read again, in both forms; without its description it is refused."""
+    definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
+    path = tmp_path / f"model{form}"
+    write_model(path, definition, initial)
+    again, arrays = read_model(path)
+    assert again == definition
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, initial, strict=True))
+    beside = path.with_name(path.name + ".json")
+    beside.write_text("{}")
+    with pytest.raises(FormatError, match="does not describe"):
+        read_model(path)
+    beside.unlink()
+    with pytest.raises(SettingsError, match="there is no"):
+        read_model(path)
+
+
+def test_doctor_finds_this_machine_fit(tmp_path):
+    """Python, GMP, the disk and the rest, as JSON too."""
+    found = json.loads(call("doctor", "--folder", tmp_path, "--json").out)
+    assert found["ok"] is True
+    assert {"Python", "gmpy2", "cryptography", "entropy", "disk", "fsync"} <= {
+        line["what"] for line in found["findings"]
+    }
+    assert call("doctor", "--folder", tmp_path / "none").code == 1
+
+
+def test_doctor_finds_what_is_wrong_with_a_role(workspace):
+    """A key that others can read, a service that is away."""
+    settings = workspace / "sp/settings.toml"
+    (workspace / "sp/csp.token").chmod(0o644)
+    result = call("doctor", settings, "--json")
+    verdicts = {line["what"]: line["verdict"] for line in json.loads(result.out)["findings"]}
+    assert result.code == 1
+    assert verdicts["sp: permissions"] == "fail"
+    assert verdicts["sp: CSP"] == "fail"
+    assert verdicts["sp: certificate"] == "ok"
+
+
+def test_the_demos_search_finds_what_is_there(tmp_path):
+    """Numbers at odd places in either byte order; shares as bytes, in hex and in decimal."""
+    numbers = np.random.default_rng(1).normal(size=8)
+    assert count_numbers(tmp_path, numbers) == 0
+    assert shares_in(tmp_path, {"a": 2**600 + 7}) == ()
+    (tmp_path / "one").write_bytes(b"abc" + numbers[:3].astype("<f8").tobytes())
+    (tmp_path / "two").write_bytes(b"a" + numbers[3:5].astype(">f8").tobytes())
+    assert count_numbers(tmp_path, numbers) == 5
+    (tmp_path / "three").write_text(f"x{2**600 + 7:X}y")
+    (tmp_path / "four").write_text(str(2**600 + 9))
+    (tmp_path / "five").write_bytes(b"?" + (2**600 + 11).to_bytes(76, "big"))
+    shares = {"a": 2**600 + 7, "b": 2**600 + 9, "c": 2**600 + 11, "d": 2**600 + 13}
+    assert shares_in(tmp_path, shares) == ("a", "b", "c")
