@@ -16,6 +16,8 @@ from crowdfl.learning.stream import recordings_of
 
 __all__ = ["Samples", "load_samples"]
 
+_NO_LABEL = "?"
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -37,9 +39,9 @@ def load_samples(spec: str, names: list[str]) -> Samples:
 def _from_csv(path: Path, names: list[str]) -> Samples:
     if not path.is_file():
         raise DataMissing(f"there is no file {path}")
-    table = read_table(path, "")
+    table = read_table(path, _NO_LABEL)
     known = {name.lower(): place for place, name in enumerate(names)}
-    unknown = sorted(label for label in set(table.labels) - {""} if label.lower() not in known)
+    unknown = sorted(label for label in set(table.labels) - {_NO_LABEL} if label.lower() not in known)
     if unknown:
         raise DataMalformed(f"{path}: the model knows no label {unknown[0]!r}, only {', '.join(names)}")
     labels = np.array([known.get(label.lower(), -1) for label in table.labels], dtype=np.int64)
