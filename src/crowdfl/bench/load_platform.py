@@ -28,8 +28,8 @@ from crowdfl.roles.documents import Definition, ModelArray, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.requester import Requester
 from crowdfl.services.clients import KgcClient, SpClient
+from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
-from crowdfl.services.run import SystemClock
 from crowdfl.storage.blobs import FileBlobs
 
 __all__ = ["FULL", "SMOKE", "LoadSetting", "Platform", "platform", "wait_until"]

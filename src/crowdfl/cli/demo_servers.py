@@ -65,7 +65,7 @@ def shares_in(folder: Path, shares: Mapping[str, int]) -> tuple[str, ...]:
         lowered = data.lower()
         for name, share in shares.items():
             raw = share.to_bytes(-(-share.bit_length() // 8), "big")
-            if any(form in data for form in (raw, raw[::-1], str(share).encode())) or raw.hex().encode() in lowered:
+            if any(form in data for form in (raw, raw[::-1], str(share).encode())) or f"{share:x}".encode() in lowered:
                 found.add(name)
     return tuple(sorted(found))
 

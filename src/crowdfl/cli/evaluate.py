@@ -11,23 +11,26 @@ from rich.table import Table
 
 from crowdfl.cli.samples import Samples, load_samples
 from crowdfl.cli.task_files import read_model
-from crowdfl.cli.training import make_learner
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.features import features
 from crowdfl.learning.learner import score
 from crowdfl.learning.metrics import class_scores, confusion
+from crowdfl.learning.recipe import Recipe
 
 __all__ = ["evaluate", "predict"]
 
 _Model = Annotated[Path, typer.Argument(help="A model that `crowdfl task fetch` wrote: .safetensors or .npz.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_Module = Annotated[
+    str | None, typer.Option(help="Your own torch module, where the task has one: package.module:Class.")
+]
 _WHICH = "what is held out of watch:N or other data that `participant run` takes, or a sensor app's .csv file"
 
 
 def evaluate(
     model: _Model,
     data: Annotated[list[str], typer.Option(help=f"On what: {_WHICH}, with a column `label`. May be given again.")],
+    module: _Module = None,
     as_json: _Json = False,
 ) -> None:
     """How well a model does: accuracy, precision and recall of each class, and what was taken for what."""
@@ -35,7 +38,7 @@ def evaluate(
     found = []
     with waiting("loading the model and the data", quiet=as_json):
         for spec in data:
-            samples, probabilities, names = _asked(model, spec)
+            samples, probabilities, names = _asked(model, spec, module)
             if samples.labels is None:
                 raise DataMalformed(
                     f"{spec} has no labels to compare with: add a column `label`, or use `crowdfl predict`"
@@ -68,11 +71,12 @@ def evaluate(
 def predict(
     model: _Model,
     data: Annotated[str, typer.Option(help=f"Of what: {_WHICH}.")],
+    module: _Module = None,
     as_json: _Json = False,
 ) -> None:
     """Which label each window gets, and how sure the model is."""
     with waiting("loading the model and the data", quiet=as_json):
-        samples, probabilities, names = _asked(model, data)
+        samples, probabilities, names = _asked(model, data, module)
     chosen = probabilities.argmax(axis=1)
     starts = [None] * len(chosen) if samples.starts is None else [round(float(start), 3) for start in samples.starts]
     rows: list[dict[str, Any]] = [
@@ -92,14 +96,13 @@ def predict(
         typer.echo(f"{number},{start},{row['label']},{row['probabilities'][row['label']]:.4f}")
 
 
-def _asked(path: Path, spec: str) -> tuple[Samples, Any, list[str]]:
+def _asked(path: Path, spec: str, module: str | None) -> tuple[Samples, Any, list[str]]:
     definition, arrays = read_model(path)
-    training = definition.training
-    names = [str(name) for name in training["labels"]]
-    samples = load_samples(spec, names)
-    learner = make_learner(training)
+    recipe = Recipe.of(definition.training)
+    samples = load_samples(spec, recipe)
+    learner = recipe.make_learner(module)
     learner.load(arrays)
-    return samples, learner.predict(features(str(training["features"]), samples.windows)), names
+    return samples, learner.predict(recipe.inputs_of(samples.windows)), list(recipe.labels)
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -64,6 +64,9 @@ def run(
     home: _Home = _HOME,
     yes: _Yes = False,
     as_json: _Json = False,
+    module: Annotated[
+        str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
+    ] = None,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
     hold_upload: Annotated[
         int, typer.Option(help="Never send the upload of this round: for trying dropouts.", hidden=True)
@@ -72,7 +75,7 @@ def run(
     """Join and take part until the task ends; interrupted, it goes on where it stopped."""
     with _participant(invitation, home, as_json) as person:
         definition = _ask(person, yes=yes, as_json=as_json)
-        lesson = Lesson(data, definition.training)
+        lesson = Lesson(data, definition.training, module)
         if not person.blobs.has("certificate"):
             lesson.prepare()  # whoever cannot train must not take a place
         person.join(_read(invitation)["invitation"])

@@ -1,16 +1,17 @@
 """Windows to evaluate or predict on: what is held out of a person's data, or all of a sensor app's CSV file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.cli.training import in_labels_of, load_person
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning import watch
 from crowdfl.learning.csv_table import read_table
 from crowdfl.learning.data import Labels, Windows, windows_of
+from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.resample import even
 from crowdfl.learning.stream import recordings_of
 
@@ -28,33 +29,42 @@ class Samples:
     labels: Labels | None
 
 
-def load_samples(spec: str, names: list[str]) -> Samples:
+def load_samples(spec: str, recipe: Recipe) -> Samples:
     """A file that ends in .csv, or data as `crowdfl participant run` takes it."""
     if spec.lower().endswith(".csv") and not spec.startswith("csv:"):
-        return _from_csv(Path(spec), names)
-    held_out = in_labels_of(load_person(spec).held_out, names)
+        return _from_csv(Path(spec), recipe)
+    held_out = recipe.load(spec).held_out
     return Samples(held_out.windows, None, held_out.labels)
 
 
-def _from_csv(path: Path, names: list[str]) -> Samples:
+def _from_csv(path: Path, recipe: Recipe) -> Samples:
+    """All of the file, cut as the recipe says."""
     if not path.is_file():
         raise DataMissing(f"there is no file {path}")
-    table = read_table(path, _NO_LABEL)
-    known = {name.lower(): place for place, name in enumerate(names)}
-    unknown = sorted(label for label in set(table.labels) - {_NO_LABEL} if label.lower() not in known)
-    if unknown:
-        raise DataMalformed(f"{path}: the model knows no label {unknown[0]!r}, only {', '.join(names)}")
-    labels = np.array([known.get(label.lower(), -1) for label in table.labels], dtype=np.int64)
-    signal = table.signal / watch.UNITS[: table.signal.shape[1]]
+    if recipe.standardise:
+        raise DataMalformed(
+            "this model is for standardised windows, which takes all of a person's data: say csv:FOLDER"
+        )
+    table, cut, hertz = read_table(path, _NO_LABEL), recipe.cut, recipe.cut.hertz or watch.HERTZ
+    if table.signal.shape[1] != recipe.channels:
+        raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
+    signal = table.signal / watch.UNITS[: recipe.channels]
     windows, starts, found = [], [], []
-    for recording in recordings_of(table.times, signal, labels, watch.HERTZ):
-        times = recording.times if recording.times is not None else np.arange(len(recording.signal)) / watch.HERTZ
-        cut = windows_of(even(times, recording.signal, watch.HERTZ), watch.CUT.length, watch.CUT.step)
-        windows.append(cut)
-        starts.append(times[0] + np.arange(len(cut)) * watch.CUT.step / watch.HERTZ)
-        found.append(np.full(len(cut), recording.label))
+    for recording in recordings_of(table.times, signal, _places(path, table.labels, recipe), hertz):
+        times = recording.times if recording.times is not None else np.arange(len(recording.signal)) / hertz
+        windows.append(windows_of(even(times, recording.signal, hertz), cut.length, cut.step))
+        starts.append(times[0] + np.arange(len(windows[-1])) * cut.step / hertz)
+        found.append(np.full(len(windows[-1]), recording.label))
     if not sum(map(len, windows)):
-        seconds = watch.CUT.length / watch.HERTZ
-        raise DataMalformed(f"{path} holds no {seconds:g} s without a gap, which is what a window takes")
-    every = np.concatenate(found)
-    return Samples(np.concatenate(windows), np.concatenate(starts), every if (every >= 0).all() else None)
+        raise DataMalformed(f"{path} holds no {cut.length / hertz:g} s without a gap, which is what a window takes")
+    labels = np.concatenate(found)
+    return Samples(np.concatenate(windows), np.concatenate(starts), labels if (labels >= 0).all() else None)
+
+
+def _places(path: Path, labels: Sequence[str], recipe: Recipe) -> Labels:
+    """Each label's place among the model's; -1 where the file gives none."""
+    known = {name.lower(): place for place, name in enumerate(recipe.labels)} | {_NO_LABEL: -1}
+    unknown = sorted(label for label in set(labels) if label.lower() not in known)
+    if unknown:
+        raise DataMalformed(f"{path}: the model knows no label {unknown[0]!r}, only {', '.join(recipe.labels)}")
+    return np.array([known[label.lower()] for label in labels], dtype=np.int64)

@@ -50,12 +50,13 @@ def new() -> None:
 def create(
     file: Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")],
     settings: _Settings = _SETTINGS,
+    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
     as_json: _Json = False,
 ) -> None:
     """Have keys made and post the task. Again with the same file is the same task."""
     own = RequesterFile.read(settings)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        definition, initial = defined(file, read_settings(file))
+        definition, initial = defined(file, read_settings(file), module)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     typer.echo(json.dumps({"task": task, "parameters": definition.about.parameters}) if as_json else task)

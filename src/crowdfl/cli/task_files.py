@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.training import make_learner
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning import watch
 from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays
@@ -49,7 +49,7 @@ budget = "36.00"          # per round, prepaid
 key_bits = 2048           # shorter ones are for tests
 
 [training]                # what every participant's device does; the platform does not look inside
-learner = "network"       # or "softmax"
+learner = "network"       # or "conv", "softmax", "module": docs/learning.md says what each takes
 hidden = [32]             # sizes of the network's hidden layers
 features = "motion"       # or "flat": the samples as they are
 labels = {json.dumps(list(watch.EXERCISES))}
@@ -60,10 +60,10 @@ seed = 0                  # the initial weights follow from it
 """
 
 
-def defined(file: Path, found: dict[str, Any]) -> tuple[Definition, Arrays]:
+def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Arrays]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from."""
     try:
-        learner = make_learner(found["training"])
+        learner = Recipe.of(found["training"]).make_learner(module)
         shape = learner.shape
         definition = Definition(
             purpose=found["purpose"],

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from crowdfl.cli.requester_file import read_settings
 from crowdfl.cli.train_report import plot_curve, show
-from crowdfl.cli.workspace import read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.learning.curve import Epoch, learning_curve
 from crowdfl.learning.data import Cut, Split
