@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.csv_folder import CsvFolder, label_of_name
@@ -151,6 +153,38 @@ def test_files_of_different_width_are_refused(tmp_path):
     write(tmp_path / "b.csv", "time,x,y,z,gx,gy,gz", ["0,0,0,1,0,0,0"])
     with pytest.raises(DataMalformed, match=r"a\.csv has 3 channels and b\.csv has 6"):
         CsvFolder(tmp_path).load_person(0)
+
+
+HEADERS = st.sampled_from(["", "time,x,y,z\n", "Time (ms);X;Y;Z;label\n", "t\tax\tay\taz\n"])
+TEXTS = st.text('0123456789,;.-\t\n" eT:Zxyz\0', max_size=200).map(str.encode)
+
+
+@given(header=HEADERS, body=st.binary(max_size=100) | TEXTS)
+def test_whatever_a_file_holds_it_is_read_or_refused_by_name(tmp_path_factory, header, body):
+    """Bytes at random, and text that looks like a table; what was read is finite."""
+    path = tmp_path_factory.mktemp("csv") / "run.csv"
+    path.write_bytes(header.encode() + body)
+    try:
+        table = read_table(path, "run")
+    except DataMalformed:
+        return
+    assert len(table.times) == len(table.signal) == len(table.labels)
+    assert np.isfinite(table.signal).all()
+    assert np.isfinite(table.times).all()
+
+
+def test_a_faulty_first_row_does_not_change_the_unit(tmp_path):
+    """Milliseconds stay milliseconds; a row too short is no reason to stop."""
+    rows = ["soon,0,0,1", "0", *(f"{20 * i},0,0,1" for i in range(5))]
+    table = read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
+    assert table.times == pytest.approx(0.02 * np.arange(5))
+
+
+def test_numbers_and_dates_in_one_file_are_refused(tmp_path):
+    """There is no telling when was when."""
+    rows = ["0.5,0,0,1", "2024-05-01T00:00:00Z,0,0,1"]
+    with pytest.raises(DataMalformed, match=r"a\.csv: some times are numbers and some are dates"):
+        read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
 
 
 @pytest.mark.parametrize("make", [lambda p: p / "gone", lambda p: p], ids=["no folder", "an empty one"])

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.data import Cut
@@ -54,6 +56,7 @@ def test_a_fault_that_can_be_repaired_is_and_is_counted(line, kind, kept):
         ("1,Walking,inf,1.0,2.0,3.0;", "not a number"),
         ("one,Walking,8000,1.0,2.0,3.0;", "not a number"),
         ("1,Flying,8000,1.0,2.0,3.0;", "unknown activity"),
+        ("1,Flying,8000,1.0,2.0,3.0,;", "unknown activity"),
         ("1,Walking,0,0,0,0.0;", "zero timestamp"),
         ("1,Walking,7000,1.0,2.0,3.0;", "repeated record"),
     ],
@@ -72,6 +75,19 @@ def test_a_double_semicolon_is_an_empty_record():
     people, faults = read_wisdm(["1,Walking,7000,1.0,2.0,3.0;;\n"])
     assert len(people[1]) == 5
     assert +faults.dropped == {"empty record": 1}
+
+
+@given(
+    st.lists(
+        st.text("0123456789,;.-eJogingWalk \t", max_size=60) | st.sampled_from([GOOD, GOOD * 2, GOOD[:-9]]), max_size=8
+    )
+)
+def test_whatever_a_line_holds_it_is_read_or_counted(lines):
+    """Nothing stops the reading, and what was kept is finite."""
+    people, faults = read_wisdm(line + "\n" for line in lines)
+    kept = sum(map(len, people.values())) // 5
+    assert np.isfinite([value for rows in people.values() for value in rows]).all()
+    assert kept + faults.dropped.total() >= len(lines)
 
 
 @pytest.fixture

@@ -98,28 +98,34 @@ def _triple(pattern: re.Pattern[str], names: Sequence[str]) -> tuple[int, ...] |
 
 def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimiter: str, label: str) -> Table:
     dropped: Counter[str] = Counter()
-    raw: list[float] = []
+    numbers: list[float] = []
+    moments: list[float] = []  # times of either kind; a file holds one of them
     samples: list[list[float]] = []
     labels: list[str] = []
     for row in rows:
         try:
-            time = _time(row[columns.time], delimiter)
             sample = [_number(row[place], delimiter) for place in columns.channels]
             name = row[columns.label].strip().lower() if columns.label is not None else ""
+            time = row[columns.time]
+            kind, value = (
+                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (moments, _moment(time))
+            )
         except IndexError:
             dropped["a missing field"] += 1
             continue
         except ValueError:
             dropped["no number"] += 1
             continue
-        raw.append(time)
+        kind.append(value)
         samples.append(sample)
         labels.append(name or label)
     if not all(labels):
         raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
+    if numbers and moments:
+        raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
-    iso = bool(rows) and not _is_number(rows[0][columns.time], delimiter)
-    return Table(_seconds(raw, "s" if iso else columns.time_unit), _scaled(signal, columns.units), labels, dropped)
+    times = _seconds(numbers, columns.time_unit) if numbers else np.array(moments, dtype=np.float64)
+    return Table(times, _scaled(signal, columns.units), labels, dropped)
 
 
 def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
@@ -144,12 +150,10 @@ def _scaled(signal: npt.NDArray[np.float64], units: Sequence[str]) -> npt.NDArra
     return scaled
 
 
-def _time(text: str, delimiter: str) -> float:
-    try:
-        return _number(text, delimiter)
-    except ValueError:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+def _moment(text: str) -> float:
+    """Seconds of a date and time in ISO 8601; without a zone, UTC."""
+    moment = datetime.fromisoformat(text.strip())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(text: str, delimiter: str) -> float:

@@ -56,6 +56,7 @@ class TorchLearner:
 
         check_pairs(inputs, labels, self._width)
         rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
+        # Deviation D18: Eq. 1 prints a plain gradient step.
         optimizer = torch.optim.Adam(self._network.parameters(), lr=training.rate)
         with torch.random.fork_rng(devices=[]):  # a module may draw random numbers of its own, as for dropout
             torch.manual_seed(training.seed)

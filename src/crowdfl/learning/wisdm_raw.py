@@ -6,7 +6,7 @@ Times are in nanoseconds and acceleration in m/s^2, read as seconds and g. Users
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -113,12 +113,14 @@ def read_wisdm(lines: Iterable[str]) -> "tuple[dict[int, array[float]], Faults]"
     return people, faults
 
 
-def _records(line: str, faults: Faults) -> Iterator[str]:
+def _records(line: str, faults: Faults) -> list[str]:
     """The records of a line, which should be one, and end in a semicolon."""
     line = line.strip()
+    if line.find(";") == len(line) - 1 > 0:
+        return [line[:-1]]  # as it should be, and as a million of them are
     if not line:
         faults.dropped["empty line"] += 1
-        return
+        return []
     *records, rest = line.split(";")
     if rest:
         faults.repaired["no semicolon at the end"] += 1
@@ -126,13 +128,12 @@ def _records(line: str, faults: Faults) -> Iterator[str]:
     filled = [record for record in records if record.strip(", ")]
     faults.dropped["empty record"] += len(records) - len(filled)
     faults.repaired["several records on a line"] += len(filled) > 1
-    yield from filled
+    return filled
 
 
 def _parse(text: str, faults: Faults) -> _Record | None:
     fields = text.split(",")
-    if len(fields) == _FIELDS + 1 and not fields[-1].strip():
-        faults.repaired["trailing comma"] += 1
+    if trailing := len(fields) == _FIELDS + 1 and not fields[-1].strip():
         fields.pop()
     if len(fields) != _FIELDS or not all(fields):
         faults.dropped["missing field" if len(fields) <= _FIELDS else "too many fields"] += 1
@@ -153,4 +154,6 @@ def _parse(text: str, faults: Faults) -> _Record | None:
     if not record[1]:
         faults.dropped["zero timestamp"] += 1
         return None
+    if trailing:
+        faults.repaired["trailing comma"] += 1
     return record
