@@ -1,5 +1,6 @@
 """Networks written as lines of text, as a task file has them. torch is imported when one is built: it takes seconds."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "convolutional", "mlp", "need_torch"]
 
+_LARGEST = 10**8
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
 
 
@@ -47,7 +49,12 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
     with torch.random.fork_rng(devices=[]):  # the caller's own random numbers go on undisturbed
         torch.manual_seed(seed)
         for layer in layers:
-            match _words(layer):
+            words = _words(layer)
+            if width * (length or 1) * math.prod(word for word in words if isinstance(word, int)) > _LARGEST:
+                raise SettingsError(
+                    f"{layer!r:.60} takes more than {_LARGEST:,} steps for each window: too many for a phone"
+                )
+            match words:
                 case ["linear", int(size)]:
                     if length is not None:
                         modules.append(torch.nn.Flatten())
@@ -67,10 +74,10 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
                 case ["conv", int(), int()] | ["pool", int()]:
                     raise SettingsError(f"{layer!r} does not fit here: {length or 'no'} samples are left to slide over")
                 case _:
-                    raise SettingsError(f"no layer is written {layer!r}: use {_WRITTEN}")
+                    raise SettingsError(f"no layer is written {layer!r:.60}: use {_WRITTEN}")
     return torch.nn.Sequential(*modules)
 
 
 def _words(layer: str) -> list[str | int]:
     """A layer's name and its sizes."""
-    return [int(word) if word.isdecimal() and int(word) > 0 else word for word in layer.split()]
+    return [int(word) if word.isdecimal() and len(word) < 10 and int(word) > 0 else word for word in layer.split()]

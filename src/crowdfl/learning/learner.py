@@ -1,6 +1,7 @@
 """What a participant asks of a model, in plain NumPy arrays: torch, scikit-learn, JAX or anything else can fill it."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -29,8 +30,10 @@ class Training:
     )  # told after each, from 1 on
 
     def __post_init__(self) -> None:
-        if self.epochs < 0 or self.batch < 1 or not self.rate > 0:
+        if self.epochs < 0 or self.batch < 1 or not 0 < self.rate < math.inf:
             raise SettingsError("training takes epochs >= 0, a batch >= 1 and a rate > 0")
+        if not 0 <= self.seed < 2**63:
+            raise SettingsError("a seed is a whole number from 0 to 2^63 - 1")
 
     def at(self, round_number: int, who: str) -> "Training":
         """The same with a seed of its own for this round and participant, which anyone can derive again."""

@@ -26,7 +26,12 @@ __all__ = ["LEARNERS", "Recipe"]
 LEARNERS = ("network", "conv", "softmax", "module")
 
 _CUT_KEYS = {"window": int, "step": int, "held_out": float, "gap": int, "hertz": float}
+_LONGEST = 10_000
 _TRAINING_KEYS = {"epochs": int, "batch": int, "rate": float, "seed": int}
+_KNOWN = {"labels", "learner", "features", "hidden", "layers", "module", "channels", "standardise"} | {
+    *_CUT_KEYS,
+    *_TRAINING_KEYS,
+}
 
 
 @dataclass(frozen=True)
@@ -39,36 +44,32 @@ class Recipe:
     hidden: tuple[int, ...] = (32,)
     layers: tuple[str, ...] = ()  # in place of `hidden`
     module: str = ""
-    channels: int = len(watch.UNITS)
+    channels: int = 6
     standardise: bool = False
     cut: Cut = field(default_factory=lambda: Cut(100, 25, held_out=0.3, gap=100, hertz=watch.HERTZ))
     training: Training = field(default_factory=Training)
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> "Recipe":
-        """From a task file's contents, or which entry is missing or wrong."""
-        known = {"labels", "learner", "features", "hidden", "layers", "module", "channels", "standardise"}
-        if unknown := set(section) - known - set(_CUT_KEYS) - set(_TRAINING_KEYS):
-            raise SettingsError(f"[training] does not take {', '.join(sorted(unknown))}")
-        if not section.get("labels"):
+        """From a task file's contents, or which entry is missing or wrong. A stranger may have written them."""
+        if unknown := set(section) - _KNOWN:
+            raise SettingsError(f"[training] does not take {', '.join(sorted(map(str, unknown)))[:80]}")
+        if not (labels := _texts(section, "labels")) or len(set(labels)) != len(labels):
             raise SettingsError('[training] needs the labels to tell apart, as in labels = ["sitting", "walking"]')
-        try:
-            cut, training = _numbers(section, _CUT_KEYS), _numbers(section, _TRAINING_KEYS)
-            hidden = tuple(int(size) for size in section.get("hidden", (32,)))
-            channels = int(section.get("channels", len(watch.UNITS)))
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"[training] holds something else where a number is needed: {error}") from error
-        length = cut.pop("window", watch.CUT.length)
+        cut, training = _numbers(section, _CUT_KEYS), _numbers(section, _TRAINING_KEYS)
+        length, channels = cut.pop("window", watch.CUT.length), _number("channels", section.get("channels", 6), int)
+        if not (0 < length <= _LONGEST and 0 < channels <= _LONGEST):
+            raise SettingsError(f"[training] takes a window and channels of 1 to {_LONGEST:,}")
         usual = {"step": max(1, length // 4), "gap": length, "hertz": watch.HERTZ}
         return cls(
-            labels=tuple(map(str, section["labels"])),
-            learner=_one_of(str(section.get("learner", "network")), LEARNERS),
-            features=str(section.get("features", "motion")),
-            hidden=hidden,
-            layers=tuple(map(str, section.get("layers", ()))),
-            module=str(section.get("module", "")),
+            labels=labels,
+            learner=_one_of(_text(section, "learner", "network"), LEARNERS),
+            features=_text(section, "features", "motion"),
+            hidden=_sizes(section.get("hidden", (32,))),
+            layers=_texts(section, "layers"),
+            module=_text(section, "module", ""),
             channels=channels,
-            standardise=bool(section.get("standardise", False)),
+            standardise=section.get("standardise", False) is True,
             cut=Cut(length, **{**usual, **cut}),
             training=Training(**training),
         )
@@ -122,10 +123,36 @@ class Recipe:
 
 
 def _numbers(section: Mapping[str, Any], keys: Mapping[str, type]) -> dict[str, Any]:
-    return {key: kind(section[key]) for key, kind in keys.items() if key in section}
+    return {key: _number(key, section[key], kind) for key, kind in keys.items() if key in section}
+
+
+def _number(key: str, value: object, kind: type) -> Any:  # noqa: ANN401 -- an int or a float, as the key wants
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
+    if not fits or (kind is int and value % 1):  # type: ignore[operator]  # a number by now
+        raise SettingsError(f"[training] {key} is a number{' without decimals' * (kind is int)}, not {value!r:.60}")
+    return kind(value)
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise SettingsError(f"[training] hidden is a list of sizes, as in hidden = [32], not {value!r:.60}")
+    return tuple(_number("hidden", size, int) for size in value)
+
+
+def _text(section: Mapping[str, Any], key: str, usual: str) -> str:
+    if not isinstance(value := section.get(key, usual), str):
+        raise SettingsError(f"[training] {key} is a text, not {value!r:.60}")
+    return value
+
+
+def _texts(section: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = section.get(key, ())
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        raise SettingsError(f"[training] {key} is a list of texts, not {value!r:.60}")
+    return tuple(value)
 
 
 def _one_of(name: str, names: tuple[str, ...]) -> str:
     if name not in names:
-        raise SettingsError(f"a task's learner is one of {', '.join(names)}, not {name!r}")
+        raise SettingsError(f"a task's learner is one of {', '.join(names)}, not {name!r:.60}")
     return name
