@@ -33,13 +33,15 @@ def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     return stream.getvalue()
 
 
-def from_npz(shape: ModelShape, data: bytes) -> Weights:
-    """The arrays in the model's order, or which of them does not fit."""
+def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None) -> Weights:
+    """The arrays in the model's order, or which of them does not fit. `stored` is what the file calls them, if not the same."""
+    called = dict(zip(stored or shape.names, shape.names, strict=True))
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            _check_names(shape, [name.removesuffix(_ENDING) for name in archive.namelist()])
-            members = zip(shape.names, shape.shapes, strict=True)
-            return [_read_member(archive, name, wanted) for name, wanted in members]
+            found = [name.removesuffix(_ENDING) for name in archive.namelist()]
+            _check_names(shape, [called.get(name, name) for name in found])
+            members = zip(called.items(), shape.shapes, strict=True)
+            return [_read_member(archive, place, name, wanted) for (place, name), wanted in members]
     # What zipfile raises on bytes that are no archive, or one that is encrypted or of a newer kind.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, RuntimeError) as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
@@ -79,8 +81,8 @@ def _check_kind(name: str, kind: str) -> None:
         raise ModelMismatch(f"the array {name!r} holds {kind}, a model's hold float32 ('<f4') or float64 ('<f8')")
 
 
-def _read_member(archive: zipfile.ZipFile, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    with archive.open(name + _ENDING) as member:
+def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    with archive.open(place + _ENDING) as member:
         kind, fortran, found = read_npy_header(member)
         if found != wanted:
             raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
