@@ -12,6 +12,11 @@ from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.csv_folder import CsvFolder, label_of_name
 from crowdfl.learning.csv_table import read_table
 from crowdfl.learning.data import Cut
+from crowdfl.learning.motionsense import MotionSense
+from crowdfl.learning.npz import read_arrays
+from crowdfl.learning.splits import relabelled
+from crowdfl.learning.stream import GRAVITY, runs_of
+from tests.learning.shared import shared_file
 
 START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)
 
@@ -206,3 +211,25 @@ def test_a_folder_without_data_is_refused(tmp_path, make):
 def test_a_file_is_labelled_by_what_comes_before_the_number(name, label):
     """In small letters."""
     assert label_of_name(name) == label
+
+
+def test_a_real_stream_exported_as_csv_gives_the_same_windows(tmp_path):
+    """A MotionSense subject written as a phone would, in m/s^2 and nanoseconds since 1970, and read both ways."""
+    path = shared_file("motionsense_24subj_acc50hz.npz")
+    arrays = read_arrays(path)
+    mine = arrays["subject"] == 5
+    signal, activity, trial = (arrays[key][mine] for key in ("acc", "activity", "trial"))
+    cut = Cut(length=100, step=50, held_out=0.3, gap=100, hertz=50.0)
+    source = MotionSense(path, cut)
+    for run in runs_of(activity, trial):
+        name = f"{source.label_names[activity[run.start]]}_{trial[run.start]}.csv"
+        lines = enumerate((GRAVITY * signal[run].astype(np.float64)).tolist())
+        rows = [f"{1_700_000_000 * 10**9 + 20_000_000 * i},{x:.7f},{y:.7f},{z:.7f}" for i, (x, y, z) in lines]
+        write(tmp_path / "subject5" / name, "time,x,y,z", rows)
+    by_csv = relabelled(CsvFolder(tmp_path / "subject5", cut).load_person(0), source.label_names)
+    direct = source.load_person(source.people.index("5"))
+    for one, other in ((by_csv.train, direct.train), (by_csv.held_out, direct.held_out)):
+        assert len(one) == len(other) > 100
+        for label in range(6):
+            left, right = (np.sort(p.windows[p.labels == label].sum(axis=(1, 2))) for p in (one, other))
+            assert left == pytest.approx(right, abs=1e-2)
