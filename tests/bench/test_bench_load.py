@@ -10,7 +10,7 @@ def test_every_upload_of_a_small_load_is_acknowledged_and_counted():
     rows = {row.key: row for row in report.rows}
     assert rows["acknowledged"].crowdfl.value > 0
     assert rows["processor"].crowdfl.value > 0
-    assert 0 < rows["memory"].ratio
+    assert rows["memory"].ratio > 0
     assert rows["validate"].crowdfl.value > 0
     assert rows["count"].crowdfl.value > 0
     assert report.unjudged == (rows["acknowledged"], rows["memory"])  # a smoke run judges nothing

@@ -27,7 +27,7 @@ __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _PATIENCE = 600.0
-_UPLOAD_WORKERS = 4  # SP's own default
+_UPLOAD_WORKERS = 16  # SP's own default for small uploads
 _PROGRAM = 48 * 2**20  # what the interpreter, SQLite and threads take once they work, whatever the uploads
 
 _Job = tuple[str, bytes, dict[str, str]]

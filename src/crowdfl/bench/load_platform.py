@@ -44,7 +44,7 @@ class LoadSetting:
 
     participants: int = 1000
     parameters: int = 4000
-    connections: int = 8
+    connections: int = 32
     key_bits: int = 2048
     checked: int = 100  # uploads validated and counted off the clock, for the separate figures
 

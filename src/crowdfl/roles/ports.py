@@ -1,9 +1,9 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.protocols.profile import Identity
@@ -18,11 +18,15 @@ __all__ = [
     "KgcPeer",
     "KgcStore",
     "SpStore",
+    "Standing",
     "Stock",
     "StoredParticipant",
     "StoredTask",
     "Upload",
 ]
+
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -91,11 +95,24 @@ class Upload:
     late: bool
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a participant stands in a round: all that an upload is judged by."""
+
+    state: str  # of the task
+    enrolled: bool
+    round: Round | None
+    upload: Upload | None
+
+
 class SpStore(Protocol):
     """SP's durable state. Every method is one transaction, unless called inside `together`."""
 
     def together(self) -> AbstractContextManager[None]:
         """Several calls as one transaction."""
+
+    def grouped(self, act: Callable[[], Result]) -> Result:
+        """As `together` around `act`, which other threads' acts may share a transaction with, each on its own."""
 
     def add_task(self, task: StoredTask) -> None:
         """Once; the same again is fine, other contents are a `Conflict`."""
@@ -139,6 +156,9 @@ class SpStore(Protocol):
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
+
+    def standing(self, task: str, number: int, who: str) -> Standing:
+        """Task, participant, round and upload in one look, or `UnknownTask`."""
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""

@@ -6,7 +6,7 @@ a process has counted is lost with it, and counted again by the next from the up
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import SpSide, Tools
@@ -31,12 +31,15 @@ class Sides:
     blobs: Blobs
     bundles: Blobs
     tools: Tools
+    _definitions: dict[str, Definition] = field(default_factory=dict, repr=False)
     _checking: dict[str, SpSide] = field(default_factory=dict, repr=False)
     _counting: "OrderedDict[tuple[str, int], tuple[SpSide, set[str]]]" = field(default_factory=OrderedDict, repr=False)
 
     def definition(self, task: str) -> Definition:
-        """What the task is."""
-        return _opened(self.store.task(task).definition)
+        """What the task is; it never changes, so that it is read once."""
+        if task not in self._definitions:
+            self._definitions[task] = Definition.open(self.store.task(task).definition)
+        return self._definitions[task]
 
     def checking(self, task: str) -> SpSide:
         """To check uploads with; nothing is ever put into it, so that threads may share it."""
@@ -91,9 +94,3 @@ class Sides:
         side = profile.sp(definition.about, self.bundles.get(f"{task}.sp"), self.tools)
         side.open_round(number)
         return side
-
-
-@lru_cache(maxsize=256)
-def _opened(text: str) -> Definition:
-    """A definition never changes: its signature is checked once."""
-    return Definition.open(text)

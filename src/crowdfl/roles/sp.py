@@ -109,7 +109,7 @@ class Sp:
         ledger = self.ledger(task)
         movement = ledger.deposit(name, amount)
         if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
-            self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+            self._require_running(task)
         self.store.post(task, movement)
 
     def order(self, task: str, order: str) -> None:
@@ -122,18 +122,18 @@ class Sp:
         actions[body["action"]](task)
 
     def _pause(self, task: str) -> None:
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self._require_running(task)
         self.store.set_state(task, TaskState.PAUSED)
 
     def _resume(self, task: str) -> None:
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self._require_running(task)
         self.store.set_state(task, TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
         """No further round; an open one is aborted, a closed one is carried to its end, what is earned stays claimable."""
         if self.store.task(task).state == TaskState.CANCELLED:
             return
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self._require_running(task)
         with self.store.together():
             last = self._last_round(task)
             if last is not None and last.state is RoundState.OPEN:
@@ -151,7 +151,7 @@ class Sp:
         if self.store.task(task).state in _ENDED:
             with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
                 return self.participant(task, opened.identity.who).identity.who
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
+        self._require_running(task)
         participant = StoredParticipant(opened.identity, certificate)
         self.store.add_participant(task, participant, definition.settings.max_participants)
         self.csp.enrol(task, certificate)
@@ -164,29 +164,34 @@ class Sp:
 
     def upload(self, task: str, number: int, who: str, upload: bytes) -> Upload:
         """Check, keep durably, acknowledge. The same bytes again are the same upload."""
-        definition, now = self.definition(task), self.clock.now()
-        self.participant(task, who)
-        digest = hashlib.sha256(upload).hexdigest()
-        known = self.store.upload(task, number, who)
-        if known is not None and known.digest == digest:
-            return known
-        current = self._extended(task, number)
-        self._require(task, TaskState.RUNNING, TaskState.PAUSED)
-        current.require_upload_welcome(definition.settings, now)
+        return self.receive(task, number, who, upload)[0]
+
+    def receive(self, task: str, number: int, who: str, upload: bytes) -> tuple[Upload, bool]:
+        """The same, and whether it is new."""
+        settings, now = self.definition(task).settings, self.clock.now()
+        standing, digest = self.store.standing(task, number, who), hashlib.sha256(upload).hexdigest()
+        if not standing.enrolled:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        if standing.upload is not None and standing.upload.digest == digest:
+            return standing.upload, False
+        current = self._extended(task, number, standing.round)
+        _require_running(standing.state)
+        current.require_upload_welcome(settings, now)
         self.sides.checking(task).check_upload(upload)
-        entry = Upload(who, digest, current.is_late(definition.settings, now))
+        entry = Upload(who, digest, current.is_late(settings, now))
         self.blobs.put(upload_name(task, number, digest), upload)
-        with self.store.together():
+
+        def acknowledge() -> bool:
             if self.store.round(task, number).state is not RoundState.OPEN:  # it closed while the bytes were checked
                 raise RoundNotOpen(f"round {number} has closed: come back for the next round")
-            self.store.add_upload(task, number, entry)
-        return entry
+            return self.store.add_upload(task, number, entry)
 
-    def _extended(self, task: str, number: int) -> Round:
-        """A round, extended if it is below the quorum and its window has just passed."""
-        current = self.store.round(task, number)
-        if self.clock.now() < current.deadline(self.definition(task).settings):
-            return current
+        return entry, self.store.grouped(acknowledge)
+
+    def _extended(self, task: str, number: int, seen: Round | None) -> Round:
+        """A round as it was just seen, extended if it is below the quorum and its window has just passed."""
+        if seen is not None and self.clock.now() < seen.deadline(self.definition(task).settings):
+            return seen
         with self.store.together():
             current = self.store.round(task, number)
             decided = self._as_of_now(task, current)
@@ -453,10 +458,8 @@ class Sp:
 
     # Tools.
 
-    def _require(self, task: str, *states: str) -> None:
-        state = self.store.task(task).state
-        if state not in states:
-            raise TaskNotRunning(f"the task is {state}")
+    def _require_running(self, task: str) -> None:
+        _require_running(self.store.task(task).state)
 
     def _last_round(self, task: str) -> Round | None:
         rounds = self.store.rounds(task)
@@ -514,6 +517,11 @@ class Sp:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""
         if not self.store.lease(task, self.owner, self.clock.now(), self.lease_seconds):
             raise Forbidden("another process has taken this task over")
+
+
+def _require_running(state: str) -> None:
+    if state not in (TaskState.RUNNING, TaskState.PAUSED):
+        raise TaskNotRunning(f"the task is {state}")
 
 
 def _claim_name(task: str, who: str, claim: bytes) -> str:

@@ -25,6 +25,7 @@ __all__ = ["Finished", "add_upload_routes"]
 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
+_SMALL, _SMALL_PLACES = 1024 * 1024, 4
 _Result = TypeVar("_Result")
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 
@@ -36,11 +37,11 @@ class Finished(Form):
 
 
 def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, workers: int) -> None:
-    """The routes of uploads; `workers` bounds how many are in memory."""
+    """The routes of uploads; `workers` bounds how many are in memory, of small ones a few times more."""
     incoming = Incoming(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
-    places = CapacityLimiter(workers)
+    places, small = CapacityLimiter(workers), CapacityLimiter(_SMALL_PLACES * workers)
     signed = signed_by(sp)
     limit_of = lru_cache(maxsize=1024)(sp.upload_limit)  # follows from the task's definition alone
 
@@ -53,14 +54,13 @@ def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, sign
 
     owned = Annotated[Signed, Depends(owner)]
 
-    async def heavy(work: Callable[[], _Result]) -> _Result:
-        return await to_thread.run_sync(work, limiter=places)
+    async def heavy(work: Callable[[], _Result], limit: int) -> _Result:
+        return await to_thread.run_sync(work, limiter=small if limit <= _SMALL else places)
 
     def receive(task: str, number: int, who: str, read: Callable[[], bytes]) -> Response:
-        known = sp.store.upload(task, number, who)
-        entry = sp.upload(task, number, who, read())
-        acknowledged.labels("new" if known is None else "again").inc()
-        return JSONResponse(_receipt(task, number, entry, signing), status_code=201 if known is None else 200)
+        entry, new = sp.receive(task, number, who, read())
+        acknowledged.labels("new" if new else "again").inc()
+        return JSONResponse(_receipt(task, number, entry, signing), status_code=201 if new else 200)
 
     def finish(task: str, number: int, who: str, digest: str) -> Response:
         known = sp.store.upload(task, number, who)
@@ -79,7 +79,7 @@ def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, sign
         limit = await to_thread.run_sync(limit_of, task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
-            return await heavy(partial(receive, task, number, who, body.read))
+            return await heavy(partial(receive, task, number, who, body.read), limit)
 
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
@@ -94,14 +94,16 @@ def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, sign
         limit = await to_thread.run_sync(limit_of, task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
-            return {"offset": await heavy(partial(incoming.append, task, number, who, offset, body.file, limit))}
+            append = partial(incoming.append, task, number, who, offset, body.file, limit)
+            return {"offset": await heavy(append, limit)}
 
     @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
     async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """All pieces are in."""
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
-        return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest))
+        limit = await to_thread.run_sync(limit_of, task)
+        return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest), limit)
 
 
 def _receipt(task: str, number: int, entry: Upload, signing: SigningKey) -> dict[str, str]:

@@ -7,10 +7,10 @@ transaction read is still true when it writes; what only reads outside `together
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Engine
 
 from crowdfl.errors import (
@@ -24,12 +24,36 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ledger import Ledger, Movement
-from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
+from crowdfl.roles.ports import Result, Standing, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.grouped import Grouped
 
 __all__ = ["SqlStore"]
+
+
+def _standing() -> Select[*tuple[Any, ...]]:
+    task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
+    number, who = bindparam("of_number", type_=r.number.type), bindparam("of_who", type_=p.who.type)
+    joined = (
+        t.tasks.outerjoin(t.participants, (p.task == task) & (p.who == who))
+        .outerjoin(t.rounds, (r.task == task) & (r.number == number))
+        .outerjoin(t.uploads, (u.task == task) & (u.number == number) & (u.who == who))
+    )
+    columns = (t.tasks.c.state, p.who, r.opened_at, r.state, r.extended, u.digest, u.late)
+    return select(*columns).select_from(joined).where(task == bindparam("of_task"))
+
+
+def _alike() -> Select[*tuple[Any, ...]]:
+    """What an upload could be confused with: this participant's in this round, or these bytes anywhere in the task."""
+    u = t.uploads.c
+    own = (u.number == bindparam("of_number")) & (u.who == bindparam("of_who"))
+    same = (u.task == bindparam("of_task")) & (own | (u.digest == bindparam("of_digest")))
+    return select(u.number, u.who, u.digest).where(same).order_by(own.desc())  # its own first: that one is told of
+
+
+_STANDING, _ALIKE, _ADD_UPLOAD = _standing(), _alike(), insert(t.uploads)
 
 
 class SqlStore:
@@ -39,6 +63,7 @@ class SqlStore:
         self.engine: Engine = open_engine(url)
         self._local = threading.local()
         self._process = os.getpid()
+        self._groups = Grouped(self.together)
 
     def create_tables(self) -> None:
         """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
@@ -64,6 +89,13 @@ class SqlStore:
             finally:
                 self._local.connection = None
 
+    def grouped(self, act: Callable[[], Result]) -> Result:
+        """One transaction for what threads ask for at the same moment."""
+        if self._open_one() is not None:  # inside a transaction of this thread's own
+            with self.together():
+                return act()
+        return self._groups.run(act)
+
     @contextlib.contextmanager
     def _write(self) -> Iterator[Connection]:
         open_one = self._open_one()
@@ -86,6 +118,7 @@ class SqlStore:
         if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
             self.engine.dispose(close=False)
             self._local, self._process = threading.local(), os.getpid()
+            self._groups = Grouped(self.together)
         connection: Connection | None = getattr(self._local, "connection", None)
         return connection
 
@@ -220,16 +253,19 @@ class SqlStore:
 
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in."""
-        u = t.uploads.c
         with self._write() as c:
-            known = c.execute(select(u.digest).where(u.task == task, u.number == number, u.who == upload.who)).scalar()
-            if known is not None:
-                if known != upload.digest:
+            rows = c.execute(
+                _ALIKE, {"of_task": task, "of_number": number, "of_who": upload.who, "of_digest": upload.digest}
+            )
+            for known_number, known_who, known_digest in rows:
+                if (known_number, known_who) != (number, upload.who):
+                    raise AlreadyCounted(
+                        "these very bytes were uploaded to this task before: encrypt the update afresh"
+                    )
+                if known_digest != upload.digest:
                     raise AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
                 return False
-            if c.execute(select(u.who).where(u.task == task, u.digest == upload.digest)).first() is not None:
-                raise AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
-            c.execute(insert(t.uploads).values(task=task, number=number, **vars(upload)))
+            c.execute(_ADD_UPLOAD, {"task": task, "number": number, **vars(upload)})
             return True
 
     def uploads(self, task: str, number: int) -> list[Upload]:
@@ -239,6 +275,16 @@ class SqlStore:
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
+
+    def standing(self, task: str, number: int, who: str) -> Standing:
+        """One statement, made once: this is asked for every upload, twice."""
+        with self._read() as c:
+            row = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_who": who}).first()
+        if row is None:
+            raise UnknownTask(f"there is no task {task} here")
+        state, enrolled, opened_at, round_state, extended, digest, late = row
+        round_ = None if round_state is None else Round(number, opened_at, RoundState(round_state), extended)
+        return Standing(state, enrolled is not None, round_, None if digest is None else Upload(who, digest, late))
 
     def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c
