@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from crowdfl.experiments.clocked import SCHEMES, ClockSettings, of_sweep
 from crowdfl.experiments.frame import Table
 from crowdfl.experiments.pictures import fitted_line
@@ -81,12 +83,12 @@ def draw_sweep(
         x, y = ([float(row[key] or 0) for row in sweep] for key in (over, name))
         (line,) = axes.plot(x, y, _MARKS[scheme] if name == phase else "v", label=label)
         start, slope = fitted_line(x, y)
-        ends = [x[0], FULL_PARAMETERS if over == "parameters" else x[-1]]
-        heights = [start + slope * end for end in ends]
-        if min(heights) > 0 or over == "participants":
-            axes.plot(ends, heights, "--", color=line.get_color(), linewidth=1)
-        if over == "parameters" and heights[1] > 0:
-            axes.plot(ends[1:], heights[1:], _MARKS[scheme], color=line.get_color(), fillstyle="none")
+        along = np.geomspace(x[0], FULL_PARAMETERS if over == "parameters" else x[-1], 50)
+        heights = start + slope * along
+        if heights.min() > 0:  # noise may tilt a short line below zero, which a logarithm does not show
+            axes.plot(along, heights, "--", color=line.get_color(), linewidth=1)
+            if over == "parameters":
+                axes.plot(along[-1:], heights[-1:], _MARKS[scheme], color=line.get_color(), fillstyle="none")
     axes.set(xlabel=over, ylabel=f"{phase}, s", yscale="log")
     if over == "parameters":
         axes.set_xscale("log")
