@@ -16,7 +16,7 @@ from crowdfl.cli.main import app
 from crowdfl.crypto.compute import Threads
 from crowdfl.errors import BackendUnavailable, ProtocolError
 
-SMALL = replace(QUICK_GPU, parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8)
+SMALL = replace(QUICK_GPU, parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8, key_bits=(256,))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,9 @@ def test_rows_and_stages(report):
     assert all(row.crowdfl.value > 0 and row.met is None for row in report.rows)
     assert PAPER_GPU.judged
     assert "INSECURE" in report.title
-    (grid,) = report.grids
+    grid, batches = report.grids
+    assert all(figure.value > 0 for _, figures in batches.rows for figure in figures)
+    assert len(batches.rows) == 7
     assert [name for name, _ in grid.rows] == list(gpu.STAGES)
     total = sum(figures[0].value for _, figures in grid.rows)
     assert total == pytest.approx(report.rows[2].crowdfl.value)

@@ -17,6 +17,7 @@ class EmulatedDevice:
     """NumPy arrays, and kernels that run one group of lanes at a time."""
 
     xp = np
+    failures = (MemoryError,)
     block = 4  # a block is one group of the layouts for test keys
     processors = 2
 

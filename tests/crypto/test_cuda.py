@@ -211,6 +211,31 @@ def test_a_batch_reports_and_stops(small):
         small.backend.map(MulMod(small.square), numbers, numbers, watch=watch)
 
 
+def test_a_device_that_fails_is_named(small, monkeypatch):
+    """Out of memory, say: what to do, and nothing half done."""
+
+    def full(*_) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(small.backend.device, "launch", full)
+    numbers = small.units(2)
+    with pytest.raises(BackendUnavailable, match="no room"):
+        small.backend.map(MulMod(small.square), numbers, numbers)
+
+
+def test_digits_of_secret_exponents_are_wiped(small):
+    """Key shares and masks do not stay in device memory."""
+    ring = small.backend._ring(small.n)
+    pairs = ring.read(small.units(2))
+    digits = ring.digits(small.below(1 << 24, 2), 24, 4, highest_first=True)
+    assert digits.any()
+    ring.power(pairs, digits, 1, 4)
+    assert not digits.any()
+    digits = ring.digits(small.below(1 << 24, 2), 24, 4, highest_first=True)
+    ring.power_products(pairs, digits, 2, 4)
+    assert not digits.any()
+
+
 def test_no_rows_give_no_rows(small):
     """An empty batch launches nothing."""
     none = blocks.empty(0, blocks.width_of(small.square))

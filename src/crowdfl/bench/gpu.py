@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.bench.gpu_batches import Batch, batches_grid, measure
 from crowdfl.bench.protocols_setting import made_up_weights
 from crowdfl.bench.rows import Figure, Grid, Peer, Report, Row, Target
-from crowdfl.bench.timing import machine, timed
+from crowdfl.bench.timing import machine
 from crowdfl.crypto import pctd
-from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.kernels import PartialDecrypt
 from crowdfl.crypto.randomizers import FreshRandomizers
@@ -43,6 +43,8 @@ class GpuSetting:
     numbers: int = 1 << 17
     cpu_numbers: int = 16
     turns: int = 3
+    batch: int = 1 << 16
+    key_bits: tuple[int, ...] = (1024, 2048, 3072)
 
     @property
     def judged(self) -> bool:
@@ -56,6 +58,10 @@ class GpuSetting:
         smoke = "" if self.judged else "; a sample: no target is judged"
         return f"{self.parameters:,} parameters, {self.participants} participants, {key}{smoke}"
 
+    def to_dict(self) -> dict[str, int | bool]:
+        """Plain values, ready for JSON."""
+        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
+
     def dealer(self, lanes: int | None, backend: Backend) -> LocalDealer:
         """Deals a task of these sizes, the total shown; no lanes are exact distances."""
         settings = TaskSettings(max_participants=self.participants, lanes=lanes, key_bits=2 * self.prime_bits)
@@ -64,7 +70,9 @@ class GpuSetting:
 
 
 PAPER_GPU = GpuSetting()
-QUICK_GPU = GpuSetting(parameters=600, participants=4, lanes=40, numbers=64, cpu_numbers=2, turns=1)
+QUICK_GPU = GpuSetting(
+    parameters=600, participants=4, lanes=40, numbers=64, cpu_numbers=2, turns=1, batch=64, key_bits=(2048,)
+)
 
 
 @dataclass
@@ -104,20 +112,19 @@ def bench_gpu(
     if exact:
         rounds.append(_round(setting, None, backend, say))
     rows = (*decryptions, *(_round_row(setting, each) for each in rounds))
-    return Report(setting.title, where, _plain(setting), {}, rows, (_stages_grid(rounds),))
+    grids = (
+        _stages_grid(rounds),
+        batches_grid(backend, setting.key_bits, setting.batch, setting.cpu_numbers, say),
+    )
+    return Report(setting.title, where, setting.to_dict(), {}, rows, grids)
 
 
 def _decryption_rows(setting: GpuSetting, backend: Backend) -> tuple[Row, Row]:
     keys = pctd.keygen(setting.prime_bits, insecure_test_key=setting.insecure_test_key)
     kernel = PartialDecrypt(keys.private.split()[0].exponent, keys.public.n_squared)
     numbers = Coins.fresh().residues(setting.numbers, int(keys.public.n_squared))
-    few = numbers[: setting.cpu_numbers]
-    results: list[Block] = []
-    best = min(timed(lambda: results.append(backend.map(kernel, numbers))) for _ in range(setting.turns))
-    one_core = min(timed(lambda: results.append(kernel.run(few))) for _ in range(setting.turns))
-    if not np.array_equal(results[0][: len(few)], results[-1]):
-        raise ProtocolError("the backend's partial decryptions are not those of one core")
-    rate, core_rate = setting.numbers / best, setting.cpu_numbers / one_core
+    batch = Batch("partial decryptions", kernel, (numbers,))
+    rate, core_rate = measure(batch, backend, setting.cpu_numbers, setting.turns)
     peer = Peer("one core, GMP", Figure(core_rate, "", f"{setting.cpu_numbers} of the same numbers"))
     note = (
         f"{setting.numbers:,} random numbers, bytes to bytes, transfers included; best of {setting.turns}; "
@@ -215,7 +222,3 @@ def _stages_grid(rounds: list[Round]) -> Grid:
     columns = tuple("exact distances" if each.lanes is None else f"{each.lanes:,} lanes" for each in rounds)
     rows = tuple((stage, tuple(Figure(each.seconds[stage], "s") for each in rounds)) for stage in STAGES)
     return Grid("seconds of a round, by stage", columns, rows)
-
-
-def _plain(setting: GpuSetting) -> dict[str, int | bool]:
-    return dict(asdict(setting))

@@ -31,7 +31,7 @@ from crowdfl.crypto.kernels import (
     PowEach,
     PowMod,
 )
-from crowdfl.errors import SharesDoNotMatch
+from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
 __all__ = ["Cuda"]
 
@@ -48,7 +48,7 @@ class Cuda:
     def __init__(
         self, device: Device | None = None, others: Threads | None = None, table_window: int = _TABLE_WINDOW
     ) -> None:
-        self.device = device or CupyDevice()
+        self.device: Device = device or CupyDevice()
         self._others = others or Threads()
         self._table_window = table_window
         self._lock = threading.Lock()
@@ -83,11 +83,17 @@ class Cuda:
             watch.check()
             piece = slice(start, min(start + size, rows))
             parts = [block[piece] for block in blocks]
-            with self._lock:
-                done = way(ring, kernel, *parts)
+            done = self._on_device(way, ring, kernel, *parts)
             result[piece] = kernel.run(*parts) if done is None else done
             watch.report(piece.stop, rows)
         return result
+
+    def _on_device(self, way: Callable[..., Block | None], *arguments: Any) -> Block | None:  # noqa: ANN401
+        try:
+            with self._lock:
+                return way(*arguments)
+        except self.device.failures as error:
+            raise BackendUnavailable(f"the GPU failed ({error}): free its memory, or compute on threads") from error
 
     def _ring_of(self, kernel: Any) -> Ring | None:  # noqa: ANN401 -- kernels name their modulus in three ways
         if isinstance(kernel, Encrypt | Combine | CheckUnits):
@@ -109,7 +115,6 @@ class Cuda:
         window = _window(exponent.bit_length())
         digits = self.device.xp.array(digits_of(exponent, window))
         pairs = ring.power(ring.read(bases), digits, 0, window)
-        digits.fill(0)  # a key share: not left behind in memory that is used again
         return ring.write(pairs if kernel.exponent > 0 else ring.inverses(pairs))
 
     def _pow_each(self, ring: Ring, kernel: PowEach, bases: Block, exponents: Block) -> Block | None:
@@ -169,9 +174,7 @@ class Cuda:
         fixed = kernel.fixed
         table = self._table(ring, fixed)
         digits = ring.digits(exponents, fixed.exponent_bits, self._table_window, highest_first=False)
-        powers = ring.fixed_power(table, digits, self._table_window)
-        digits.fill(0)
-        return ring.write(powers)
+        return ring.write(ring.fixed_power(table, digits, self._table_window))
 
     def _make_table(self, ring: Ring, fixed: FixedBase) -> Any:  # noqa: ANN401
         return ring.fixed_table(fixed.base, fixed.exponent_bits, self._table_window)

@@ -1,7 +1,7 @@
 """A GPU as the rest of the package sees it: arrays, and kernels that are launched on them. CuPy is imported here, and late."""
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ class Device(Protocol):
     """Arrays by an array module (CuPy, or NumPy where kernels are emulated), and launches."""
 
     xp: Any
+    failures: tuple[type[Exception], ...]  # what array operations and launches raise when the device fails
 
     @property
     def block(self) -> int:
@@ -70,6 +71,13 @@ class CupyDevice:
             raise BackendUnavailable(f"no GPU can be used ({error}): {_ADVICE}") from None
         self.processors = int(properties["multiProcessorCount"])
         self.name = str(properties["name"].decode())
+        cuda = self.xp.cuda
+        self.failures: tuple[type[Exception], ...] = (
+            cuda.memory.OutOfMemoryError,
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.compiler.CompileException,
+        )
         self._module = cache(self._compile)
 
     def launch(self, layout: Layout, kernel: str, threads: int, *args: Any) -> None:  # noqa: ANN401
@@ -85,11 +93,6 @@ class CupyDevice:
     def _compile(self, layout: Layout) -> Any:  # noqa: ANN401
         # The driver's compiler comes with CuPy; it keeps what it compiled in the user's cache folder.
         return self.xp.RawModule(code=source(), options=("--std=c++17", *layout.defines(self.block)))
-
-    @cached_property
-    def memory(self) -> int:
-        """Bytes of the GPU's memory."""
-        return int(self.xp.cuda.runtime.memGetInfo()[1])
 
 
 _ADVICE = "install the extra `cuda` on a machine with an NVIDIA GPU and its driver, or compute on threads"

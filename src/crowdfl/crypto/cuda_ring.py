@@ -161,6 +161,7 @@ class Ring:
             layout, "power", groups, bases, digits, step * length, np.uint32(length), np.uint32(window), tables,
             out, count, groups, self.one, self.modulus,
         )  # fmt: skip
+        self._forget(digits)
         return out
 
     def digits(self, exponents: Block, bits: int, window: int, *, highest_first: bool) -> Any:  # noqa: ANN401
@@ -171,7 +172,7 @@ class Ring:
         raw = self._put(np.ascontiguousarray(exponents))
         numbers = (np.uint32(x) for x in (width, bits, window, count, highest_first))
         self._launch("digits_of_rows", rows * count, raw, out, rows, *numbers)
-        raw.fill(0)
+        self._forget(raw)
         return out
 
     def fixed_table(self, base: mpz, bits: int, window: int) -> _Pairs:
@@ -194,6 +195,7 @@ class Ring:
         out = self._pairs(rows)
         arguments = (table, digits, np.uint32(count), np.uint32(window), out, rows, self.modulus)
         self._launch_groups("look_up", rows, *arguments)
+        self._forget(digits)
         return out
 
     def products(self, pairs: _Pairs, size: int, marks: Any = None, wanted: int = 0) -> _Pairs:  # noqa: ANN401
@@ -222,6 +224,7 @@ class Ring:
             layout, "power_product", groups, bases, digits, np.uint32(digits.shape[1]), np.uint32(window), size, _PIECE,
             tables, out, len(out), groups, self.one, self.modulus,
         )  # fmt: skip
+        self._forget(digits)
         return self.products(out, pieces)
 
     def inverses(self, pairs: _Pairs) -> _Pairs:
@@ -279,6 +282,11 @@ class Ring:
         return np.frombuffer(int(x).to_bytes(4 * size, "little"), dtype="<u4").astype(np.uint32)
 
     # ---- launching
+
+    @staticmethod
+    def _forget(secret: Any) -> None:  # noqa: ANN401
+        """Exponents may be key shares or masks: nothing of them stays in memory that is used again."""
+        secret.fill(0)
 
     def _put(self, array: npt.NDArray[Any]) -> Any:  # noqa: ANN401
         return self.device.xp.array(array)  # a copy even where the device is this machine

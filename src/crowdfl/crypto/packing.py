@@ -14,14 +14,14 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, width_of
+from crowdfl.crypto.limbs import BITS as _LIMB
+from crowdfl.crypto.limbs import Limbs, add_constant, to_block, to_limbs
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
 __all__ = ["Packing"]
 
-_LIMB = 32
 _MASK = np.uint64(0xFFFFFFFF)
-_Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), 32 bits in each, lowest first: an operation runs along numbers
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Packing:
     def _offset(self) -> int:
         return sum(self.bound << (self.slot_bits * slot) for slot in range(self.slots))
 
-    def _join(self, fields: _Limbs) -> Block:
+    def _join(self, fields: Limbs) -> Block:
         """Two's complement fields, one per value, into residues modulo N."""
         count = fields.shape[1]
         rows = self.rows_for(count)
@@ -118,18 +118,18 @@ class Packing:
                 limbs[place] |= piece & _MASK
                 if place + 1 < self._row_limbs:
                     limbs[place + 1] |= piece >> np.uint64(_LIMB)
-        signed, negative = _add(limbs, -self._offset)
-        signed[:, negative], _ = _add(limbs[:, negative], int(self.n) - self._offset)
-        return _to_block(signed, width_of(self.n))
+        signed, negative = add_constant(limbs, -self._offset)
+        signed[:, negative], _ = add_constant(limbs[:, negative], int(self.n) - self._offset)
+        return to_block(signed, width_of(self.n))
 
-    def _split(self, residues: Block, count: int) -> _Limbs:
+    def _split(self, residues: Block, count: int) -> Limbs:
         """Residues modulo N into two's complement fields, one per value."""
         if not 0 <= count <= len(residues) * self.slots:
             raise LengthMismatch(f"{len(residues)} plaintexts hold {len(residues) * self.slots} values, not {count}")
-        given = _to_limbs(residues, self._row_limbs)
-        _, below_half = _add(given, -((int(self.n) + 1) // 2))
-        limbs, _ = _add(given, self._offset)
-        negative, borrowed = _add(given[:, ~below_half], self._offset - int(self.n))
+        given = to_limbs(residues, self._row_limbs)
+        _, below_half = add_constant(given, -((int(self.n) + 1) // 2))
+        limbs, _ = add_constant(given, self._offset)
+        negative, borrowed = add_constant(given[:, ~below_half], self._offset - int(self.n))
         limbs[:, ~below_half] = negative
         wrong = self._has_bits_beyond(limbs)
         wrong[~below_half] |= borrowed
@@ -152,10 +152,10 @@ class Packing:
     def _top_bit(self) -> np.uint64:
         return np.uint64(1 << ((self.slot_bits - 1) % _LIMB))
 
-    def _trim(self, fields: _Limbs) -> None:
+    def _trim(self, fields: Limbs) -> None:
         fields[-1] &= np.uint64((1 << ((self.slot_bits - 1) % _LIMB + 1)) - 1)
 
-    def _has_bits_beyond(self, limbs: _Limbs) -> npt.NDArray[np.bool_]:
+    def _has_bits_beyond(self, limbs: Limbs) -> npt.NDArray[np.bool_]:
         place, shift = divmod(self.slots * self.slot_bits, _LIMB)
         top = (limbs[place] >> np.uint64(shift)) != 0
         return np.asarray(top | limbs[place + 1 :].any(axis=0))
@@ -173,27 +173,3 @@ class Packing:
                 f"plaintext {int(np.argmax(outside))} is not {self.slots} slots of {self.slot_bits} bits: "
                 "a slot overflowed, or it was packed in another way"
             )
-
-
-def _add(limbs: _Limbs, constant: int) -> tuple[_Limbs, npt.NDArray[np.bool_]]:
-    """Each number plus a signed constant, modulo the numbers' width; and which sums were negative."""
-    size, count = limbs.shape
-    addend = constant % (1 << (_LIMB * size))
-    out = np.empty_like(limbs)
-    carry = np.zeros(count, dtype=np.uint64)
-    for place in range(size):
-        total = limbs[place] + np.uint64((addend >> (_LIMB * place)) & int(_MASK)) + carry
-        out[place] = total & _MASK
-        carry = total >> np.uint64(_LIMB)
-    return out, np.asarray((carry == 0) & (constant < 0))
-
-
-def _to_limbs(block: Block, size: int) -> _Limbs:
-    padded = np.zeros((len(block), 4 * size), dtype=np.uint8)
-    padded[:, : block.shape[1]] = block[:, ::-1]
-    return np.ascontiguousarray(padded.view("<u4").T.astype(np.uint64))
-
-
-def _to_block(limbs: _Limbs, width: int) -> Block:
-    rows = np.ascontiguousarray(limbs.T.astype("<u4")).view(np.uint8)
-    return np.ascontiguousarray(rows[:, :width][:, ::-1])

@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from crowdfl.crypto.blocks import Block, from_bytes, from_ints, to_ints
+from crowdfl.crypto.blocks import Block, at_least, from_bytes
+from crowdfl.crypto.limbs import subtract_mod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey
@@ -170,9 +171,9 @@ def read(publication: Publication, audience: AudienceKey, context: bytes, public
         start = index * CHUNK
         values = from_bytes(audience.open(sealed, _place(context, start)), public.plaintext_bytes)
         masks = mask_rows(publication.seed, start, len(values), public)
-        n = public.n
-        rows = [(v - m) % n for v, m in zip(to_ints(values), to_ints(masks), strict=True)]
-        parts.append(from_ints(rows, public.plaintext_bytes))
+        if at_least(values, public.n).any():
+            raise ProtocolError("an opened value is not below N")
+        parts.append(subtract_mod(values, masks, int(public.n)))
     opened = np.concatenate(parts) if parts else from_bytes(b"", public.plaintext_bytes)
     if len(opened) != publication.count:
         raise ProtocolError(f"{len(opened)} values where {publication.count} were published")
