@@ -25,7 +25,7 @@ from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.profile import About, Tools
 from crowdfl.protocols.settings import MILLION, TaskSettings
 
-__all__ = ["PAPER_GPU", "QUICK_GPU", "GpuSetting", "bench_gpu"]
+__all__ = ["PAPER_GPU", "QUICK_GPU", "STAGES", "GpuSetting", "Round", "bench_gpu"]
 
 STAGES = ("encrypt", "upload", "average", "deliver", "reward", "open rewards")
 _STEPS = 10**-6  # of the weights: what an average may be off by
