@@ -101,7 +101,8 @@ def fits(settings: ClockSettings, rows: Rows, phases: Sequence[str]) -> Rows:
                 x, y = ([float(row[name] or 0) for row in sweep] for name in (over, phase))
                 start, slope = fitted_line(x, y)
                 fit: Row = {"scheme": scheme, "phase": phase, "fit over": over, "intercept": start, "slope": slope}
-                whole = start + slope * FULL_PARAMETERS if over == "parameters" else None
+                # A line that falls is noise, or a cost that does not depend on the size: it leads nowhere.
+                whole = start + slope * FULL_PARAMETERS if over == "parameters" and slope > 0 else None
                 found.append(fit | {"extrapolated to 277,006": whole})
     return found
 

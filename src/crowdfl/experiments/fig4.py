@@ -68,8 +68,8 @@ def paid_remarks(settings: PaidSettings, rows: Rows) -> tuple[str, ...]:
     return (
         f"From one encrypted `hardened` run, {settings.learn.hidden} hidden units, {key}. In a task nobody sees a distance "
         "or a weight, and each participant its own reward alone; here the experiment, which dealt the keys, opens them.",
-        f"Distances come from a sketch of {settings.keys.lanes} lanes, not from every parameter: the largest relative "
-        f"difference to the clear is {off['distance']:.2%} for distances and {off['reward']:.2%} for rewards.",
+        f"Distances come from a sketch of {settings.keys.lanes} lanes, exact where the model has no more parameters than that: "
+        f"the largest relative difference is {off['distance']:.2%} for distances, {off['reward']:.2%} for rewards.",
     )
 
 

@@ -9,7 +9,7 @@ from crowdfl.experiments.frame import Experiment, Part, Picture
 from crowdfl.experiments.pictures import panels
 from crowdfl.experiments.points import Rows
 from crowdfl.experiments.published import FIGURES
-from crowdfl.experiments.sweeps import clock_remarks, draw_sweep, fit_table, slope_of, sweep_table
+from crowdfl.experiments.sweeps import clock_remarks, draw_sweep, fit_table, sweep_table, times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,14 +25,13 @@ def _present(settings: ClockSettings, results: Sequence[Rows]) -> Part:
     picture = Picture(
         "fig6", "Averaging time and decrypting time", lambda f: _draw(f, settings, timed), inches=(13.0, 4.2)
     )
-    averaging = slope_of(lines, "PPFDL", "average") / slope_of(lines, "paper", "average")
-    reading = slope_of(lines, "paper", "decrypt") / slope_of(lines, "PPFDL", "decrypt")
-    small = slope_of(lines, "paper", "decrypt, small") / slope_of(lines, "PPFDL", "decrypt")
+    averaging = times(lines, [("PPFDL", "average")], ("paper", "average"))
+    reading = times(lines, [("paper", "decrypt")], ("PPFDL", "decrypt"))
+    small = times(lines, [("paper", "decrypt, small")], ("PPFDL", "decrypt"))
     remarks = (
         *(f"Paper: {said}" for said in FIGURES["fig6"]),
-        f"Here, by slopes over parameters with {settings.crowd} participants: PPFDL's averaging takes {averaging:.3g} times as "
-        f"long as `paper`'s, decrypting in `paper` {reading:.3g} times as long as PPFDL's, with the small share "
-        f"{small:.3g} times.",
+        f"Here, by slopes over parameters with {settings.crowd} participants: PPFDL's averaging takes {averaging} as long as "
+        f"`paper`'s, decrypting in `paper` {reading} as long as PPFDL's, and with the small share {small} as long.",
         "INSECURE: the small share, lambda_p = 2, leaves SP with eps - 2, from which it has the whole key. No profile uses it; "
         "`crowdfl audit` takes it apart.",
         "In `hardened` nobody decrypts on a phone: reading unseals and subtracts, without a power.",

@@ -14,7 +14,7 @@ from crowdfl.experiments.paid import PaidSettings, paid_point
 from crowdfl.experiments.pictures import panels
 from crowdfl.experiments.points import Point, Rows
 from crowdfl.experiments.published import FIGURES
-from crowdfl.experiments.sweeps import clock_remarks, draw_sweep, fit_table, slope_of, sweep_table
+from crowdfl.experiments.sweeps import clock_remarks, draw_sweep, fit_table, sweep_table, times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +44,12 @@ def _present(settings: RewardSettings, results: Sequence[Rows]) -> Part:
         Picture("fig7a", "(a) Rewards of every participant", lambda f: _draw_rewards(f, settings.paid, paid)),
         Picture("fig7b", "(b) Time of the rewards", lambda f: _draw_times(f, settings.clock, timed)),
     )
-    both = slope_of(lines, "paper", "average") + slope_of(lines, "paper", "reward")
+    both = times(lines, [("paper", "average"), ("paper", "reward")], ("PPFDL", "average"))
     remarks = (
         *(f"Paper: {said}" for said in FIGURES["fig7"]),
         _trend(settings.paid, paid),
-        f"Here PriFedAvg and PriRwd of `paper` together take {both / slope_of(lines, 'PPFDL', 'average'):.3g} times as long "
-        f"per parameter as PPFDL's averaging, with {settings.clock.crowd} participants.",
+        f"Here PriFedAvg and PriRwd of `paper` together take {both} as long per parameter as PPFDL's averaging, with "
+        f"{settings.clock.crowd} participants.",
         *paid_remarks(settings.paid, paid),
         *clock_remarks(settings.clock),
     )

@@ -14,7 +14,7 @@ from crowdfl.experiments.published import FULL_PARAMETERS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["clock_remarks", "draw_sweep", "fit_table", "slope_of", "sweep_table"]
+__all__ = ["clock_remarks", "draw_sweep", "fit_table", "sweep_table", "times"]
 
 _MARKS = dict(zip(SCHEMES, ("o", "s", "^"), strict=True))
 
@@ -50,8 +50,15 @@ def fit_table(fits: Rows) -> Table:
     return Table("Straight lines by least squares", columns, cells)
 
 
-def slope_of(fits: Rows, scheme: str, phase: str) -> float:
-    """Seconds per parameter."""
+def times(fits: Rows, above: Sequence[tuple[str, str]], below: tuple[str, str]) -> str:
+    """How many times as long some phases take together as another, by seconds per parameter; each is scheme and phase."""
+    slopes = [_slope(fits, *each) for each in (*above, below)]
+    if min(slopes) <= 0:
+        return "an unknown number of times (one of the lines falls)"
+    return f"{sum(slopes[:-1]) / slopes[-1]:.3g} times"
+
+
+def _slope(fits: Rows, scheme: str, phase: str) -> float:
     return next(
         float(f["slope"] or 0)
         for f in fits
