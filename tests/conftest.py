@@ -31,8 +31,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _TRIED["inputs"] += dict(report.user_properties).get("inputs", 0)
 
 
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
     """Under `make fuzz`, how far it has come."""
+    if not isinstance(report, pytest.TestReport):
+        return None  # a file that could not be collected
     inputs = dict(report.user_properties).get("inputs", 0)
     if report.when != "call" or not report.passed or not inputs:
         return None

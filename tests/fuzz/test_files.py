@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.cli import participant as participant_command
-from crowdfl.cli.task import template
-from crowdfl.cli.training import make_learner, training_of
-from crowdfl.cli.workspace import RequesterFile, read_service, read_settings
+from crowdfl.cli.requester_file import RequesterFile, read_settings
+from crowdfl.cli.task_files import template
+from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.learning.model import ModelShape
 from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.npy import read_npy_header
 from crowdfl.learning.object_file import read_object_file
+from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.settings import TaskSettings, to_millionths
 from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.services import run, tls
@@ -232,5 +233,4 @@ def test_damaged_invitations(folder, data):
 @given(training=changed_body({"labels": ["a", "b"], "features": "motion", "learner": "softmax", "epochs": 1}))
 def test_training_settings_of_a_hostile_requester(training):
     """What a participant's learner is told was written by a stranger."""
-    attempt(make_learner, training)
-    attempt(training_of, training)
+    attempt(lambda section: Recipe.of(section).make_learner(), training)
