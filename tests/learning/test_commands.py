@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.cli.train_report import sparkline
-from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, SettingsError
+from crowdfl.cli.training import Lesson
+from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.download import WISDM_FILE
+from crowdfl.learning.model import ModelShape
 from crowdfl.learning.model_files import from_npz, from_safetensors
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.synthetic import PACES
@@ -139,6 +141,7 @@ def test_a_wisdm_user_with_what_must_be_said():
         (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "does not take speed"),
         (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window=SAMPLES"),
         (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.npz or \.safetensors"),
+        ((*QUICK[1:], "--save", "no/such/folder/model.npz"), SettingsError, "model.npz cannot be written"),
         (("--data", "synthetic:1", "--task", "gone.toml"), SettingsError, "no settings file"),
     ],
 )
@@ -146,6 +149,14 @@ def test_what_cannot_be_done_is_said(words, error, said):
     """By name, with what to do."""
     with pytest.raises(error, match=said):
         typed("train", *words)
+
+
+def test_a_lesson_that_is_not_the_tasks_is_told_by_array():
+    """Before a place is taken: here the participant would train another number of labels than the task's weights have."""
+    lesson = Lesson("synthetic:1", {"labels": list(PACES), "channels": 3, "learner": "softmax"})
+    lesson.prepare(ModelShape(("weight", "bias"), ((27, 3), (3,))))
+    with pytest.raises(ModelMismatch, match=r"'weight' has the shape \(27, 3\), the model's has \(27, 5\)"):
+        lesson.prepare(ModelShape(("weight", "bias"), ((27, 5), (5,))))
 
 
 def test_a_data_set_is_shown():

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
+from crowdfl.cli.waiting import waiting
 from crowdfl.learning.data import Source
 from crowdfl.learning.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 from crowdfl.learning.sources import FORMS, open_person, open_source, parse_spec
@@ -28,13 +29,14 @@ def show(
 ) -> None:
     """Who is in a data set, how many windows of which label they have, and what was wrong with it."""
     spec = parse_spec(data)
-    if spec.person is None:
-        source = open_source(spec)
-        chosen = list(range(len(source.people)))
-    else:
-        source, index = open_person(data)
-        chosen = [index]
-    rows = [_counts(source, index) for index in chosen]
+    with waiting("reading the data", quiet=as_json):
+        if spec.person is None:
+            source = open_source(spec)
+            chosen = list(range(len(source.people)))
+        else:
+            source, index = open_person(data)
+            chosen = [index]
+        rows = [_counts(source, index) for index in chosen]
     if as_json:
         about = {"people": list(source.people), "labels": list(source.label_names), "notes": list(source.notes)}
         typer.echo(json.dumps({**about, "windows": rows}))

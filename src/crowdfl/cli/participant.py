@@ -77,7 +77,7 @@ def run(
         definition = _ask(person, yes=yes, as_json=as_json)
         lesson = Lesson(data, definition.training, module)
         if not person.blobs.has("certificate"):
-            lesson.prepare()  # whoever cannot train must not take a place
+            lesson.prepare(definition.shape)  # whoever cannot train must not take a place
         person.join(_read(invitation)["invitation"])
         if hold_upload:
             person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from crowdfl.cli.requester_file import read_settings
 from crowdfl.cli.train_report import plot_curve, show
+from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
 from crowdfl.learning.curve import Epoch, learning_curve
 from crowdfl.learning.data import Cut, Split
@@ -47,12 +48,13 @@ def train(
         raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {save.suffix!r}")
     said = {"learner": model or ("module" if module else None), "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
-    recipe, split, notes = _prepared(data, task, chosen)
-    learner = recipe.make_learner(module)
+    with waiting("reading the data", quiet=as_json):
+        recipe, split, notes = _prepared(data, task, chosen)
+        learner = recipe.make_learner(module)
     curve = _train(recipe, learner, split, quiet=as_json)
     result = _result(data, notes, recipe, learner, split, curve)
     if save is not None:
-        write_private(save, _WRITERS[save.suffix](learner.shape, learner.weights()), overwrite=True)
+        _save(save, _WRITERS[save.suffix](learner.shape, learner.weights()))
         result["saved"] = str(save)
     if plot is not None:
         plot_curve(curve, data, plot)
@@ -100,6 +102,13 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
     if alone := sorted({"step", "hertz", "gap", "held_out"} & set(chosen)):
         raise SettingsError(f"{', '.join(alone)} without a window: add --set window=SAMPLES")
     return None
+
+
+def _save(path: Path, model: bytes) -> None:
+    try:
+        write_private(path, model, overwrite=True)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list[Epoch]:

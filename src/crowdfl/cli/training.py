@@ -6,6 +6,7 @@ from typing import Any
 
 from crowdfl.learning.data import Split
 from crowdfl.learning.learner import Learner
+from crowdfl.learning.model import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant import Arrays
 
@@ -18,9 +19,10 @@ class Lesson:
     def __init__(self, data: str, training: Mapping[str, Any], module: str | None = None) -> None:
         self._data, self._training, self._module = data, training, module
 
-    def prepare(self) -> None:
-        """Load everything now, or say what is missing."""
-        _ = self.recipe, self.split, self.learner
+    def prepare(self, shape: ModelShape) -> None:
+        """Load everything now, or say what is missing; `shape` is the task's model, and which array differs is told."""
+        _ = self.recipe, self.split
+        shape.match(self.learner.shape)
 
     @cached_property
     def recipe(self) -> Recipe:
