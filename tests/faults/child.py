@@ -42,13 +42,13 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Life:
-    """One process: which role, in which campaign, the how-manieth of its name, and how it dies."""
+    """One process: which role, in which campaign, the how-manieth of its name, and where it dies."""
 
     role: str
     folder: Path
     number: int
     urls: Mapping[str, str]
-    kill: Kill | None = None
+    kills: tuple[Kill, ...] = ()
     listener: socket.socket | None = None
 
     @property
@@ -77,7 +77,9 @@ def live(life: Life) -> None:
     event.listen(Pool, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
     run.socket = SimpleNamespace(create_server=lambda *_where, **_how: life.listener)  # type: ignore[assignment]
-    Steps(logs / f"{life.role}.{life.number}.steps", life.kill).install()
+    steps = [logs / f"{life.role}.{number}.steps" for number in range(life.number + 1)]
+    before = [name for earlier in steps[:-1] for name in earlier.read_text().splitlines()]
+    Steps(steps[-1], life.kills, before).install()
     role = life.role.partition("+")[0]
     {"kgc": _kgc, "sp": _sp, "csp": _csp, "requester": _requester}.get(role, _person)(life)
 
@@ -154,10 +156,15 @@ def _person(life: Life) -> None:
     link = ParticipantLink(sp)
     person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, True, ONE)
     person.join(papers["invitations"][number])
+    seen = None
     while not person.blobs.has("paid"):
         try:
-            if not person.step(functools.partial(update, number)):
-                person.claim()
+            now = link.status(person.task)
+            if now == seen or not person.step(functools.partial(update, number)):
+                if now["state"] != "running":
+                    person.claim()
+                seen = now
+                time.sleep(_PAUSE)
         except (NotThereYet, ServiceUnavailable):  # not the end yet, or a server that is being started again
             time.sleep(_PAUSE)
 

@@ -1,7 +1,7 @@
 """Where a process dies: the lowest durable primitives, counted, with death right before or right after one of them.
 
-A step is known by who asked for it, read off the stack, and by how often that one has asked in this life: so the same step is
-found again in another run, in whatever order the people come. A commit that wrote no row is no step, nor is the removal of a
+A step is known by who asked for it, read off the stack, and by how often that one has asked: so the same step is found again in
+another run, in whatever order the people come. A commit that wrote no row is no step, nor is the removal of a
 temporary file, which nobody reads: the state before and after it is that after and before its neighbours.
 """
 
@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ _SKIPPED = ("crowdfl.storage.database", "crowdfl.storage.atomic", "crowdfl.crypt
 
 @dataclass(frozen=True)
 class Kill:
-    """Death at a step: the so-manieth of its name, or of `ANY`, before or after it; with a `token`, of one process alone."""
+    """Death before or after a step: the so-manieth of its name, or of all (`ANY`) in this life; with a `token`, once."""
 
     name: str
     time: int
@@ -44,10 +44,10 @@ def idle(name: str) -> bool:
 
 
 class Steps:
-    """The durable steps of this process. They are written down as they begin, `log` in hand."""
+    """The durable steps of this process, written down once they are taken; `before` are those of its earlier lives."""
 
-    def __init__(self, log: Path, kill: Kill | None) -> None:
-        self._kill, self._times, self._lock = kill, Counter[str](), threading.Lock()
+    def __init__(self, log: Path, kills: Sequence[Kill], before: Iterable[str] = ()) -> None:
+        self._kills, self._times, self._lock = kills, Counter(before), threading.Lock()
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._changes: dict[int, int] = {}
         self._unlink = os.unlink
@@ -86,17 +86,19 @@ class Steps:
         name = _who_asks()
         if not name:  # a library's own files
             return act()
-        time, any_time = self._count(name)
-        kill = self._kill
-        os.write(self._log, f"{name}\n".encode())
-        deadly = kill is not None and (kill.name, kill.time) in ((name, time), (ANY, any_time)) and self._chosen(kill)
-        if deadly and kill is not None and not kill.after:
+        reached = self._count(name)
+        early, late = (any(map(self._chosen, self._due(reached, after))) for after in (False, True))
+        if early:
             _die()
         try:
             return act()
         finally:
-            if deadly:
+            os.write(self._log, f"{name}\n".encode())
+            if late:
                 _die()
+
+    def _due(self, reached: Sequence[tuple[str, int]], after: bool) -> list[Kill]:
+        return [kill for kill in self._kills if (kill.name, kill.time) in reached and kill.after == after]
 
     def _chosen(self, kill: Kill) -> bool:
         try:
@@ -106,11 +108,11 @@ class Steps:
             return False
         return True
 
-    def _count(self, name: str) -> tuple[int, int]:
+    def _count(self, name: str) -> list[tuple[str, int]]:
         with self._lock:
             self._times[name] += 1
             self._times[ANY] += not idle(name)
-            return self._times[name], 0 if idle(name) else self._times[ANY]
+            return [(name, self._times[name])] + ([] if idle(name) else [(ANY, self._times[ANY])])
 
 
 def _who_asks() -> str:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -38,14 +38,19 @@ _forking.set_forkserver_preload(["tests.faults.child"])
 
 @dataclass
 class Campaign:
-    """Two rounds of three people; `kills` says how the processes of a role die, one life after the other."""
+    """Two rounds of three people; `kills` says how the processes of a role die, one life after the other.
+
+    `armed` are deaths that await whichever life of a role gets there, once each.
+    """
 
     folder: Path
     kills: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
+    armed: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
     restarts: bool = True
     deaths: list[str] = field(default_factory=list)
+    _tokens: dict[str, list[Kill]] = field(default_factory=dict)
     _lives: Counter[str] = field(default_factory=Counter)
     _processes: dict[str, BaseProcess] = field(default_factory=dict)
     _listeners: dict[str, socket.socket] = field(default_factory=dict)
@@ -61,6 +66,7 @@ class Campaign:
             store = SqlStore(f"sqlite:///{self.folder}/sp/state.db")
             self._watch(lambda: [task.state for task in store.tasks()] == [TaskState.SETTLED])
             store.close()
+            self._reap(0.2)  # one that died of the last step
         finally:
             self._end()
 
@@ -85,6 +91,11 @@ class Campaign:
         (self.folder / "settings.json").write_text(json.dumps(SETTINGS | {"window": 1e4} | dict(self.settings)))
         for role in ROLES:
             (self.folder / role).mkdir(mode=0o700)
+        for role, kills in self.armed.items():
+            tokens = [self.folder / f"logs/{role}.{number}.token" for number in range(len(kills))]
+            self._tokens[role] = [replace(kill, token=token) for kill, token in zip(kills, tokens, strict=True)]
+            for token in tokens:
+                token.touch()
         for service, callers in _TOKENS.items():
             self._listeners[service] = socket.create_server(("127.0.0.1", 0), backlog=100)
             tokens = Tokens(self.folder / service / "tokens.json")
@@ -95,22 +106,25 @@ class Campaign:
 
     def _start(self, role: str) -> None:
         life, deaths = self._lives[role], self.kills.get(role, ())
-        kill = deaths[life] if life < len(deaths) else None
+        kills = (*deaths[life : life + 1], *self._tokens.get(role, ()))
         urls = {name: f"http://127.0.0.1:{taken.getsockname()[1]}" for name, taken in self._listeners.items()}
         listener = self._listeners.get(role.partition("+")[0])
         self._lives[role] += 1
-        process = _forking.Process(target=live, args=(Life(role, self.folder, life, urls, kill, listener),))
+        process = _forking.Process(target=live, args=(Life(role, self.folder, life, urls, kills, listener),))
         process.start()
         self._processes[role] = process
 
     def _watch(self, done: Any) -> None:
         until = time.monotonic() + _PATIENCE
         while not done():
-            ended = wait([process.sentinel for process in self._processes.values()], 0.05)
-            for role, process in list(self._processes.items()):
-                if process.sentinel in ended:
-                    self._bury(role, process)
+            self._reap(0.05)
             assert time.monotonic() < until, f"the campaign hangs\n{self.log()}"
+
+    def _reap(self, seconds: float) -> None:
+        ended = wait([process.sentinel for process in self._processes.values()], seconds)
+        for role, process in list(self._processes.items()):
+            if process.sentinel in ended:
+                self._bury(role, process)
 
     def _bury(self, role: str, process: BaseProcess) -> None:
         process.join()

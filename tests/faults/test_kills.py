@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.faults.supervisor import Campaign
 KILLED = ("kgc", "csp", "sp", "requester", "person0", "person1")  # person2 does nothing that person1 does not
 SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "requester": 2, "person0": 2, "person1": 3}
 SHARDS, SLOW_SHARDS = 5, 10
-LIVES = 3
+LIVES, CHAIN = 3, 4
 Point = tuple[str, Kill]
 
 
@@ -34,15 +34,15 @@ def sample(campaign: Campaign) -> list[Point]:
     return [point for role, count in SAMPLE.items() for point in draw.sample(points(campaign, role), count)]
 
 
-def survive(folder: Path, undisturbed: Campaign, kills: Mapping[str, Sequence[Kill]]) -> None:
-    """These deaths change nothing."""
-    campaign = Campaign(folder, kills)
+def survive(campaign: Campaign, undisturbed: Campaign) -> None:
+    """Its deaths come to pass and change nothing."""
     campaign.run()
-    assert sorted(campaign.deaths) == sorted(role for role in kills for _ in kills[role]), "a step was not reached"
+    planned = [role for kills in (campaign.kills, campaign.armed) for role in kills for _ in kills[role]]
+    assert sorted(campaign.deaths) == sorted(planned), "a step was not reached"
     outcome = Outcome(campaign.folder)
     outcome.check()
     outcome.require_same(Outcome(undisturbed.folder))
-    shutil.rmtree(folder)
+    shutil.rmtree(campaign.folder)
 
 
 def survive_each(folder: Path, undisturbed: Campaign, chosen: Sequence[Point]) -> None:
@@ -50,7 +50,7 @@ def survive_each(folder: Path, undisturbed: Campaign, chosen: Sequence[Point]) -
     failures = []
     for number, (role, kill) in enumerate(chosen):
         try:
-            survive(folder / str(number), undisturbed, {role: [kill]})
+            survive(Campaign(folder / str(number), {role: [kill]}), undisturbed)
         except (AssertionError, CrowdFLError) as failure:
             failures.append(f"{role} killed {kill}: {type(failure).__name__} {failure}")
     assert not failures, "\n".join(failures)
@@ -77,4 +77,22 @@ def test_all_processes_killed_again_and_again_change_nothing(seed: int, undistur
     for role in KILLED:
         steps = sum(not idle(name) for name in undisturbed.steps(role))
         kills[role] = [Kill(ANY, draw.randint(1, steps // LIVES), draw.random() < 0.5) for _ in range(LIVES)]
-    survive(tmp_path / "campaign", undisturbed, kills)
+    survive(Campaign(tmp_path / "campaign", kills), undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SLOW_SHARDS))
+def test_every_durable_step_is_somebodys_last_in_campaigns_of_many_deaths(
+    shard: int, undisturbed: Campaign, tmp_path: Path
+):
+    """All of them again, several deaths of every role in one campaign: a kill meets what an earlier one has left."""
+    chosen = {role: [kill for _, kill in points(undisturbed, role)] for role in KILLED}
+    campaigns = max(len(kills) for kills in chosen.values()) // CHAIN
+    failures = []
+    for first in range(shard, campaigns, SLOW_SHARDS):
+        armed = {role: kills[first::campaigns] for role, kills in chosen.items()}
+        try:
+            survive(Campaign(tmp_path / str(first), armed=armed), undisturbed)
+        except (AssertionError, CrowdFLError) as failure:
+            failures.append(f"{armed}: {type(failure).__name__} {failure}")
+    assert not failures, "\n".join(failures)

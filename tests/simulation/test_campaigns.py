@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ SERVERS = st.one_of(
 PERSONS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([61.0, 1001.0, 1501.0, 4000.0])),
     st.tuples(st.just("upload"), PEOPLE, SP, st.sampled_from([0, 7])),
+    st.tuples(st.just("come late"), PEOPLE, SP),
     st.tuples(st.just("other bytes"), PEOPLE, SP),
     st.tuples(st.just("upload to the round before"), PEOPLE, SP),
     st.tuples(st.just("join"), PEOPLE, SP),
@@ -54,6 +56,7 @@ def act(world: World, what: str, *details: Any) -> None:
         "upload all": lambda: [world.upload(person) for person in world.people],
         "claim all": lambda: [world.claim(person) for person in world.people],
         "upload": lambda person, which, samples: world.upload(person, which=which, samples=samples),
+        "come late": world.come_late,
         "other bytes": lambda person, which: world.upload(person, which=which, other=True),
         "upload to the round before": lambda person, which: world.upload(person, which=which, back=1),
         "wait": lambda seconds: setattr(world.clock, "time", world.clock.time + seconds),
@@ -76,6 +79,20 @@ def interrupted(world: World, read: str, what: str, person: int) -> None:
 def during(world: World, calls: int, what: str, person: int) -> None:
     """Something happens while the SPs' next call but so many to CSP is under way."""
     world.wire.fates = ["well"] * calls + [partial(meanwhile, world, what, person)]
+
+
+@pytest.mark.parametrize(("strategy", "counted"), [("discard", 3), ("retransmit", 4)])
+def test_who_comes_late_is_counted_or_refused_and_never_forgotten(tmp_path: Path, strategy: str, counted: int):
+    """As the task's strategy says."""
+    with closing(World(tmp_path, 4, profile="clear", strategy=strategy)) as world:
+        world.run()
+        world.come_late(3)
+        world.check()
+        assert len(world.acknowledged) == counted
+        world.clock.time += world.settings.grace
+        world.run()
+        assert world.states()[0] == "rewarded"
+        world.finish()
 
 
 @given(
