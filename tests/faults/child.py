@@ -24,7 +24,7 @@ from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
-from crowdfl.roles.requester import Requester
+from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services import links, run
 from crowdfl.services.clients import KgcClient
 from crowdfl.services.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
@@ -123,8 +123,8 @@ def _csp(life: Life) -> None:
 def _requester(life: Life) -> None:
     """Create, fund, invite, wait for the end, fetch the model."""
     blobs, tokens = FileBlobs(life.home / "blobs"), (_token(life, "kgc"), _token(life, "sp"))
-    kgc = RequesterKgcLink(Link(life.urls["kgc"], plain_http=True), tokens[0])
-    sp = RequesterSpLink(Link(life.urls["sp"], plain_http=True), tokens[1])
+    kgc = RequesterKgcLink(Link(life.urls["kgc"], plain_http=True), tokens[0], own_key(blobs))
+    sp = RequesterSpLink(Link(life.urls["sp"], plain_http=True), tokens[1], own_key(blobs))
     requester = Requester(blobs, FileClock(life.folder), kgc, sp, True, ONE)
     settings = json.loads((life.folder / "settings.json").read_text())
     task = requester.create(_definition(TaskSettings.of(**settings)), [np.zeros((2, 3)), np.ones(2)])

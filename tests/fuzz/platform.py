@@ -102,6 +102,9 @@ class Platform:
             made = signer.headers(ask.method, _signed_target(ask), b"".join(ask.pieces), self.world.clock.now())
         elif credential == "elsewhere":
             made = self.world.token("csp" if ask.service == "sp" else "sp", "sp").headers("", "", b"", 0.0)
+        elif credential == "requester":
+            owner = self.world.owner(ask.service)
+            made = owner.headers(ask.method, _signed_target(ask), b"".join(ask.pieces), self.world.clock.now())
         else:
             made = self.world.token(ask.service, credential).headers("", "", b"", 0.0)
         return tuple((name.encode(), value.encode()) for name, value in made.items())

@@ -24,8 +24,8 @@ def sending(campaign, service, method, path):
     if "uploads" in path:
         person = campaign.people[0]
         return Signer(person.who, person.keys.signing).headers(method, path, b"", campaign.world.clock.now())
-    role = "sp" if service == "csp" else "requester"
-    return campaign.world.token(service, role).headers(method, path, b"", 0.0) | {"X-CrowdFL-Protocol": "1"}
+    caller = campaign.world.token("csp", "sp") if service == "csp" else campaign.world.owner(service)
+    return caller.headers(method, path, b"", campaign.world.clock.now()) | {"X-CrowdFL-Protocol": "1"}
 
 
 def places(campaign):
@@ -35,6 +35,9 @@ def places(campaign):
     return [
         ("kgc", "POST", "/v1/tasks", JSON_LIMIT),
         ("kgc", "POST", f"{task}/participants", JSON_LIMIT),
+        ("kgc", "POST", f"{task}/close", JSON_LIMIT),
+        ("sp", "PUT", f"{task}/deposits/n", JSON_LIMIT),
+        ("sp", "POST", f"{task}/orders", JSON_LIMIT),
         ("sp", "POST", f"{task}/participants", JSON_LIMIT),
         ("sp", "POST", f"{task}/claims", 16 * 1024 * 1024),
         ("sp", "PUT", f"{task}/rounds/1/uploads/{who}", upload),

@@ -12,18 +12,21 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import NotThereYet
+from crowdfl.errors import Forbidden, NotThereYet
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.documents import Invitation, open_document, participant_name
 from crowdfl.roles.kgc import enrolment_context
+from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services import tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import KgcClient, SpClient
-from crowdfl.services.run import Peer, ServiceSettings, open_csp, open_kgc, open_sp, running, signing_key
-from crowdfl.services.signatures import Bearer, Credential, Signer
+from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
+from crowdfl.services.run import Peer, ServiceSettings, SystemClock, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.signatures import Credential, Owner, Signer
 from crowdfl.services.transport import connect
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.blobs import FileBlobs
 from tests.http.world import DEPOSIT, INITIAL, TOOLS, definition_of
 
 PAID = 36_000_000
@@ -99,11 +102,11 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     requester = SigningKey.fresh()
     definition = definition_of(requester)
     signed, task = definition.sign(requester), definition.task
-    kgc = KgcClient(platform.connect("kgc", Bearer(platform.tokens["kgc for requester"])))
-    sp = SpClient(platform.connect("sp", Bearer(platform.tokens["sp for requester"])))
+    kgc = KgcClient(platform.connect("kgc", Owner(platform.tokens["kgc for requester"], requester)))
+    sp = SpClient(platform.connect("sp", Owner(platform.tokens["sp for requester"], requester)))
     made = kgc.create_task(signed)
     assert sp.create_task(signed, made.appointment, INITIAL) == task == made.task
-    kgc.acknowledge(task)
+    kgc.done(task)
     sp.deposit(task, "first", DEPOSIT)
     sp.deposit(task, "first", DEPOSIT)  # a retry is the same deposit
 
@@ -145,3 +148,35 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
 def _open(sp: SpClient, task: str) -> None:
     if not sp.about(task)["status"]["rounds"]:
         raise NotThereYet("no round is open")
+
+
+def test_requesters_share_a_service_and_none_reads_anothers_books(platform, tmp_path):
+    """Both hold a token; each opens the task that its own key defined, and no other."""
+    requesters = []
+    for name in ("one", "two"):
+        blobs = FileBlobs(tmp_path / name)
+        given = own_key(blobs)
+        links = [
+            kind(Link(platform.urls[service], platform.ca), platform.tokens[f"{service} for requester"], given)
+            for kind, service in ((RequesterKgcLink, "kgc"), (RequesterSpLink, "sp"))
+        ]
+        for link in links:
+            platform.closing.callback(link.close)
+        requesters.append(Requester(blobs, SystemClock(), *links, insecure_test_key=True))
+    first, second = requesters
+    task = first.create(definition_of(first.signing), [np.zeros((3, 4))])
+    first.fund(task, DEPOSIT, "first")
+    assert first.report(task)["paid_in"] == DEPOSIT
+    first.order(task, "pause")
+    first.close_enrolment(task)
+    for act in (
+        lambda: second.report(task),
+        lambda: second.fund(task, 1),
+        lambda: second.sp.final(task, 1),
+        lambda: second.order(task, "resume"),
+        lambda: second.kgc.done(task),
+    ):
+        with pytest.raises(Forbidden):
+            act()
+    assert first.sp.status(task)["state"] == "paused"
+    assert first.report(task)["paid_in"] == DEPOSIT

@@ -178,7 +178,7 @@ def test_enrolment_closes_by_order(world):
     """The participants' bundle is gone: nobody else can join."""
     task = world.create().task
     order = sign_document("close enrolment", {"task": task}, world.requester)
-    kgc = KgcClient(world.service("kgc", world.token("kgc", "requester")))
+    kgc = KgcClient(world.service("kgc", world.owner("kgc")))
     kgc.close_enrolment(task, order)
     with pytest.raises(Exception, match="enrolment is closed"):
         world.join(task, 0)

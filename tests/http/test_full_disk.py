@@ -119,7 +119,7 @@ def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
 def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, small):
     """507 from the database and from the key store; nothing is half done, and a retry of each is the same request."""
     task = small.create().task
-    sp, kgc = small.for_requester(), KgcClient(small.service("kgc", small.token("kgc", "requester")))
+    sp, kgc = small.for_requester(), KgcClient(small.service("kgc", small.owner("kgc")))
     disk.fill()
     made = until_full(lambda number: sp.deposit(task, f"more {number}".replace(" ", "-"), 1))
     assert len(small.sp.store.movements(task)) == 1 + made

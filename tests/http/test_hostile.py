@@ -137,7 +137,7 @@ def test_a_signature_for_another_path_method_or_body_is_refused(campaign, person
 def test_a_task_that_is_not_there(campaign, person):
     """404 for everyone who may ask, 401 for who cannot show that it may."""
     nowhere = "0" * 32
-    requester = campaign.world.token("sp", "requester")
+    requester = campaign.world.owner("sp")
     sp = campaign.world.token("csp", "sp")
     unknown = (404, "unknown-task")
     assert refused(campaign, "GET", f"/v1/tasks/{nowhere}", b"", None) == unknown
@@ -161,7 +161,7 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
     assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
     order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester)
     body = json.dumps({"order": order}).encode()
-    requester = world.token("sp", "requester")
+    requester = world.owner("sp")
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (400, "document-error")
 
 
@@ -173,7 +173,7 @@ def test_papers_signed_by_another_key_are_refused(campaign, person):
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (403, "bad-signature")
     order = sign_document("order", {"task": campaign.task, "action": "cancel", "at": 0.0}, stranger)
     body = json.dumps({"order": order}).encode()
-    requester = world.token("sp", "requester")
+    requester = world.owner("sp")
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (403, "bad-signature")
 
 

@@ -116,7 +116,7 @@ def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatc
 )
 def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
     """FastAPI's own answer has another."""
-    headers = world.token("kgc", "requester").headers("", "", b"", 0.0)
+    headers = world.owner("kgc").headers("POST", "/v1/tasks", body, world.clock.now())
     answer = world.http("kgc").post("/v1/tasks", content=body, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)
     assert answer.json()["type"] == "urn:crowdfl:problem:invalid-request"
@@ -142,8 +142,9 @@ def test_a_wrong_address_is_a_problem_too(world, method, path, status):
 
 
 @pytest.mark.parametrize("number", ["0", "-1", str(10**30), "one", "1.5"])
-def test_a_round_that_no_database_can_count_is_refused(world, number):
+def test_a_round_that_no_database_can_count_is_refused(campaign, number):
     """Before it gets there."""
-    headers = world.token("sp", "requester").headers("", "", b"", 0.0)
-    answer = world.http("sp").get(f"/v1/tasks/{'0' * 32}/rounds/{number}/average", headers=headers)
+    target = f"/v1/tasks/{campaign.task}/rounds/{number}/average"
+    headers = campaign.world.owner("sp").headers("GET", target, b"", campaign.world.clock.now())
+    answer = campaign.world.http("sp").get(target, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)

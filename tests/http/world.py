@@ -22,7 +22,7 @@ from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, sp_app
 from crowdfl.services.auth import ROLES, Tokens
 from crowdfl.services.clients import CspClient, KgcClient, SpClient
-from crowdfl.services.signatures import Bearer, Credential, Signer
+from crowdfl.services.signatures import Bearer, Credential, Owner, Signer
 from crowdfl.services.transport import Retries, Service
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
@@ -152,6 +152,10 @@ class World:
         """The token that a service gave a role."""
         return Bearer(self.tokens[service][1][role])
 
+    def owner(self, service: str) -> Owner:
+        """The requester, as a service that gave it a token knows it."""
+        return Owner(self.token(service, "requester").token, self.requester)
+
     def http(self, service: str) -> httpx.Client:
         """A bare client."""
         client = httpx.Client(transport=InProcess(self.apps[service], self.portal), base_url="https://service")
@@ -166,7 +170,7 @@ class World:
         """A task at KGC and SP, prepaid."""
         definition = definition_of(self.requester, **changes)
         signed = definition.sign(self.requester)
-        made = KgcClient(self.service("kgc", self.token("kgc", "requester"))).create_task(signed)
+        made = KgcClient(self.service("kgc", self.owner("kgc"))).create_task(signed)
         self.definition = definition
         sp = self.for_requester()
         sp.create_task(signed, made.appointment, INITIAL)
@@ -175,7 +179,7 @@ class World:
 
     def for_requester(self) -> SpClient:
         """SP, for the requester."""
-        return SpClient(self.service("sp", self.token("sp", "requester")))
+        return SpClient(self.service("sp", self.owner("sp")))
 
     def join(self, task: str, number: int) -> Person:
         """One more participant."""

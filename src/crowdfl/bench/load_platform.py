@@ -26,7 +26,7 @@ from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
 from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import Definition, ModelArray, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
-from crowdfl.roles.requester import Requester
+from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.clients import KgcClient, SpClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
@@ -94,7 +94,7 @@ def platform(folder: Path, setting: LoadSetting, say: Callable[[str], None]) -> 
         pids = {name: stack.enter_context(_process(folder, name, *command)) for name, command in commands.items()}
         for port in ports.values():
             wait_until(lambda port=port: _listens(port), "the servers to start")  # type: ignore[misc]
-        yield _enrolled(roles / "requester", setting, pids, ports, say)
+        yield _enrolled(roles / "requester", setting, pids, ports, say, stack)
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
@@ -107,13 +107,22 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 
 def _enrolled(
-    here: Path, setting: LoadSetting, pids: dict[str, int], ports: dict[str, int], say: Callable[[str], None]
+    here: Path,
+    setting: LoadSetting,
+    pids: dict[str, int],
+    ports: dict[str, int],
+    say: Callable[[str], None],
+    closing: ExitStack,
 ) -> Platform:
     insecure = bool(tomllib.loads((here / "settings.toml").read_text())["insecure_test_key"])
     links = {role: Link(f"https://127.0.0.1:{ports[role]}", here / "ca.pem") for role in ("kgc", "sp")}
     tokens = {role: (here / f"{role}.token").read_text().strip() for role in ("kgc", "sp")}
-    kgc, sp = RequesterKgcLink(links["kgc"], tokens["kgc"]), RequesterSpLink(links["sp"], tokens["sp"])
-    requester = Requester(FileBlobs(here / "blobs"), SystemClock(), kgc, sp, insecure)
+    blobs = FileBlobs(here / "blobs")
+    key = own_key(blobs)
+    kgc, sp = RequesterKgcLink(links["kgc"], tokens["kgc"], key), RequesterSpLink(links["sp"], tokens["sp"], key)
+    for link in (kgc, sp):
+        closing.callback(link.close)
+    requester = Requester(blobs, SystemClock(), kgc, sp, insecure)
     weights = np.random.default_rng(1).normal(0.0, 0.3, setting.parameters)
     say("making the task's key")
     task = requester.create(_definition(setting, weights), [np.zeros(setting.parameters)])

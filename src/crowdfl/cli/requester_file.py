@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
-from crowdfl.roles.requester import Requester
+from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.storage.blobs import FileBlobs
@@ -38,6 +39,16 @@ class RequesterFile:
     sp_token: str
     insecure_test_key: bool
 
+    @property
+    def blobs(self) -> FileBlobs:
+        """What this requester keeps."""
+        return FileBlobs(self.folder / "state")
+
+    @property
+    def key(self) -> SigningKey:
+        """What this requester signs with."""
+        return own_key(self.blobs)
+
     @classmethod
     def read(cls, path: Path) -> "RequesterFile":
         """From TOML."""
@@ -61,9 +72,9 @@ class RequesterFile:
 @contextmanager
 def open_requester(own: RequesterFile) -> Iterator[Requester]:
     """A requester with its links, which are let go at the end."""
-    kgc, sp = RequesterKgcLink(own.kgc, own.kgc_token), RequesterSpLink(own.sp, own.sp_token)
+    kgc, sp = RequesterKgcLink(own.kgc, own.kgc_token, own.key), RequesterSpLink(own.sp, own.sp_token, own.key)
     try:
-        yield Requester(FileBlobs(own.folder / "state"), SystemClock(), kgc, sp, own.insecure_test_key)
+        yield Requester(own.blobs, SystemClock(), kgc, sp, own.insecure_test_key)
     finally:
         kgc.close()
         sp.close()

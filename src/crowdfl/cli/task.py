@@ -179,7 +179,7 @@ def payouts(
 ) -> None:
     """Who was paid how much, as CSV."""
     own = RequesterFile.read(settings)
-    service = own.sp.with_token(own.sp_token)
+    service = own.sp.as_requester(own.sp_token, own.key)
     try:
         text = SpClient(service).payouts(task)
     finally:

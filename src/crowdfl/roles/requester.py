@@ -19,7 +19,7 @@ from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 
-__all__ = ["Requester", "RequesterKgc", "RequesterSp"]
+__all__ = ["Requester", "RequesterKgc", "RequesterSp", "own_key"]
 
 
 class RequesterKgc(Protocol):
@@ -57,6 +57,13 @@ class RequesterSp(Protocol):
         """The books."""
 
 
+def own_key(blobs: Blobs) -> SigningKey:
+    """A requester's signing key, made on first use."""
+    if not blobs.has("signing"):
+        blobs.put("signing", SigningKey.fresh().private)
+    return SigningKey(blobs.get("signing"))
+
+
 @dataclass
 class Requester:
     """A requester and its tasks. `blobs` holds its signing key and its bundles."""
@@ -70,10 +77,8 @@ class Requester:
 
     @property
     def signing(self) -> SigningKey:
-        """Made on first use."""
-        if not self.blobs.has("signing"):
-            self.blobs.put("signing", SigningKey.fresh().private)
-        return SigningKey(self.blobs.get("signing"))
+        """The key that its tasks' definitions name."""
+        return own_key(self.blobs)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """Have keys made, post the task. Again with the same definition is fine."""

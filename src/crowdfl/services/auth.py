@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,9 +29,37 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-__all__ = ["ROLES", "TokenEntry", "Tokens", "bearer"]
+__all__ = [
+    "PARTICIPANT",
+    "REQUESTER_SIGNATURE",
+    "ROLES",
+    "SCHEMES",
+    "RoleToken",
+    "Security",
+    "TokenEntry",
+    "Tokens",
+    "bearer",
+]
 
 ROLES = ("requester", "sp", "csp", "operator")
+PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
+Security = tuple[Mapping[str, Sequence[str]], ...]
+"""What opens a route, as OpenAPI says it: one of these, each of them whole."""
+SCHEMES: dict[str, dict[str, str]] = {
+    **{f"{role} token": {"type": "http", "scheme": "bearer", "description": f"A token for {role}."} for role in ROLES},
+    PARTICIPANT: {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": 'CrowdFL who="...", time="...", signature="...": Ed25519 over the request, by the certified key.',
+    },
+    REQUESTER_SIGNATURE: {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-CrowdFL-Requester",
+        "description": 'time="...", signature="...": Ed25519 over the request, by the key in the task\'s definition.',
+    },
+}
 _PREFIX = "crowdfl_"  # so that scanners for leaked secrets can find one
 _VERSION = 1
 _LONGEST = 1_000
@@ -92,16 +120,9 @@ class Tokens:
             raise NotAuthenticated("this token is not known here, or was revoked")
         return found
 
-    def require(self, *roles: str) -> Callable[[Request], TokenEntry]:
+    def require(self, *roles: str) -> "RoleToken":
         """A dependency: the request carries a token of one of these roles."""
-
-        def check(request: Request) -> TokenEntry:
-            entry = self.check(bearer(request))
-            if entry.role not in roles:
-                raise Forbidden(f"this is for {' or '.join(roles)}, not for {entry.role}")
-            return entry
-
-        return check
+        return RoleToken(self, roles)
 
     def _put(self, entries: list[TokenEntry], name: str, role: str) -> str:
         token = _PREFIX + secrets.token_urlsafe(32)
@@ -136,6 +157,26 @@ class Tokens:
                 self._entries = _read(self.path, file.read())
                 self._seen = seen
         return self._entries
+
+
+@dataclass(frozen=True, eq=False)
+class RoleToken:
+    """A dependency: the request carries a token of one of these roles."""
+
+    tokens: Tokens
+    roles: tuple[str, ...]
+
+    @property
+    def security(self) -> Security:
+        """For OpenAPI."""
+        return tuple({f"{role} token": []} for role in self.roles)
+
+    def __call__(self, request: Request) -> TokenEntry:
+        """Whose token it is."""
+        entry = self.tokens.check(bearer(request))
+        if entry.role not in self.roles:
+            raise Forbidden(f"this is for {' or '.join(self.roles)}, not for {entry.role}")
+        return entry
 
 
 def bearer(request: Request) -> str:

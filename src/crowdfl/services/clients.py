@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class KgcClient:
-    """KGC, for a requester, a participant, or a server with its own token."""
+    """KGC, for a requester with its token and key, a participant, or a server with its own token."""
 
     service: Service
 
@@ -62,8 +62,12 @@ class KgcClient:
         return reply.text("definition"), reply.text("appointment"), from_base64(reply.text("bundle"))
 
     def acknowledge(self, task: str) -> None:
-        """SP, CSP or requester: the bundle is durable here."""
-        _as_peer("KGC", lambda: self.service.call("POST", f"/v1/tasks/{task}/acknowledge"))
+        """SP or CSP: the bundle is durable here."""
+        _as_peer("KGC", lambda: self.done(task))
+
+    def done(self, task: str) -> None:
+        """Requester: the bundle is durable here."""
+        self.service.call("POST", f"/v1/tasks/{task}/acknowledge")
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class CspClient:
 
 @dataclass(frozen=True)
 class SpClient:
-    """SP, for everyone, a requester with a token, or a participant with its key."""
+    """SP, for everyone, a requester with its token and key, or a participant with its key."""
 
     service: Service
 

@@ -3,16 +3,19 @@
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from crowdfl import __version__
 from crowdfl.errors import UnknownTask
 from crowdfl.services import logs, problems
-from crowdfl.services.auth import Tokens
+from crowdfl.services.auth import SCHEMES, Security, Tokens
 from crowdfl.services.boundary import PROTOCOL_HEADER, Boundary, require_protocol
 from crowdfl.services.metrics import Metrics
 
@@ -50,6 +53,7 @@ def make_app(
         responses=described,
         lifespan=_lifespan(background),
     )
+    app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     problems.install(app)
     app.add_middleware(Boundary, log=logs.get(name), metrics=metrics)
 
@@ -90,6 +94,24 @@ def ready_check(look_up: Callable[[str], object], folder: Path) -> Callable[[], 
 def between_roles(request: Request) -> None:
     """A dependency: a server that calls another says which protocol it speaks."""
     require_protocol(request.headers.get(PROTOCOL_HEADER))
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI with what opens each route, read off the very dependencies that enforce it."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        document.setdefault("components", {})["securitySchemes"] = SCHEMES
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                for method in route.methods or ():
+                    document["paths"][route.path][method.lower()]["security"] = list(_guards(route.dependant))
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _guards(dependant: Dependant) -> Security:
+    own: Security = getattr(dependant.call, "security", ())
+    return own or tuple(found for part in dependant.dependencies for found in _guards(part))
 
 
 def _lifespan(background: Sequence[Background]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -1,19 +1,23 @@
 """KGC over HTTP."""
 
+import hashlib
 import threading
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
-from crowdfl.services.auth import TokenEntry, Tokens
-from crowdfl.services.bodies import Form, TaskId, json_body, takes_json
+from crowdfl.services.auth import RoleToken, Security, TokenEntry, Tokens
+from crowdfl.services.bodies import JSON_LIMIT, Form, TaskId, binary_body, json_body, parse, takes_json
 from crowdfl.services.frame import Background, between_roles, make_app, ready_check
 from crowdfl.services.metrics import Metrics
+from crowdfl.services.signatures import REQUESTER_HEADER, ByOwner, ByRequester, Proof, signed_json_body
 
 __all__ = ["Joining", "NewTask", "Order", "create_app"]
 
@@ -40,6 +44,23 @@ class Order(Form):
     order: str
 
 
+@dataclass(frozen=True, eq=False)
+class _Receiver:
+    """A dependency: whoever is dealt a bundle of a task; a server by its token, the requester as the task's owner."""
+
+    server: RoleToken
+    owner: ByOwner
+
+    @property
+    def security(self) -> Security:
+        return (*self.server.security, *self.owner.security)
+
+    def __call__(self, request: Request, task: TaskId) -> str:
+        if REQUESTER_HEADER in request.headers:
+            return self.owner(request, task).who
+        return self.server(request).role
+
+
 def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[Background] = ()) -> FastAPI:
     """KGC's app; `folder` is where its files lie."""
     metrics = Metrics()
@@ -47,7 +68,8 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     dealing = threading.Lock()  # two dealings of one task at once would mix their keys
-    requester = Depends(tokens.require("requester"))
+    requester = ByRequester(tokens.require("requester"), kgc.clock.now)
+    owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
     server = tokens.require("sp", "csp")
 
     @app.get("/v1/key")
@@ -55,11 +77,16 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         """The key that appointments and certificates are checked with."""
         return {"key": kgc.signing.public.hex()}
 
-    @app.post("/v1/tasks", status_code=201, dependencies=[requester], openapi_extra=takes_json(NewTask))
-    def create(body: Annotated[NewTask, Depends(json_body(NewTask))]) -> dict[str, str]:
+    # The answer holds the requester's keys: whoever else has seen the definition gets none.
+    @app.post("/v1/tasks", status_code=201, openapi_extra=takes_json(NewTask))
+    def create(
+        proof: Annotated[Proof, Depends(requester)], raw: Annotated[bytes, Depends(binary_body(JSON_LIMIT))]
+    ) -> dict[str, str]:
         """Make a task's keys; the same definition again gets the same answer."""
+        definition = parse(NewTask, raw).definition
+        proof.by(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
         with dealing:
-            made = kgc.create_task(body.definition)
+            made = kgc.create_task(definition)
         return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
 
     @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
@@ -70,11 +97,9 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}
 
     @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
-    def acknowledge(
-        task: TaskId, caller: Annotated[TokenEntry, Depends(tokens.require("sp", "csp", "requester"))]
-    ) -> None:
+    def acknowledge(task: TaskId, role: Annotated[str, Depends(_Receiver(server, owner))]) -> None:
         """The caller keeps its bundle durably: KGC's copy is destroyed."""
-        kgc.acknowledge(task, caller.role)
+        kgc.acknowledge(task, role)
 
     # No token: the invitation is the right to join.
     @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Joining))
@@ -84,8 +109,8 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         certified.inc()
         return {"certificate": made.certificate, "sealed": b64encode(made.sealed).decode()}
 
-    @app.post("/v1/tasks/{task}/close", status_code=204, dependencies=[requester], openapi_extra=takes_json(Order))
-    def close(task: TaskId, body: Annotated[Order, Depends(json_body(Order))]) -> None:
+    @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(Order))
+    def close(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, owner))]) -> None:
         """No further participant is certified."""
         kgc.close_enrolment(task, body.order)
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.services.clients import KgcClient, SpClient
-from crowdfl.services.signatures import Bearer, Credential, Signer
+from crowdfl.services.signatures import Credential, Owner, Signer
 from crowdfl.services.transport import Service, connect
 
 __all__ = ["Link", "ParticipantLink", "RequesterKgcLink", "RequesterSpLink"]
@@ -27,9 +28,9 @@ class Link:
         """Connect with a credential, or as anyone."""
         return connect(self.url, ca=self.ca, credential=credential, plain_http=self.plain_http)
 
-    def with_token(self, token: str) -> Service:
-        """Connect as a role."""
-        return self.open(Bearer(token))
+    def as_requester(self, token: str, signing: SigningKey) -> Service:
+        """Connect as a requester, whose key its tasks' definitions name."""
+        return self.open(Owner(token, signing))
 
 
 class ParticipantLink:
@@ -95,8 +96,8 @@ class ParticipantLink:
 class RequesterKgcLink:
     """KGC as a requester reaches it."""
 
-    def __init__(self, link: Link, token: str) -> None:
-        self._client = KgcClient(link.with_token(token))
+    def __init__(self, link: Link, token: str, signing: SigningKey) -> None:
+        self._client = KgcClient(link.as_requester(token, signing))
 
     def create_task(self, definition: str) -> Created:
         """Have keys made."""
@@ -104,7 +105,7 @@ class RequesterKgcLink:
 
     def done(self, task: str) -> None:
         """The requester's bundle is durable here."""
-        self._client.acknowledge(task)
+        self._client.done(task)
 
     def close_enrolment(self, task: str, order: str) -> None:
         """No further participants."""
@@ -118,8 +119,8 @@ class RequesterKgcLink:
 class RequesterSpLink:
     """SP as a requester reaches it."""
 
-    def __init__(self, link: Link, token: str) -> None:
-        self._client = SpClient(link.with_token(token))
+    def __init__(self, link: Link, token: str, signing: SigningKey) -> None:
+        self._client = SpClient(link.as_requester(token, signing))
 
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
         """Post a task."""

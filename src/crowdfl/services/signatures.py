@@ -1,26 +1,50 @@
-"""Credentials as clients hold them, and the signed requests of participants.
+"""Credentials as clients hold them, and signed requests.
 
-A participant signs method, path with query, time and the SHA-256 of the body with the key that KGC certified. The signature is
-checked before the body is read, the body against its digest when it is in.
+A participant signs method, path with query, time and the SHA-256 of the body with the key that KGC certified. A requester signs
+the same with the key that its task's definition names, beside its token: the token lets it use the service, the signature its
+own task. A signature is checked before the body is read, the body against its digest when it is in.
 """
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from crowdfl.crypto.sealing import SigningKey, verify
-from crowdfl.errors import BadSignature, NotAuthenticated, UnknownParticipant
+from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, UnknownParticipant
 from crowdfl.roles.sp import Sp
+from crowdfl.services.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleToken, Security
+from crowdfl.services.bodies import JSON_LIMIT, Form, TaskId, parse, read_bytes
 
-__all__ = ["DIGEST_HEADER", "SKEW_SECONDS", "Bearer", "Credential", "Signed", "Signer", "signed_by"]
+__all__ = [
+    "DIGEST_HEADER",
+    "REQUESTER",
+    "REQUESTER_HEADER",
+    "SKEW_SECONDS",
+    "Bearer",
+    "ByOwner",
+    "ByParticipant",
+    "ByRequester",
+    "Credential",
+    "Owner",
+    "Proof",
+    "Signed",
+    "Signer",
+    "signed_json_body",
+]
 
 DIGEST_HEADER = "X-Content-SHA256"
+REQUESTER_HEADER = "X-CrowdFL-Requester"
+REQUESTER = "requester"
 SKEW_SECONDS = 300.0
-_FORM = re.compile(r'CrowdFL who="([0-9a-f]{20})", time="([0-9]{1,12})", signature="([0-9a-f]{128})"')
+_PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
+_PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
+_REQUESTER = re.compile(_PROOF)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_Form = TypeVar("_Form", bound=Form)
 
 
 @dataclass(frozen=True)
@@ -43,13 +67,24 @@ class Signer:
 
     def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
         """What goes with this request, and with no other."""
-        digest, time = hashlib.sha256(body).hexdigest(), str(int(now))
-        signature = self.signing.sign(_message(method, target, time, digest)).hex()
-        proof = f'CrowdFL who="{self.who}", time="{time}", signature="{signature}"'
-        return {"Authorization": proof, DIGEST_HEADER: digest}
+        proof, digest = _prove(self.signing, method, target, body, now)
+        return {"Authorization": f'CrowdFL who="{self.who}", {proof}', DIGEST_HEADER: digest}
 
 
-Credential = Bearer | Signer
+@dataclass(frozen=True)
+class Owner:
+    """A requester's token, and the key that its tasks' definitions name."""
+
+    token: str = field(repr=False)
+    signing: SigningKey
+
+    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
+        """What goes with this request, and with no other."""
+        proof, digest = _prove(self.signing, method, target, body, now)
+        return {"Authorization": f"Bearer {self.token}", REQUESTER_HEADER: proof, DIGEST_HEADER: digest}
+
+
+Credential = Bearer | Signer | Owner
 
 
 @dataclass(frozen=True)
@@ -65,33 +100,112 @@ class Signed:
             raise BadSignature("the body is not the one that was signed: it was cut off or altered")
 
 
-def signed_by(sp: Sp) -> Callable[[Request, str], Signed]:
+@dataclass(frozen=True, eq=False)
+class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
-    def check(request: Request, task: str) -> Signed:
-        who, time, signature = _parse(request)
-        digest = request.headers.get(DIGEST_HEADER, "")
-        if not _DIGEST.fullmatch(digest):
-            raise NotAuthenticated(f"a signed request names the SHA-256 of its body in {DIGEST_HEADER}, in hex")
-        if abs(sp.clock.now() - int(time)) > SKEW_SECONDS:
-            raise NotAuthenticated("the request was signed at another time: set the clock, then sign it again")
-        query = request.url.query
-        target = request.scope["path"] + (f"?{query}" if query else "")
+    sp: Sp
+
+    security: Security = ({PARTICIPANT: []},)
+
+    def __call__(self, request: Request, task: TaskId) -> Signed:
+        """Who signed it."""
+        found = _PARTICIPANT.fullmatch(request.headers.get("authorization", ""))
+        if found is None:
+            raise NotAuthenticated('this needs `Authorization: CrowdFL who="...", time="...", signature="..."`')
+        who, time, signature = found.groups()
+        digest = _digest_in_time(request, time, self.sp.clock.now())
         try:
-            key = sp.participant(task, who).identity.signing
-            verify(key, _message(request.method, target, time, digest), bytes.fromhex(signature))
+            _verify(self.sp.participant(task, who).identity.signing, request, time, digest, signature)
         except (UnknownParticipant, BadSignature):  # told alike: who is enrolled is not for strangers
             raise NotAuthenticated("no participant of this task signed this request") from None
         return Signed(who, digest)
 
-    return check
+
+@dataclass(frozen=True)
+class Proof:
+    """A requester's signature that was not checked yet."""
+
+    request: Request = field(repr=False)
+    time: str
+    digest: str
+    signature: str
+
+    def by(self, key: bytes) -> Signed:
+        """The request is signed by the owner of this key."""
+        try:
+            _verify(key, self.request, self.time, self.digest, self.signature)
+        except BadSignature:
+            raise Forbidden("this is for the requester whose key the task's definition names") from None
+        return Signed(REQUESTER, self.digest)
 
 
-def _parse(request: Request) -> tuple[str, str, str]:
-    found = _FORM.fullmatch(request.headers.get("authorization", ""))
-    if found is None:
-        raise NotAuthenticated('this needs `Authorization: CrowdFL who="...", time="...", signature="..."`')
-    return found[1], found[2], found[3]
+@dataclass(frozen=True, eq=False)
+class ByRequester:
+    """A dependency: a requester's token and a signature, for a route that learns from the body whose it must be."""
+
+    token: RoleToken
+    now: Callable[[], float]
+
+    security: Security = ({f"{REQUESTER} token": [], REQUESTER_SIGNATURE: []},)
+
+    def __call__(self, request: Request) -> Proof:
+        """The signature, to be checked."""
+        self.token(request)
+        found = _REQUESTER.fullmatch(request.headers.get(REQUESTER_HEADER, ""))
+        if found is None:
+            raise NotAuthenticated(f'this needs `{REQUESTER_HEADER}: time="...", signature="..."` beside the token')
+        time, signature = found.groups()
+        return Proof(request, time, _digest_in_time(request, time, self.now()), signature)
+
+
+@dataclass(frozen=True, eq=False)
+class ByOwner:
+    """A dependency: a requester's token, and the signature of the requester whose task the path names."""
+
+    requester: ByRequester
+    key_of: Callable[[str], bytes]
+
+    @property
+    def security(self) -> Security:
+        """For OpenAPI."""
+        return self.requester.security
+
+    def __call__(self, request: Request, task: TaskId) -> Signed:
+        """The owner, or a refusal."""
+        return self.requester(request).by(self.key_of(task))
+
+
+def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callable[..., Awaitable[_Form]]:
+    """A dependency that reads a JSON body once its signature stands, and takes no other body than the signed one."""
+
+    async def read(request: Request, caller: Signed = Depends(guard)) -> _Form:  # noqa: B008 -- as FastAPI has it
+        raw = await read_bytes(request, JSON_LIMIT)
+        caller.require_body(hashlib.sha256(raw).hexdigest())
+        return parse(model, raw)
+
+    return read
+
+
+def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
+    digest, time = hashlib.sha256(body).hexdigest(), str(int(now))
+    return f'time="{time}", signature="{key.sign(_message(method, target, time, digest)).hex()}"', digest
+
+
+def _digest_in_time(request: Request, time: str, now: float) -> str:
+    """The digest that the body must have, of a request that was signed about now."""
+    digest = request.headers.get(DIGEST_HEADER, "")
+    if not _DIGEST.fullmatch(digest):
+        raise NotAuthenticated(f"a signed request names the SHA-256 of its body in {DIGEST_HEADER}, in hex")
+    if abs(now - int(time)) > SKEW_SECONDS:
+        raise NotAuthenticated("the request was signed at another time: set the clock, then sign it again")
+    return digest
+
+
+def _verify(key: bytes, request: Request, time: str, digest: str, signature: str) -> None:
+    query = request.url.query
+    target = request.scope["path"] + (f"?{query}" if query else "")
+    verify(key, _message(request.method, target, time, digest), bytes.fromhex(signature))
 
 
 def _message(method: str, target: str, time: str, digest: str) -> bytes:

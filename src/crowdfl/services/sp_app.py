@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.protocols.settings import from_millionths
 from crowdfl.roles.sp import Sp
-from crowdfl.services.auth import Tokens
+from crowdfl.services.auth import Security, Tokens
 from crowdfl.services.bodies import (
     JSON_LIMIT,
     Form,
@@ -31,7 +31,14 @@ from crowdfl.services.bodies import (
 )
 from crowdfl.services.frame import OCTETS, Background, make_app, ready_check
 from crowdfl.services.metrics import Metrics
-from crowdfl.services.signatures import Signed, signed_by
+from crowdfl.services.signatures import (
+    REQUESTER_HEADER,
+    ByOwner,
+    ByParticipant,
+    ByRequester,
+    Signed,
+    signed_json_body,
+)
 from crowdfl.services.sp_uploads import add_upload_routes
 
 __all__ = ["Deposit", "Enrolment", "Order", "Takeover", "create_app"]
@@ -88,14 +95,19 @@ def create_app(
         """The key that receipts are checked with."""
         return {"key": signing.public.hex()}
 
-    _add_requester_routes(app, sp, tokens, model_limit)
-    _add_participant_routes(app, sp, tokens)
-    add_upload_routes(app, sp, metrics, folder, signing, upload_workers)
+    by_participant = ByParticipant(sp)
+    by_owner = ByOwner(
+        ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
+    )
+    _add_requester_routes(app, sp, tokens, by_owner, model_limit)
+    _add_participant_routes(app, sp, by_participant, by_owner)
+    add_upload_routes(app, sp, metrics, folder, signing, by_participant, upload_workers)
     return app
 
 
-def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, model_limit: int) -> None:
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, model_limit: int) -> None:
     requester = [Depends(tokens.require("requester"))]
+    owner = [Depends(by_owner)]
     task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + model_limit * 4 // 3))]
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
@@ -103,42 +115,53 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, model_limit: int
         """Take a task over; again is fine."""
         return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
 
-    extra = takes_json(Deposit)
-
-    @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, dependencies=requester, openapi_extra=extra)
-    def deposit(task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(json_body(Deposit))]) -> None:
+    @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
+    def deposit(
+        task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(signed_json_body(Deposit, by_owner))]
+    ) -> None:
         """Pay in, once per name."""
         sp.deposit(task, name, body.amount)
 
-    @app.post("/v1/tasks/{task}/orders", status_code=204, dependencies=requester, openapi_extra=takes_json(Order))
-    def order(task: TaskId, body: Annotated[Order, Depends(json_body(Order))]) -> None:
+    @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(Order))
+    def order(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, by_owner))]) -> None:
         """Pause, resume or cancel."""
         sp.order(task, body.order)
 
-    @app.get("/v1/tasks/{task}/ledger", dependencies=requester)
+    @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
     def ledger(task: TaskId) -> dict[str, Any]:
         """The task's books."""
         sp.store.task(task)
         books = sp.ledger(task)
         return {"movements": [asdict(movement) for movement in books.movements], "balances": books.balances()}
 
-    @app.get("/v1/tasks/{task}/payouts.csv", dependencies=requester, response_class=Response)
+    @app.get("/v1/tasks/{task}/payouts.csv", dependencies=owner, response_class=Response)
     def payouts(task: TaskId) -> Response:
         """Who was paid how much."""
         sp.store.task(task)
         return Response(_payouts(sp, task), media_type="text/csv")
 
 
-def _add_participant_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
-    signed = signed_by(sp)
-    signer = Annotated[Signed, Depends(signed)]
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """A dependency: who reads an average, a participant or None for the task's requester."""
 
-    def reader(request: Request, task: TaskId) -> str | None:
-        """Who reads an average: a participant, or None for the requester."""
-        if request.headers.get("authorization", "").startswith("CrowdFL "):
-            return signed(request, task).who
-        tokens.require("requester")(request)
-        return None
+    participant: ByParticipant
+    owner: ByOwner
+
+    @property
+    def security(self) -> Security:
+        return (*self.participant.security, *self.owner.security)
+
+    def __call__(self, request: Request, task: TaskId) -> str | None:
+        if REQUESTER_HEADER in request.headers:
+            self.owner(request, task)
+            return None
+        return self.participant(request, task).who
+
+
+def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
+    signer = Annotated[Signed, Depends(by_participant)]
+    reader = _Reader(by_participant, by_owner)
 
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from crowdfl.roles.sp import Sp
 from crowdfl.services.bodies import Form, Number, TaskId, Who, parse, read_bytes, spooled, takes_bytes, takes_json
 from crowdfl.services.incoming import Incoming
 from crowdfl.services.metrics import Metrics
-from crowdfl.services.signatures import Signed, signed_by
+from crowdfl.services.signatures import ByParticipant, Signed
 
 __all__ = ["Finished", "add_upload_routes"]
 
@@ -36,18 +36,18 @@ class Finished(Form):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-def add_upload_routes(app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, workers: int) -> None:
+def add_upload_routes(
+    app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
+) -> None:
     """The routes of uploads; `workers` bounds how many are in memory, of small ones a few times more."""
     incoming = Incoming(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
     places, small = CapacityLimiter(workers), CapacityLimiter(_SMALL_PLACES * workers)
-    signed = signed_by(sp)
     limit_of = lru_cache(maxsize=1024)(sp.upload_limit)  # follows from the task's definition alone
 
-    def owner(request: Request, task: TaskId, who: Who) -> Signed:
+    def owner(who: Who, caller: Annotated[Signed, Depends(guard)]) -> Signed:
         """The participant whose upload it is."""
-        caller = signed(request, task)
         if caller.who != who:
             raise Forbidden("nobody uploads for another")
         return caller
