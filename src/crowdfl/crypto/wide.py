@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_ints
 
@@ -70,8 +69,11 @@ class WideInts:
 
     def to_block(self, width: int) -> Block:
         """Non-negative numbers as rows of so many bytes, which must be enough."""
-        limbs = self._extended((width + 1) // 2).astype("<u2")
-        return np.ascontiguousarray(np.ascontiguousarray(limbs).view(np.uint8)[:, :width][:, ::-1])
+        low = np.ascontiguousarray(self.limbs.astype("<u2")).view(np.uint8)
+        used = min(width, low.shape[1])
+        block = np.zeros((len(self), width), dtype=np.uint8)
+        block[:, width - used :] = low[:, :used][:, ::-1]
+        return block
 
     def residues(self, n: int, width: int) -> Block:
         """The numbers modulo n, which is more than twice as large as any of them."""
@@ -107,8 +109,7 @@ class WideInts:
         for start in range(0, left.shape[1], _EXACT):
             part = slice(start, start + _EXACT)
             products = np.matmul(left[:, part].transpose(0, 2, 1), right[:, part])
-            for i, table in enumerate(products):
-                totals[i] += _weighed(table)
+            totals = [a + b for a, b in zip(totals, _weighed(products.astype(np.int64)), strict=True)]
         return totals
 
     def _extended(self, size: int) -> _Limbs:
@@ -131,10 +132,10 @@ def _carried(limbs: _Limbs) -> _Limbs:
     return limbs
 
 
-def _weighed(table: npt.NDArray[np.float64]) -> int:
-    """Sum of table[a, b] * 2^(16 * (a + b))."""
-    total = mpz(0)
-    for a, row in enumerate(table.tolist()):
-        for b, entry in enumerate(row):
-            total += mpz(int(entry)) << (_LIMB * (a + b))
-    return int(total)
+def _weighed(tables: _Limbs) -> list[int]:
+    """Of each table the sum of entries [a, b] * 2^(16 * (a + b)); the few with the same a + b fit an int64 together."""
+    count, rows, columns = tables.shape
+    diagonals = np.zeros((count, rows + columns - 1), dtype=np.int64)
+    for a in range(rows):
+        diagonals[:, a : a + columns] += tables[:, a]
+    return [sum(entry << (_LIMB * place) for place, entry in enumerate(line)) for line in diagonals.tolist()]
