@@ -1,5 +1,7 @@
 """Vectors against the scalar cryptosystem, entry by entry."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from gmpy2 import mpz
@@ -319,6 +321,35 @@ def test_running_product_does_not_depend_on_the_order(keys, numbers, order):
     assert first.count == len(numbers)
 
 
+@given(numbers=st.lists(st.integers(-100, 100), max_size=9), cuts=st.sets(st.integers(0, 9)))
+def test_groups_of_uploads_give_the_same_running_product(keys, numbers, cuts):
+    """Bit for bit, however the uploads are grouped; a group may be empty."""
+    uploads = [keys.encrypt([m, 2 * m]) for m in numbers]
+    one_by_one, grouped = (RunningProduct(keys.public, 2, len(numbers)) for _ in range(2))
+    for upload in uploads:
+        one_by_one.add(upload)
+    places = [0, *sorted(cuts), len(uploads)]
+    for start, stop in pairwise(places):
+        grouped.add_all(uploads[start:stop])
+    assert grouped.count == one_by_one.count == len(numbers)
+    assert grouped.result() == one_by_one.result()
+
+
+def test_a_group_goes_in_whole_or_not_at_all(keys, other_keys):
+    """One too many, another length, another key: none of the group is counted."""
+    good = keys.encrypt([1, 2])
+    for bad, error in (
+        (good, TooManyUploads),
+        (keys.encrypt([1]), LengthMismatch),
+        (other_keys.encrypt([1, 2]), KeyMismatch),
+    ):
+        total = RunningProduct(keys.public, 2, 3)
+        total.add(good)
+        with pytest.raises(error):
+            total.add_all([good, good, bad])
+        assert (keys.read(total.result()), total.count) == ([1, 2], 1)
+
+
 def test_running_product_of_nothing_is_zero(keys):
     """Before the first upload."""
     assert keys.read(RunningProduct(keys.public, 3, 1).result()) == [0, 0, 0]
@@ -388,6 +419,7 @@ def test_every_batch_can_be_watched_and_cancelled(keys):
         "partial_decrypt": lambda watch: a.partial_decrypt(keys.shares[0], watch=watch),
         "combine": lambda watch: combine(*partials, watch=watch),
         "running product": lambda watch: total.add(a, watch=watch),
+        "group of a running product": lambda watch: RunningProduct(keys.public, 3, 3).add_all([a, b, a], watch=watch),
     }
     for name, batch in batches.items():
         seen = []

@@ -46,6 +46,32 @@ def test_any_order_gives_the_same_sum_bit_for_bit(profile):
     assert len(sums) == 1
 
 
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_uploads_added_together_give_the_same_sum(profile):
+    """Some before, the rest as one group with one of the first among them."""
+    sides, uploads = four(profile=profile)
+    grouped = sides.dealer.sp()
+    grouped.add("p1", uploads["p1"])
+    grouped.add_all(uploads)
+    assert grouped._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
+    assert grouped._products.count == 4
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_a_refused_upload_in_a_group_counts_nobody_twice(profile):
+    """Whoever was in the group may be sent again."""
+    sides, uploads = four(profile=profile)
+    sp = sides.dealer.sp()
+    with pytest.raises(CrowdFLError):
+        sp.add_all(uploads | {"p2": uploads["p2"][:-1]})
+    sp.add("p0", uploads["p0"])
+    with pytest.raises(AlreadyCounted, match="p0"):
+        sp.add_all({"p3": uploads["p3"], "p0": uploads["p1"]})
+    sp.add_all(uploads)
+    assert sp._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
+    assert sp._products.count == 4
+
+
 def test_a_late_upload_extends_the_sum_as_an_early_one_would():
     """Asking for the sum in between changes nothing."""
     sides, uploads = four()

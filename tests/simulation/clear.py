@@ -101,6 +101,11 @@ class ClearSp(_Side):
         if self._uploads.setdefault(who, body) != body:
             raise AlreadyCounted(who)
 
+    def add_all(self, uploads: Mapping[str, bytes]) -> None:
+        """One after the other."""
+        for who, upload in uploads.items():
+            self.add(who, upload)
+
     def publish(self, *, final: bool) -> Exchange:
         """A sum, masked by a seed that is bound to it, in chunks."""
         if len(self._uploads) < self.about.settings.min_participants:

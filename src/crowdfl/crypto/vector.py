@@ -310,7 +310,7 @@ class Unchecked(_Numbers):
 
 
 class RunningProduct:
-    """The sum of vectors that arrive one at a time, in any order: two vectors of memory, whatever their number.
+    """The sum of vectors that arrive over time, in any order: two vectors of memory, whatever their number.
 
     The second vector takes each new sum, so that an addition that fails or is cancelled leaves the sum as it was.
     """
@@ -320,27 +320,41 @@ class RunningProduct:
         self.limit = limit
         self.count = 0
         self._backend = backend or default_backend()
-        self._kernel = MulMod(public.n_squared)
         self._block = np.zeros((length, public.ciphertext_bytes), dtype=np.uint8)
         self._block[:, -1] = 1
         self._next = np.empty_like(self._block)
 
     def add(self, vector: CipherVector, *, watch: Watch | None = None) -> None:
         """Multiply one more upload in."""
-        self.public.require_same(vector.public)
-        if len(vector) != len(self._block):
-            raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {len(self._block)} are expected")
-        if self.count >= self.limit:
+        self.add_all([vector], watch=watch)
+
+    def add_all(self, vectors: Sequence[CipherVector], *, watch: Watch | None = None) -> None:
+        """Multiply several in as one batch, which a backend may reduce as a tree; all of them or none."""
+        for vector in vectors:
+            self.public.require_same(vector.public)
+            if len(vector) != len(self._block):
+                raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {len(self._block)} are expected")
+        if self.count + len(vectors) > self.limit:
             raise TooManyUploads(f"the width budget allows {self.limit} uploads; another could overflow a slot")
-        if self.count:
-            self._backend.map(self._kernel, self._block, vector.block, out=self._next, watch=watch)
-        else:  # the first upload is the sum so far
-            watch = watch or Watch()
+        if vectors:
+            so_far = [self._block] if self.count else []
+            self._multiply([*so_far, *(vector.block for vector in vectors)], watch or Watch())
+            self._block, self._next = self._next, self._block
+            self.count += len(vectors)
+
+    def _multiply(self, factors: Sequence[Block], watch: Watch) -> None:
+        modulus = self.public.n_squared
+        if len(factors) == 1:  # the first upload is the sum so far
             watch.check()
-            self._next[:] = vector.block
-            watch.report(len(vector), len(vector))
-        self._block, self._next = self._next, self._block
-        self.count += 1
+            self._next[:] = factors[0]
+            watch.report(len(self._next), len(self._next))
+        elif len(factors) == 2:
+            self._backend.map(MulMod(modulus), *factors, out=self._next, watch=watch)
+        else:
+            side_by_side = np.concatenate(factors, axis=1)
+            plus = np.zeros((len(side_by_side), len(factors)), dtype=np.uint8)
+            kernel = BucketProduct(modulus, len(factors))
+            self._backend.map(kernel, side_by_side, plus, out=self._next, watch=watch)
 
     def result(self) -> CipherVector:
         """The sum so far; later additions do not change it."""

@@ -291,16 +291,21 @@ class HardenedSp:
 
     def add(self, who: str, upload: bytes) -> None:
         """Extend the running products, once per participant."""
-        name = upload_digest(upload)
-        if who in self._uploads:
-            if self._uploads[who] != name:
+        self.add_all({who: upload})
+
+    def add_all(self, uploads: Mapping[str, bytes]) -> None:
+        """Extend the running products by several as one batch; one that is refused keeps the others out too."""
+        names = {who: upload_digest(upload) for who, upload in uploads.items()}
+        fresh: dict[str, CipherVector] = {}
+        for who, name in names.items():
+            if who not in self._uploads:
+                fresh[who] = self._parse(uploads[who])
+            elif self._uploads[who] != name:
                 raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
-            return
-        vector = self._parse(upload)
-        self._products.add(vector)
-        self._uploads[who] = name
+        self._products.add_all(list(fresh.values()))
+        self._uploads |= {who: names[who] for who in fresh}
         if self._load is None:
-            self._vectors[who] = vector
+            self._vectors |= fresh
 
     def read_again(self, load: Callable[[str], bytes]) -> None:
         """Rewards need the uploads once more: from there, one at a time, whatever their number."""

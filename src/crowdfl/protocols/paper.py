@@ -311,6 +311,11 @@ class PaperSp:
         self._products.add(sums)
         self.uploads[who] = (name, vector)
 
+    def add_all(self, uploads: Mapping[str, bytes]) -> None:
+        """One after the other, as printed."""
+        for who, upload in uploads.items():
+            self.add(who, upload)
+
     def _parse(self, upload: bytes) -> CipherVector:
         length = self._length
         vector = CipherVector.from_bytes(upload, self.task.public, max_count=length, backend=self.party.compute)

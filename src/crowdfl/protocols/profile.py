@@ -151,6 +151,9 @@ class SpSide(Protocol):
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""
 
+    def add_all(self, uploads: Mapping[str, bytes]) -> None:
+        """`add` for several at once, with the same result; whoever calls it holds them all in memory."""
+
     def publish(self, *, final: bool) -> Exchange:
         """Average what is in, with CSP; `published` then holds the bytes for the audience."""
 

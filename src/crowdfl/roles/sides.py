@@ -1,7 +1,8 @@
 """SP's sides of the protocols: one per task to check with, one per round under way that counts uploads as they come.
 
-Counting is the running product of the protocols: however many uploads a round has, memory holds two vectors of them. What
-a process has counted is lost with it, and counted again by the next from the uploads, which are durable.
+Counting is the running product of the protocols: however many uploads a round has, memory holds two vectors and one group
+of uploads, which go in together. What a process has counted is lost with it, and counted again by the next from the uploads,
+which are durable.
 """
 
 from collections import OrderedDict
@@ -16,6 +17,8 @@ from crowdfl.roles.ports import Blobs, SpStore
 __all__ = ["Sides", "upload_name"]
 
 _MOST_COUNTED = 8  # rounds counted in memory at once; one more costs another its head start
+_GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
+_GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
 
 def upload_name(task: str, number: int, digest: str) -> str:
@@ -58,9 +61,11 @@ class Sides:
         """Count uploads that came since the last time, `most` of them at a time; how many there were."""
         side, counted = self._counting_side(task, number)
         fresh = [upload for upload in self.store.uploads(task, number) if upload.who not in counted][:most]
-        for upload in fresh:
-            side.add(upload.who, self.blobs.get(upload_name(task, number, upload.digest)))
-            counted.add(upload.who)
+        size = max(1, min(_GROUP, _GROUP_BYTES // side.upload_bytes()))
+        for start in range(0, len(fresh), size):
+            group = fresh[start : start + size]
+            side.add_all({one.who: self.blobs.get(upload_name(task, number, one.digest)) for one in group})
+            counted.update(one.who for one in group)
         return len(fresh)
 
     def counted(self, task: str, number: int) -> SpSide:

@@ -1,0 +1,34 @@
+"""How SP counts uploads: in groups, bounded in number and in bytes."""
+
+import pytest
+
+from crowdfl.protocols.hardened import HardenedSp
+from crowdfl.roles import sides
+from tests.roles.desk import Desk
+
+
+@pytest.mark.parametrize(
+    ("most", "uploads_of_bytes", "groups"),
+    [(15, 99, [4]), (3, 99, [3, 1]), (15, 2.5, [2, 2]), (15, 0.5, [1, 1, 1, 1])],
+)
+def test_uploads_are_counted_in_groups_of_bounded_size(tmp_path, monkeypatch, most, uploads_of_bytes, groups):
+    """By number and by bytes; an upload beyond the bound goes in alone."""
+    desk = Desk(tmp_path)
+    desk.join(4)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    desk.run()
+    seen = []
+    whole = HardenedSp.add_all
+
+    def noted(side, uploads):
+        seen.append(len(uploads))
+        whole(side, uploads)
+
+    monkeypatch.setattr(HardenedSp, "add_all", noted)
+    monkeypatch.setattr(sides, "_GROUP", most)
+    monkeypatch.setattr(sides, "_GROUP_BYTES", int(uploads_of_bytes * desk.platform.upload_limit(desk.task)))
+    for person in desk.people:
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    assert desk.platform.sides.count(desk.task, 1) == 4
+    assert seen == groups
+    assert desk.platform.sides.count(desk.task, 1) == 0
