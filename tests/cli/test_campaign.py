@@ -1,6 +1,7 @@
 """A campaign through the command line alone: three services and three participants as processes, short test keys."""
 
 import json
+import shutil
 import socket
 import subprocess
 import time
@@ -263,3 +264,18 @@ def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
     assert call(*report).code == 3
     file.write_text(call("sp", "token", "add", settings, "requester", "requester").out.strip())
     assert call(*report).code == 0
+
+
+def test_a_copy_of_each_folder_is_a_backup(campaign: Campaign):
+    """The services stopped, their folders copied, lost and put back: they go on as before."""
+    settings = ("task", "report", campaign.task, "--json", *campaign.settings)
+    before, roles = json.loads(call(*settings).out), campaign.folder / "roles"
+    campaign.stop()
+    shutil.copytree(roles, campaign.folder / "backup")
+    shutil.rmtree(roles)
+    (campaign.folder / "backup").rename(roles)
+    for role in SERVERS:
+        campaign.start(role, role, "serve", roles / role / "settings.toml")
+    assert json.loads(call(*settings).out) == before
+    files = [roles / role / "settings.toml" for role in (*SERVERS, "requester")]
+    assert call("doctor", *files).code == 0

@@ -23,7 +23,7 @@ _PEOPLE = 10
 _DROPS, _DROP_ROUND = 3, 2  # person 3 trains in round 2, loses the connection, and sends again after the window
 _VANISHES = 8  # person 8 is never heard of again after its first upload
 _ROUNDS, _BUDGET = 3, "36.00"
-_PATIENCE = 900.0  # seconds; a campaign that takes longer is stuck
+_PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.learning.adam import Adam
 from crowdfl.learning.data import Labels
 from crowdfl.learning.features import Inputs
 from crowdfl.learning.layers import build, mlp
@@ -57,13 +58,13 @@ class TorchLearner:
         check_pairs(inputs, labels, self._width)
         rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
         # Deviation D18: Eq. 1 prints a plain gradient step.
-        optimizer = torch.optim.Adam(self._network.parameters(), lr=training.rate)
+        optimizer = Adam(self._network.parameters(), training.rate)
         with torch.random.fork_rng(devices=[]):  # a module may draw random numbers of its own, as for dropout
             torch.manual_seed(training.seed)
             for batch in batches(len(labels), training):
                 self._network.train()  # anew, for someone may have asked between epochs
                 chosen = torch.from_numpy(batch)
-                optimizer.zero_grad()
+                optimizer.forget()
                 loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
                 torch.autograd.backward(loss)
                 optimizer.step()
