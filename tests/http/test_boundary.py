@@ -1,13 +1,24 @@
 """What every service does alike: ids, versions, health, numbers, logs."""
 
 import json
+import logging
+import re
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
+from crowdfl.errors import ServiceUnavailable, SettingsError
+from crowdfl.services.auth import ROLES
 from crowdfl.services.boundary import PROTOCOL_HEADER, REQUEST_ID_HEADER
+from crowdfl.services.clients import KgcClient
+from crowdfl.services.signatures import Bearer, Signer
+from tests.http.test_auth import OPENS, call
+from tests.http.world import definition_of
 
 SERVICES = ("kgc", "sp", "csp")
 
@@ -94,6 +105,55 @@ def test_logs_hold_no_secret(world, logged):
     secrets += [person.keys.signing.private.hex() for person in people]
     secrets += [repr(upload)[2:40], upload.hex()[:40], "signature", "Bearer", "CrowdFL who"]
     assert [secret for secret in secrets if secret in text] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_route_logs_what_its_callers_sent(campaign, service, logged, caplog):
+    """Every route with every credential: no token, signature, key or body in any line, though each line names its request."""
+    world, person, sent = campaign.world, campaign.people[0], []
+    callers = [*(world.token(service, role) for role in ROLES), world.owner(service)]
+    callers += [Signer(person.who, person.keys.signing), Bearer("crowdfl_" + "s3cret" * 8)]
+
+    def headers_of(caller, *given):
+        made = caller.headers(*given)
+        sent.extend(re.findall(r"[A-Za-z0-9_-]{30,}", " ".join(made.values())))
+        return made
+
+    with caplog.at_level(logging.DEBUG):
+        for route in OPENS[service]:
+            if "DELETE" not in route:
+                for caller in callers:
+                    call(campaign, service, route, partial(headers_of, caller))
+    text = json.dumps(logged, default=repr) + caplog.text
+    private = [world.requester.private.hex(), person.keys.signing.private.hex(), world.signing.private.hex()]
+    assert [secret for secret in {*sent, *private} if secret in text] == []
+    assert len(logged) >= len(callers) * (len(OPENS[service]) - 1)
+    assert all(entry.get("request") for entry in logged)
+
+
+def test_keys_in_the_making_do_not_take_up_the_service(world, monkeypatch):
+    """Some wait, the next is told to come again, and health is told at once."""
+    go, started = threading.Event(), threading.Semaphore(0)
+
+    def slow(_kgc, _definition):
+        started.release()
+        assert go.wait(20)
+        raise SettingsError("enough")
+
+    monkeypatch.setattr(type(world.kgc), "create_task", slow)
+    client = KgcClient(world.service("kgc", world.owner("kgc")))
+    definition = definition_of(world.requester).sign(world.requester)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(client.create_task, definition) for _ in range(4)]
+        for _ in waiting:
+            assert started.acquire(timeout=20)
+        with pytest.raises(ServiceUnavailable, match="other tasks"):
+            client.create_task(definition)
+        assert world.http("kgc").get("/healthz").status_code == 200
+        go.set()
+        assert {type(future.exception()) for future in waiting} == {SettingsError}
+    with pytest.raises(SettingsError):
+        client.create_task(definition)
 
 
 def test_a_process_logs_lines_of_json_on_stderr():

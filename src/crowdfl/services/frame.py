@@ -58,7 +58,7 @@ def make_app(
     app.add_middleware(Boundary, log=logs.get(name), metrics=metrics)
 
     @app.get("/healthz")
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:  # not in a thread: when all are taken, the process still answers
         """The process answers."""
         return {"status": "ok"}
 

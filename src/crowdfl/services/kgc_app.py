@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.services.auth import RoleToken, Security, TokenEntry, Tokens
@@ -21,6 +22,7 @@ from crowdfl.services.signatures import REQUESTER_HEADER, ByOwner, ByRequester, 
 
 __all__ = ["Joining", "NewTask", "Order", "create_app"]
 
+_MOST_WAITING = 4
 _KEY = Field(pattern="^[0-9a-f]{64}$")
 
 
@@ -67,7 +69,8 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
     app = make_app("kgc", tokens, metrics, ready_check(kgc.store.task, folder), background)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
-    dealing = threading.Lock()  # two dealings of one task at once would mix their keys
+    # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.
+    waiting = threading.BoundedSemaphore(_MOST_WAITING)
     requester = ByRequester(tokens.require("requester"), kgc.clock.now)
     owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
     server = tokens.require("sp", "csp")
@@ -85,8 +88,12 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         """Make a task's keys; the same definition again gets the same answer."""
         definition = parse(NewTask, raw).definition
         proof.by(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
-        with dealing:
+        if not waiting.acquire(blocking=False):
+            raise ServiceUnavailable("keys are being made for other tasks: ask again later")
+        try:
             made = kgc.create_task(definition)
+        finally:
+            waiting.release()
         return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
 
     @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
