@@ -12,9 +12,12 @@ from crowdfl.experiments.crowd import Attendance, LearnSettings, load_crowd
 from crowdfl.experiments.federated import Clear, Encrypted, Keys, Trained, federated
 from crowdfl.experiments.fig3 import FIG_3
 from crowdfl.experiments.fig4 import FIG_4
-from crowdfl.experiments.paid import PaidSettings
+from crowdfl.experiments.paid import PaidRounds, PaidSettings
 from crowdfl.experiments.table3 import TABLE_3
 from crowdfl.learning.rewards import rewards
+from crowdfl.protocols.exchange import carry
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.opening import OpenRequest
 from tests.experiments.running import KEY, bench, run, text_of, tiny
 from tests.learning.shared import shared_file
 
@@ -231,6 +234,27 @@ class TestRewards:
                 values = [float(r[name]) for r in mine]
                 assert values == sorted(values, reverse=True)
         assert "Paper: The reward mu_i grows with w_i." in text_of(out)
+
+
+def test_watching_adds_nothing_to_any_message():
+    """Request by request, the watched rewards send CSP what SP's own send: as many messages, of the same kinds and sizes."""
+    settings = PaidSettings(replace(LEARN, hidden=2, rounds=1, people=3), Keys(lanes=1024, **KEY))
+    world = PaidRounds(settings, bench())
+    answer, heard = world.csp.answer, []
+
+    def hearing(request):
+        heard.append((Message.kind_of(request), len(request)))
+        return answer(request)
+
+    world.csp.answer = hearing
+    list(federated(world.crowd, world, Attendance(world.crowd.names)))
+    watched = [each for each in heard if each[0] != OpenRequest.kind]
+    heard.clear()
+    carry(world.sp.reward(36_000_000), world.csp.answer)
+    assert len(watched) == len(heard) > 4
+    for (kind, size), (own_kind, own_size) in zip(watched, heard, strict=True):
+        assert kind == own_kind
+        assert abs(size - own_size) <= 8  # masks differ, and with them the length of a number or two
 
 
 def test_eq_10_in_the_clear_is_the_oracles():

@@ -54,6 +54,7 @@ class PaidRounds(Encrypted):
     def __init__(self, settings: PaidSettings, bench: Bench) -> None:
         self.crowd = load_crowd(settings.learn, bench)
         super().__init__(self.crowd, settings.keys, bench)
+        self._backend = bench.backend
         self._payment = to_millionths(settings.budget)
         self._budget = float(settings.budget)
         self.rows: Rows = []
@@ -73,7 +74,10 @@ class PaidRounds(Encrypted):
         side = _Watched(self.sp.party, widths, widths.budget.packing(public))
         side.divisions = []
         limit = widths.budget.ciphertexts + 1
-        vectors = {who: CipherVector.from_bytes(data, public, max_count=limit) for who, data in uploads.items()}
+        vectors = {
+            who: CipherVector.from_bytes(data, public, max_count=limit, backend=self._backend)
+            for who, data in uploads.items()
+        }
         context, seed = self.dealer.task.context(number), Coins.fresh().take(SEED_BYTES)
         envelopes = carry(side.run(vectors, self._payment, context, seed), self.csp.answer)
         earned = {
