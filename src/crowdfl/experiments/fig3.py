@@ -141,7 +141,7 @@ def _draw(figure: "Figure", settings: DropSettings, rows: Rows) -> None:
             axes.errorbar([100 * r for r in settings.rates], middle, spreads, fmt=mark, capsize=3, label=scheme)
         axes.axhline(float(np.mean(_values(rows, "NN", None, name))), color="black", label="NN")
         axes.set(xlabel="dropout rate, %", ylabel="F1 score" if name == "f1" else name)
-    figure.axes[0].legend()
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
 FIG_3 = Experiment(

@@ -176,7 +176,7 @@ def _draw(figure: "Figure", settings: Table3Settings, rows: Rows) -> None:
         printed = TABLE3["NN"][place]
         axes.axhline(printed or 0, color="grey", linestyle=":", label="NN, paper")
         axes.set(xlabel="round", ylabel="F1 score" if name == "f1" else name, xticks=numbers)
-    figure.axes[0].legend(fontsize=9)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
 
 
 def _mean(rows: Rows, scheme: str, split: str, name: str) -> float:
