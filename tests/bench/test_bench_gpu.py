@@ -13,6 +13,7 @@ from crowdfl.bench.gpu import PAPER_GPU, QUICK_GPU, bench_gpu
 from crowdfl.bench.rows import Report
 from crowdfl.cli import bench as command
 from crowdfl.cli.main import app
+from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.errors import BackendUnavailable, ProtocolError
 
@@ -54,7 +55,7 @@ def test_a_backend_that_computes_something_else_is_noticed():
             return np.zeros((len(blocks[0]), kernel.out_width), dtype=np.uint8)
 
     with pytest.raises(ProtocolError, match="not those of one core"):
-        gpu._decryption_rows(SMALL, Wrong(1))
+        gpu._decryption_rows(SMALL, pctd.keygen(64, insecure_test_key=True), Wrong(1))
 
 
 def test_wrong_rewards_are_noticed():

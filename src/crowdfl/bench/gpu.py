@@ -107,20 +107,17 @@ def bench_gpu(
     say("warming up: compiling, and a small round")
     _round(replace(setting, parameters=200, participants=3), 40, backend, lambda _: None)
     say("partial decryptions")
-    decryptions = _decryption_rows(setting, backend)
+    keys = pctd.keygen(setting.prime_bits, insecure_test_key=setting.insecure_test_key)
+    decryptions = _decryption_rows(setting, keys, backend)
+    kinds = batches_grid(backend, keys.public, setting.key_bits, setting.batch, setting.cpu_numbers, say)
     rounds = [_round(setting, setting.lanes, backend, say)]
     if exact:
         rounds.append(_round(setting, None, backend, say))
     rows = (*decryptions, *(_round_row(setting, each) for each in rounds))
-    grids = (
-        _stages_grid(rounds),
-        batches_grid(backend, setting.key_bits, setting.batch, setting.cpu_numbers, say),
-    )
-    return Report(setting.title, where, setting.to_dict(), {}, rows, grids)
+    return Report(setting.title, where, setting.to_dict(), {}, rows, (_stages_grid(rounds), kinds))
 
 
-def _decryption_rows(setting: GpuSetting, backend: Backend) -> tuple[Row, Row]:
-    keys = pctd.keygen(setting.prime_bits, insecure_test_key=setting.insecure_test_key)
+def _decryption_rows(setting: GpuSetting, keys: pctd.KeyPair, backend: Backend) -> tuple[Row, Row]:
     kernel = PartialDecrypt(keys.private.split()[0].exponent, keys.public.n_squared)
     numbers = Coins.fresh().residues(setting.numbers, int(keys.public.n_squared))
     batch = Batch("partial decryptions", kernel, (numbers,))

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
@@ -22,6 +21,7 @@ from crowdfl.crypto.kernels import (
     MultiPow,
     PartialDecrypt,
 )
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError
 
@@ -64,13 +64,13 @@ def decryption_batch(key_bits: int, count: int) -> Batch:
     return Batch(name, PartialDecrypt(share, n * n), (Coins.fresh().residues(count, int(n * n)),))
 
 
-def batches(n: mpz, count: int) -> list[Batch]:
-    """What a round is made of, under one modulus."""
-    coins, square = Coins.fresh(), n * n
-    numbers, others = (_units(coins.residues(count, int(square)), n) for _ in range(2))
+def batches(public: PublicKey, count: int) -> list[Batch]:
+    """What a round is made of, under one key: random numbers are units but for luck that nobody has."""
+    coins, n, square = Coins.fresh(), public.n, public.n_squared
+    numbers, others = (coins.residues(count, int(square)) for _ in range(2))
     size = 32
     exponents = coins.residues(count, 1 << _MASK_BITS)
-    fixed = FixedBase(mpz(coins.below(int(square))), square, n.bit_length() // 2)
+    fixed = FixedBase(public.h_s, square, public.exponent_bits)
     signs = np.frombuffer(coins.take(count), dtype=np.uint8) & np.uint8(1)
     rows = numbers.reshape(count // size, -1)
     return [
@@ -89,11 +89,15 @@ def batches(n: mpz, count: int) -> list[Batch]:
 
 
 def batches_grid(
-    backend: Backend, key_bits: tuple[int, ...], count: int, sample: int, say: Callable[[str], None]
+    backend: Backend,
+    public: PublicKey,
+    key_bits: tuple[int, ...],
+    count: int,
+    sample: int,
+    say: Callable[[str], None],
 ) -> Grid:
-    """One row a kind of batch; a round's at the middle key size."""
-    middle = mpz(secrets.randbits(key_bits[len(key_bits) // 2])) | 1 | 3 << (key_bits[len(key_bits) // 2] - 2)
-    kinds = [decryption_batch(bits, count) for bits in key_bits] + batches(middle, count)
+    """One row a kind of batch: partial decryptions at several key sizes, everything else under one key."""
+    kinds = [decryption_batch(bits, count) for bits in key_bits] + batches(public, count)
     rows = []
     for batch in kinds:
         say(batch.name)
@@ -101,11 +105,3 @@ def batches_grid(
         rate, core = measure(batch, backend, sample, 2)
         rows.append((batch.name, (Figure(rate, ""), Figure(core, ""), Figure(rate / core, ""))))
     return Grid(f"numbers a second, in batches of {count:,}", ("backend", "one core", "ratio"), tuple(rows))
-
-
-def _units(numbers: Block, n: mpz) -> Block:
-    """Random numbers are units but for luck that nobody has; small test moduli need to look."""
-    if n.bit_length() >= 1024:
-        return numbers
-    good = [gmpy2.gcd(mpz.from_bytes(row.tobytes(), "big"), n) == 1 for row in numbers]
-    return np.resize(numbers[np.array(good)], numbers.shape)

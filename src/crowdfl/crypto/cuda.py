@@ -84,7 +84,7 @@ class Cuda:
             piece = slice(start, min(start + size, rows))
             parts = [block[piece] for block in blocks]
             done = self._on_device(way, ring, kernel, *parts)
-            result[piece] = kernel.run(*parts) if done is None else done
+            result[piece] = self._others.map(kernel, *parts) if done is None else done
             watch.report(piece.stop, rows)
         return result
 
@@ -153,7 +153,7 @@ class Cuda:
         outside = ring.outside(limbs)
         product = ring.products(ring.enter(limbs), len(numbers), outside, 0)
         if gmpy2.gcd(to_ints(ring.write(product))[0], ring.n) != 1:
-            return None  # somewhere a factor of N: the CPU says where
+            return None  # somewhere a factor of N: the CPU finds it, chunk by chunk
         verdict: Block = self.device.host(outside)[:, None]
         return verdict
 
