@@ -47,7 +47,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
 $(PEERS)/.ready: constraints-peers.txt
 	"$(PYTHON)" -m venv $(PEERS)
-	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt phe tenseal gmpy2 numpy
+	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt flwr gmpy2 numpy phe tenseal
 	@touch $@
 
 clean:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 from crowdfl.bench.setting import Setting
 from crowdfl.errors import PeerUnavailable
 
-__all__ = ["NOT_INSTALLED", "Phe", "TenSeal", "ask", "measure_phe", "measure_tenseal"]
+__all__ = ["NOT_INSTALLED", "Phe", "TenSeal", "ask", "ask_script", "measure_phe", "measure_tenseal", "read_answer"]
 
 NOT_INSTALLED = "not installed: make peers"
 _SCRIPT = Path(__file__).with_name("peers_main.py")
@@ -40,22 +41,33 @@ class TenSeal:
 
 def measure_phe(python: Path, setting: Setting) -> Phe:
     """phe's figures, measured now on a sample of values."""
-    return _read(Phe, ask(python, "phe", setting))
+    return read_answer(Phe, ask(python, "phe", setting))
 
 
 def measure_tenseal(python: Path, setting: Setting) -> TenSeal:
     """TenSEAL's figures, measured now on the whole model."""
-    return _read(TenSeal, ask(python, "tenseal", setting))
+    return read_answer(TenSeal, ask(python, "tenseal", setting))
 
 
 def ask(python: Path, peer: str, setting: Setting) -> dict[str, Any]:
+    """What `crowdfl bench crypto` wants to know of a peer."""
+    numbers = {
+        "parameters": setting.parameters,
+        "key-bits": 2 * setting.prime_bits,
+        "sample": setting.phe_sample,
+        "repetitions": setting.repetitions,
+    }
+    return ask_script(python, _SCRIPT, peer, numbers)
+
+
+def ask_script(python: Path, script: Path, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     """What the peer's process prints; `PeerUnavailable` with its complaint when it fails."""
     if not python.is_file():
         raise PeerUnavailable(NOT_INSTALLED)
     try:
         done = subprocess.run(  # noqa: S603 -- the interpreter the user named, our own script, numbers
             # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
-            [str(python), "-I", str(_SCRIPT), peer, *_options(setting)],
+            [str(python), "-I", str(script), peer, *(f"--{name}={number}" for name, number in numbers.items())],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,
@@ -74,17 +86,8 @@ def ask(python: Path, peer: str, setting: Setting) -> dict[str, Any]:
     return answer
 
 
-def _options(setting: Setting) -> list[str]:
-    numbers = {
-        "--parameters": setting.parameters,
-        "--key-bits": 2 * setting.prime_bits,
-        "--sample": setting.phe_sample,
-        "--repetitions": setting.repetitions,
-    }
-    return [f"{name}={number}" for name, number in numbers.items()]
-
-
-def _read(kind: type[_T], answer: dict[str, Any]) -> _T:
+def read_answer(kind: type[_T], answer: dict[str, Any]) -> _T:
+    """The answer as a record; `PeerUnavailable` if it is none."""
     try:
         return kind(**answer)
     except TypeError as error:

@@ -20,6 +20,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened import HardenedSp
+from crowdfl.protocols.local import LocalDealer
 from crowdfl.protocols.opening import CHUNK, PARTICIPANTS, MaskSeed, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.profile import Tools
@@ -27,7 +28,7 @@ from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.protocols.settings import MILLION
 from crowdfl.protocols.smul import PolynomialsRequest
 
-__all__ = ["PARTS", "Averaging", "Reading", "Rewards", "average", "read_average", "reward"]
+__all__ = ["PARTS", "Averaging", "Reading", "Rewards", "average", "read_average", "reward", "sealed_publication"]
 
 _FEWEST = 3  # uploads that a round needs
 _READ_SAMPLES = 100
@@ -145,26 +146,28 @@ def read_average(setting: ProtocolSetting, campaign: Campaign) -> Reading:
 
 
 def _publication(campaign: Campaign, weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bytes:
-    task, budget = campaign.dealer.task, campaign.budget
-    public, seed = task.public, Coins.fresh().take(SEED_BYTES)
+    budget, public = campaign.budget, campaign.dealer.task.public
     values = budget.weigh(budget.encoding.encode(weights).values, _READ_SAMPLES)
-    rows = [*to_ints(budget.packing(public).pack(values)), _READ_SAMPLES]
-    masks = [m for start in range(0, len(rows), CHUNK) for m in to_ints(_masks(seed, start, len(rows), campaign))]
-    opened = from_ints(((v + m) % public.n for v, m in zip(rows, masks, strict=True)), public.plaintext_bytes)
-    csp = campaign.dealer.csp()
+    total = from_ints([_READ_SAMPLES], public.plaintext_bytes)
+    rows = np.concatenate([budget.packing(public).pack(values), total])
+    return sealed_publication(campaign.dealer, rows, campaign.first_upload())
+
+
+def sealed_publication(dealer: LocalDealer, rows: Block, stand_in: CipherVector) -> bytes:
+    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs."""
+    task, seed = dealer.task, Coins.fresh().take(SEED_BYTES)
+    public = task.public
+    starts = range(0, len(rows), CHUNK)
+    masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
+    opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
+    csp = dealer.csp()
     csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
-    some = campaign.first_upload()
     sealed = []
-    for start in range(0, len(rows), CHUNK):
-        stand_in = some.part(start, start + CHUNK)
-        halves = PartialVector(public, stand_in.block)
-        request = OpenRequest(task.context(1), PARTICIPANTS, start, stand_in, halves)
+    for start in starts:
+        part = stand_in.part(start, min(start + CHUNK, len(rows)))
+        request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
         sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
     return Publication(seed, len(rows), tuple(sealed)).to_bytes()
-
-
-def _masks(seed: bytes, start: int, rows: int, campaign: Campaign) -> Block:
-    return mask_rows(seed, start, min(CHUNK, rows - start), campaign.dealer.task.public)
 
 
 PARTS = ("sketch", "lanes", "cross terms", "polynomials", "divisions", "opening")

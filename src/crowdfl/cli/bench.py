@@ -12,24 +12,30 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from crowdfl.bench import tables
 from crowdfl.bench.crypto import bench_crypto
 from crowdfl.bench.protocols import bench_protocols
 from crowdfl.bench.protocols_setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
 from crowdfl.bench.rows import Grid, Report, Row
 from crowdfl.bench.setting import PAPER, QUICK
+from crowdfl.bench.tables import Run
 from crowdfl.crypto.compute import backend_named
 
-__all__ = ["app", "crypto", "gpu", "load", "protocols"]
+__all__ = ["app", "compare", "crypto", "gpu", "load", "protocols"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
+
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_Out = Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown and, with Matplotlib, PNG and SVG.")]
+_Markdown = Annotated[Path | None, typer.Option("--markdown", help="A file for the tables as Markdown.")]
 
 app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
 
 
 @app.command()
 def crypto(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: _AsJson = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
     peers: Annotated[
         Path, typer.Option(envvar="CROWDFL_PEERS", help="The Python that has phe and TenSEAL (`make peers`).")
@@ -49,7 +55,7 @@ def crypto(
 
 @app.command()
 def protocols(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: _AsJson = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
@@ -64,7 +70,7 @@ def protocols(
 
 @app.command()
 def load(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: _AsJson = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run with a few people; judges no target.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
@@ -81,7 +87,7 @@ def load(
 
 @app.command()
 def gpu(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: _AsJson = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model; judges no target.")] = False,
     exact: Annotated[bool, typer.Option(help="Also a round with exact distances, some minutes.")] = True,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
@@ -96,6 +102,46 @@ def gpu(
     _print(report, as_json=as_json)
     if check and (report.missed or report.unjudged):
         raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on a small model.")] = False,
+    peers: Annotated[
+        Path, typer.Option(envvar="CROWDFL_PEERS", help="The Python that has phe, TenSEAL and Flower (`make peers`).")
+    ] = _DEFAULT_PEERS,
+    no_peers: Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")] = False,
+    compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
+    out: _Out = None,
+    markdown: _Markdown = None,
+) -> None:
+    """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
+    from crowdfl.bench.compare_systems import bench_compare
+    from crowdfl.bench.compare_systems_setting import PAPER_COMPARE, QUICK_COMPARE
+
+    fast = None if compute == "threads" else backend_named(compute)
+    setting = QUICK_COMPARE if quick else PAPER_COMPARE
+    run = bench_compare(setting, python=None if no_peers else peers, fast=fast, say=_teller())
+    _deliver(run, as_json=as_json, out=out, page=markdown)
+
+
+def _deliver(run: Run, *, as_json: bool, out: Path | None, page: Path | None) -> None:
+    """To the terminal, and to the files that were asked for."""
+    if page is not None:
+        page.write_text(tables.markdown(run), encoding="utf-8")
+    written = tables.write(run, out) if out is not None else ()
+    if as_json:
+        sys.stdout.write(tables.as_json(run))
+        return
+    console = Console(highlight=False)
+    for table in run.tables():
+        shown = Table(*table.header, title=table.title)
+        for row in table.rows:
+            shown.add_row(*map(escape, row), end_section=True)
+        console.print(shown)
+    for line in (*run.lines, *(f"written: {path}" for path in written)):
+        console.print(line, markup=False)
 
 
 def _print(report: Report, *, as_json: bool) -> None:
