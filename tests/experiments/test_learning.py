@@ -125,6 +125,8 @@ def _models(crowd, aggregator):
     """Every round's average, in a row."""
 
     class Kept:
+        lost_train = aggregator.lost_train
+
         def __init__(self):
             self.averages = []
 

@@ -32,14 +32,18 @@ class Trained:
 
 
 class Aggregator(Protocol):
-    """Averages a round's models."""
+    """Averages a round's models. `lost_train`: whether those whose models will be lost have to train at all."""
+
+    lost_train: bool
 
     def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
         """Of everyone who is not lost."""
 
 
 class Clear:
-    """FedAvg in the clear."""
+    """FedAvg in the clear, which needs no model that does not arrive."""
+
+    lost_train = False
 
     def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
         """Eq. 2, over those who are not lost."""
@@ -61,6 +65,8 @@ class Keys:
 class Encrypted:
     """A `hardened` task with every party in this process: everyone encrypts; what the network loses or delays, SP does not see
     in time; participants read the average of each round, and the requester reads the last."""
+
+    lost_train = True
 
     def __init__(
         self,
@@ -113,7 +119,8 @@ def federated(crowd: Crowd, aggregator: Aggregator, attendance: Attendance) -> I
     shape, weights = learner.shape, learner.weights()
     for number in range(1, crowd.settings.rounds + 1):
         updates = {}
-        for who in crowd.names:
+        idle = set() if aggregator.lost_train else set(attendance.lost(number))
+        for who in (name for name in crowd.names if name not in idle):
             learner.load(weights)
             used = learner.train(*crowd.data(who), training.at(number, who))
             updates[who] = Trained(shape.flat(learner.weights()), used)
