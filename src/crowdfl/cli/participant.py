@@ -135,13 +135,13 @@ def _show(definition: Definition) -> None:
 
 def _follow(person: Participant, lesson: Lesson, window: float) -> None:
     """Step by step until the task has ended. Looks less often while nothing happens or the platform is away."""
-    longest = min(60.0, max(1.0, window / 20))
+    longest = min(60.0, max(2.0, window / 20))
     pause, misses = 0.5, 0
     while True:
         try:
             did = person.step(lesson.train, lesson.evaluate) or person.stock_up()
             misses = 0
-            if not did and person.sp.status(person.task)["state"] not in ("running", "paused"):
+            if not did and person.state not in ("running", "paused"):
                 return
             pause = 0.5 if did else min(pause * 1.5, longest)
         except ServiceUnavailable as away:

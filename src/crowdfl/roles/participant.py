@@ -99,6 +99,7 @@ class Participant:
     open_stock: Callable[[PublicKey], Stock] | None = (
         None  # randomizers made while idle; without, all are made when needed
     )
+    state: str = "running"  # the task's, when this participant last looked
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantSide | None = field(default=None, repr=False)
 
@@ -137,7 +138,9 @@ class Participant:
 
     def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
-        rounds = {entry["number"]: entry["state"] for entry in self.sp.status(self.task)["rounds"]}
+        status = self.sp.status(self.task)
+        self.state = status["state"]
+        rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
         for number, state in rounds.items():
             if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
