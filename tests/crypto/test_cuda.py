@@ -5,6 +5,7 @@ The CUDA source runs on a GPU where there is one, and everywhere else compiled f
 
 import secrets
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def emulated(tmp_path_factory) -> EmulatedDevice:
 @pytest.fixture(scope="session")
 def small(emulated) -> Bench:
     """A test key on the emulated device."""
-    return Bench(Cuda(emulated, Threads(1), table_window=3), 128)
+    return Bench(Cuda(emulated, Threads(1), table_window=3, fewest=0), 128)
 
 
 @pytest.fixture(scope="session", params=["emulated", 1024, 2048, 3072], ids=lambda where: f"|N| = {where}")
@@ -82,7 +83,7 @@ def bench(request) -> Bench:
         device = CupyDevice()
     except BackendUnavailable as reason:
         pytest.skip(str(reason))
-    return Bench(Cuda(device), request.param // 2)
+    return Bench(Cuda(device, fewest=0), request.param // 2)
 
 
 def test_one_exponent_for_all(bench):
@@ -183,6 +184,23 @@ def test_a_modulus_that_is_no_square_runs_on_threads(small):
         assert small.agrees(MulMod(mpz(modulus)), numbers, numbers)
 
 
+def test_what_is_not_worth_a_trip_or_too_long_stays_on_the_cpu(monkeypatch):
+    """A few products, and an N beyond what the kernels are laid out for; powers of few numbers do go."""
+    device = EmulatedDevice(Path())
+    launches: list[str] = []
+    monkeypatch.setattr(device, "launch", lambda layout, kernel, *_: launches.append(kernel))
+    backend, n = Cuda(device, Threads(1)), mpz(2**61 - 1)
+    one = blocks.from_ints([7], 16)
+    assert np.array_equal(backend.map(MulMod(n * n), one, one), MulMod(n * n).run(one, one))
+    long = mpz(2**5000 + 1)
+    row = blocks.from_ints([7], 1251)
+    kernel = PowMod(mpz(3), long * long)
+    assert np.array_equal(backend.map(kernel, row), kernel.run(row))
+    assert not launches
+    backend.map(PowMod(mpz(3), n * n), one)
+    assert "power" in launches
+
+
 def test_results_go_where_the_caller_says(small):
     """`out` may be one of the operands."""
     left, right = small.units(_FEW).copy(), small.units(_FEW)
@@ -255,7 +273,7 @@ def test_a_modulus_close_to_its_limbs_gets_one_more(bits):
 def test_the_longest_modulus_of_its_limbs(emulated):
     """N with all bits set, squared and multiplied at its largest residues."""
     n = mpz((1 << 512) - 1)
-    backend, kernel = Cuda(emulated, Threads(1)), MulMod(n * n)
+    backend, kernel = Cuda(emulated, Threads(1), fewest=0), MulMod(n * n)
     numbers = blocks.from_ints([n * n - 1, n * n - 2, n, n - 1], 128)
     assert np.array_equal(backend.map(kernel, numbers, numbers), kernel.run(numbers, numbers))
 
@@ -263,7 +281,7 @@ def test_the_longest_modulus_of_its_limbs(emulated):
 def test_carries_run_through_all_lanes(emulated):
     """Residues of all ones and nearly so: the rare carries that random numbers do not meet."""
     n = mpz((0xFFFFFFFB << 480) + 1)
-    backend, kernel = Cuda(emulated, Threads(1)), MulMod(n * n)
+    backend, kernel = Cuda(emulated, Threads(1), fewest=0), MulMod(n * n)
     edges = [(1 << bits) - d for bits in (32, 64, 511, 512, 1023) for d in (1, 2)] + [n * n - 1, n * (n - 1), n - 1]
     left = blocks.from_ints([x % (n * n) for x in edges for _ in edges], 128)
     right = blocks.from_ints([x % (n * n) for x in edges] * len(edges), 128)

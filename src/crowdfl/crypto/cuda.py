@@ -1,6 +1,7 @@
 """The GPU backend: the kernels of `crowdfl.crypto.kernels` for a modulus N^2, in large pieces, with the same bytes as result.
 
-What it has no way for (a modulus that is no odd square, a kernel it does not know) runs on threads.
+What it has no way for (a modulus that is no odd square or too long, a kernel it does not know) runs on threads, and so does
+light work on a few rows.
 """
 
 import threading
@@ -38,6 +39,9 @@ __all__ = ["Cuda"]
 _NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
 _TABLE_WINDOW = 12  # of fixed bases: 180 MiB of table at |N| = 2048
 _SHORT_WINDOW = 4
+_LONGEST = 4096  # bits of N whose kernels fit a block's shared memory with room to spare
+_LIGHT = (MulMod, AddPlain, Encrypt, InvMod, Combine, CheckUnits)
+_FEWEST = 32  # rows of light work that are worth a trip to the device: a row takes the CPU some 10 microseconds
 
 
 class Cuda:
@@ -46,11 +50,17 @@ class Cuda:
     name = "cuda"
 
     def __init__(
-        self, device: Device | None = None, others: Threads | None = None, table_window: int = _TABLE_WINDOW
+        self,
+        device: Device | None = None,
+        others: Threads | None = None,
+        *,
+        table_window: int = _TABLE_WINDOW,
+        fewest: int = _FEWEST,
     ) -> None:
         self.device: Device = device or CupyDevice()
         self._others = others or Threads()
         self._table_window = table_window
+        self._fewest = fewest
         self._lock = threading.Lock()
         self._ring = lru_cache(maxsize=8)(self._make_ring)
         self._table = lru_cache(maxsize=4)(self._make_table)
@@ -73,7 +83,8 @@ class Cuda:
         """Apply `kernel` to every row, piece by piece."""
         ring, way = self._ring_of(kernel), self._ways.get(type(kernel))
         rows = require_rows(blocks)
-        if ring is None or way is None or not rows:
+        few = rows < self._fewest and isinstance(kernel, _LIGHT)
+        if ring is None or way is None or few or not rows:
             return self._others.map(kernel, *blocks, out=out, watch=watch)
         result = empty(rows, kernel.out_width) if out is None else out
         watch = watch or Watch()
@@ -104,7 +115,7 @@ class Cuda:
         return self._ring(gmpy2.isqrt(modulus))
 
     def _make_ring(self, n: mpz) -> Ring | None:
-        return Ring.of(self.device, n) if n > 1 and n % 2 else None
+        return Ring.of(self.device, n) if n > 1 and n % 2 and n.bit_length() <= _LONGEST else None
 
     # A way returns None where the CPU has to do it.
 
