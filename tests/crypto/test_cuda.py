@@ -288,6 +288,14 @@ def test_carries_run_through_all_lanes(emulated):
     assert np.array_equal(backend.map(kernel, left, right), kernel.run(left, right))
 
 
+def test_squares_of_numbers_that_fill_their_limbs(emulated):
+    """The upper half of a pair is doubled to square it, and its highest bit must not be lost."""
+    n = mpz((0xFFFFFFFB << 480) + 1)
+    backend, kernel = Cuda(emulated, Threads(1), fewest=0), PowMod(mpz(1 << 5), n * n)
+    numbers = blocks.from_ints([secrets.randbelow(int(n * n)) for _ in range(6)] + [n * n - 1, n * (n - 2) + 3], 128)
+    assert np.array_equal(backend.map(kernel, numbers), kernel.run(numbers))
+
+
 def test_without_cupy_the_reason_is_named(monkeypatch):
     """What is missing and what to do; nothing else needs CuPy."""
     monkeypatch.setitem(sys.modules, "cupy", None)
