@@ -79,6 +79,8 @@
     │   ├── TooSlow                 a request came in more slowly than anyone is waited for
     │   └── ServiceUnavailable      no answer, or none that can be used
     ├── BackendUnavailable          the place to compute that was asked for is not there
+    │   ├── ClusterTaken            the cluster works for another role
+    │   └── ClusterUnprotected      a cluster without TLS, where nobody asked for it or off loopback
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     ├── ExperimentUnavailable       a package that an experiment needs is not installed
     └── Cancelled                   long work was told to stop
@@ -96,6 +98,8 @@ __all__ = [
     "CiphertextError",
     "CiphertextOutOfRange",
     "ClaimRefused",
+    "ClusterTaken",
+    "ClusterUnprotected",
     "Conflict",
     "CrowdFLError",
     "DataAltered",
@@ -494,6 +498,14 @@ class ExperimentUnavailable(CrowdFLError):
 
 class BackendUnavailable(CrowdFLError):
     """The place to compute that was asked for is not there."""
+
+
+class ClusterTaken(BackendUnavailable):
+    """The cluster works for another role: each needs its own."""
+
+
+class ClusterUnprotected(BackendUnavailable):
+    """A cluster without TLS, where nobody asked for it or off loopback."""
 
 
 class Cancelled(CrowdFLError):

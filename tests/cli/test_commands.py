@@ -11,8 +11,10 @@ import typer
 from crowdfl.cli import main
 from crowdfl.cli.demo_servers import count_numbers, shares_in
 from crowdfl.cli.task_files import defined, read_model, template, write_model
+from crowdfl.cli.workspace import read_service
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.sources import load_split
+from crowdfl.services.tls import CertificateFiles, require_usable
 from tests.cli.program import call
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
@@ -75,6 +77,17 @@ def test_init_makes_files_for_their_owner_alone(workspace):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (workspace, *workspace.rglob("*")))
 
 
+def test_init_prepares_a_cluster_for_each_server_of_its_own(workspace):
+    """Another scheduler, and a certificate that the other's does not open; threads until it is asked for."""
+    found = [read_service(workspace / role / "settings.toml") for role in ("sp", "csp")]
+    assert [one.compute for one in found] == ["threads", "threads"]
+    assert len({one.cluster.scheduler for one in found}) == 2
+    assert len({one.cluster.certificate.read_bytes() for one in found}) == 2
+    for one in found:
+        assert one.cluster.ca == one.cluster.certificate
+        require_usable(CertificateFiles(one.cluster.certificate, one.cluster.key))
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -85,6 +98,10 @@ def test_init_makes_files_for_their_owner_alone(workspace):
         (("init", "{tmp}"), 3, "SettingsError"),
         (("sp", "serve", "{tmp}/none.toml"), 3, "SettingsError"),
         (("sp", "serve", "{tmp}/broken.toml"), 3, "SettingsError"),
+        (("sp", "serve", "{sp}", "--compute", "abacus"), 3, "SettingsError"),
+        (("sp", "serve", "{sp}", "--scheduler", "tls://127.0.0.1:1"), 3, "SettingsError"),
+        (("sp", "serve", "{sp}", "--compute", "dask", "--scheduler", "tcp://10.0.0.7:1"), 3, "ClusterUnprotected"),
+        (("kgc", "serve", "{sp}", "--compute", "dask"), 2, "--compute"),
         (("sp", "token", "revoke", "{sp}", "nobody"), 3, "NotThereYet"),
         (("sp", "token", "add", "{sp}", "me", "king"), 3, "SettingsError"),
         (("sp", "token", "add", "{sp}", "requester", "requester"), 3, "Conflict"),

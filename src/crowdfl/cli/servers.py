@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crowdfl.cli.workspace import read_service
+from crowdfl.crypto.compute import BACKENDS
+from crowdfl.errors import SettingsError
 from crowdfl.services.auth import Tokens
+from crowdfl.services.cluster import ClusterSettings
 from crowdfl.services.run import ServiceSettings, serve_csp, serve_kgc, serve_sp
 
 __all__ = ["csp_app", "kgc_app", "sp_app"]
@@ -18,14 +22,27 @@ _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `c
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
-def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None]) -> typer.Typer:
+_Compute = Annotated[
+    str | None, typer.Option(help=f"Where to compute: {', '.join((*BACKENDS, 'dask'))}; the settings' if not given.")
+]
+_Scheduler = Annotated[
+    str | None, typer.Option(help="With --compute dask: this role's own scheduler, tls://host:port.")
+]
+
+
+def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None], *, computes: bool = True) -> typer.Typer:
     app = typer.Typer(help=what, no_args_is_help=True)
     token = typer.Typer(help="The tokens this role has given to others.", no_args_is_help=True)
     app.add_typer(token, name="token")
 
-    @app.command("serve", help=f"Run {name} until it is told to stop (SIGTERM, Ctrl-C).")
     def _serve(settings: _Settings) -> None:
         serve(read_service(settings))
+
+    def _serve_computing(settings: _Settings, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
+        serve(_with_compute(read_service(settings), compute, scheduler))
+
+    command = app.command("serve", help=f"Run {name} until it is told to stop (SIGTERM, Ctrl-C).")
+    command(_serve_computing if computes else _serve)
 
     @token.command("add", help="A new token, shown once.")
     def _add(settings: _Settings, holder: str, role: str) -> None:
@@ -51,11 +68,22 @@ def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None]) ->
     return app
 
 
+def _with_compute(found: ServiceSettings, compute: str | None, scheduler: str | None) -> ServiceSettings:
+    """What the command line says goes before what the file says."""
+    compute = compute or found.compute
+    if scheduler is None:
+        return replace(found, compute=compute)
+    if compute != "dask":
+        raise SettingsError("--scheduler goes with --compute dask")
+    cluster = found.cluster or ClusterSettings(scheduler=scheduler, plain_tcp=found.plain_http)
+    return replace(found, compute=compute, cluster=replace(cluster, scheduler=scheduler))
+
+
 def _tokens(settings: Path) -> Tokens:
     found = read_service(settings)
     return Tokens(found.tokens or found.data / "tokens.json")
 
 
-kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", serve_kgc)
+kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", serve_kgc, computes=False)
 sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", serve_sp)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", serve_csp)

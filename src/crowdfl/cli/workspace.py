@@ -1,20 +1,22 @@
 """`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdfl.cli.requester_file import read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.services.auth import Tokens
+from crowdfl.services.cluster import ClusterSettings
 from crowdfl.services.run import Peer, ServiceSettings, signing_key
-from crowdfl.services.tls import CertificateFiles, make_ca, make_server_certificate
+from crowdfl.services.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["init", "read_service"]
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
+_SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each
 # Who holds a token of whose service.
 _TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}
 
@@ -42,6 +44,8 @@ def init(
         make_server_certificate(folder / role, authority, "tls", [host])
         _put_ca(folder / role, authority)
         peers = {peer: urls[peer] for peer in held[role]}
+        if role in _SCHEDULERS:
+            make_cluster_certificate(folder / role)
         text = _service_text(role, host, port, peers, key, insecure_test_key)
         write_private(folder / role / "settings.toml", text.encode())
     _put_ca(folder / "requester", authority)
@@ -86,8 +90,17 @@ def _service_text(role: str, host: str, port: int, peers: dict[str, str], key: s
         f'kgc_key = "{key}"',
         f"insecure_test_key = {str(insecure).lower()}",
     ]
+    if role in _SCHEDULERS:
+        lines.append('compute = "threads"')
     for peer, url in peers.items():
         lines += ["", f"[{peer}]", f'url = "{url}"', f'token = "{peer}.token"']
+    if role in _SCHEDULERS:
+        lines += [
+            "",
+            '# Only with compute = "dask", or `serve --compute dask`: a cluster of this role\'s own, see docs/cluster.md.',
+        ]
+        lines += ["[dask]", f'scheduler = "tls://127.0.0.1:{_SCHEDULERS[role]}"', 'ca = "cluster.pem"']
+        lines += ['certificate = "cluster.pem"', 'key = "cluster.key"']
     return "\n".join(lines) + "\n"
 
 
@@ -121,6 +134,13 @@ def read_service(path: Path) -> ServiceSettings:
             tick_seconds=found.get("tick_seconds", 1.0),
             lease_seconds=found.get("lease_seconds", 30.0),
             on_paid=tuple(found.get("on_paid", ())),
+            compute=found.get("compute", "threads"),
+            cluster=_cluster(found["dask"], here, found.get("plain_http", False)) if "dask" in found else None,
         )
     except (KeyError, TypeError, ValueError) as wrong:
         raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None
+
+
+def _cluster(found: dict[str, Any], here: Path, plain: bool) -> ClusterSettings:
+    files = {name: here / found[name] for name in ("ca", "certificate", "key") if name in found}
+    return ClusterSettings(scheduler=found["scheduler"], plain_tcp=plain, **files)

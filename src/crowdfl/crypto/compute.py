@@ -16,7 +16,16 @@ import gmpy2
 from crowdfl.crypto.blocks import Block, empty, require_rows
 from crowdfl.errors import Cancelled, SettingsError
 
-__all__ = ["BACKENDS", "Backend", "Kernel", "Threads", "Watch", "backend_named", "default_backend"]
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Kernel",
+    "Threads",
+    "Watch",
+    "backend_named",
+    "default_backend",
+    "release_lock_while_computing",
+]
 
 BACKENDS = ("threads", "cuda")
 
@@ -127,11 +136,12 @@ class Threads:
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.workers, "crowdfl-compute", initializer=_release_lock_while_computing)
+            self._pool = ThreadPoolExecutor(self.workers, "crowdfl-compute", initializer=release_lock_while_computing)
         return self._pool
 
 
-def _release_lock_while_computing() -> None:
+def release_lock_while_computing() -> None:
+    """Let other threads of this process run while the calling one is in gmpy2."""
     gmpy2.set_context(gmpy2.context(allow_release_gil=True))
 
 

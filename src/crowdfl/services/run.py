@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from crowdfl.crypto.compute import Backend, backend_named, default_backend
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, ServiceUnavailable, SettingsError
 from crowdfl.roles.csp import Csp
@@ -23,6 +24,7 @@ from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import CspClient, KgcClient
 from crowdfl.services.clock import SystemClock
+from crowdfl.services.cluster import Cluster, ClusterSettings
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.protocol import Protocol
 from crowdfl.services.signatures import Bearer
@@ -74,6 +76,8 @@ class ServiceSettings:
     tick_seconds: float = 1.0
     lease_seconds: float = 30.0  # how long a killed SP's work waits for the next process
     on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
+    compute: str = "threads"  # where SP and CSP compute: threads, cuda or dask
+    cluster: ClusterSettings | None = None  # for dask
     insecure_test_key: bool = False
 
 
@@ -121,6 +125,7 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
     """CSP's app over its data folder."""
     folder = _folder(settings)
     store, kgc = _store(settings), _peer(settings, settings.kgc, "KGC")
+    backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
         FileBlobs(folder / "blobs"),
@@ -128,8 +133,9 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
         KgcClient(kgc),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
+        backend=backend,
     )
-    background = (_Resources(store.close, kgc.close),)
+    background = (_Resources(store.close, kgc.close, close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
 
 
@@ -137,6 +143,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     store, kgc, csp = _store(settings), _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
+    backend, close = _backend(settings, "sp")
     ahead = ThreadPoolExecutor(1, "sp-asks-csp")
     sp = Sp(
         store,
@@ -147,12 +154,13 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         CspClient(csp),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
+        backend=backend,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
     )
     background = (
-        _Resources(partial(ahead.shutdown, wait=False, cancel_futures=True), store.close, kgc.close, csp.close),
+        _Resources(partial(ahead.shutdown, wait=False, cancel_futures=True), store.close, kgc.close, csp.close, close),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")
@@ -243,6 +251,19 @@ def _store(settings: ServiceSettings) -> SqlStore:
 
 def _tokens(settings: ServiceSettings) -> Tokens:
     return Tokens(settings.tokens or settings.data / "tokens.json")
+
+
+def _backend(settings: ServiceSettings, role: str) -> tuple[Backend, Callable[[], None]]:
+    """Where the role computes, and what lets go of it; what is not there is told before anything is served."""
+    if settings.compute == "threads":
+        return default_backend(), lambda: None
+    if settings.compute != "dask":
+        return backend_named(settings.compute), lambda: None
+    if settings.cluster is None:
+        raise SettingsError("compute = dask needs the address of this role's own scheduler, and its certificate")
+    cluster = Cluster(role, settings.cluster)
+    cluster.connect()
+    return cluster, cluster.close
 
 
 def _peer(settings: ServiceSettings, peer: Peer | None, name: str) -> Service:

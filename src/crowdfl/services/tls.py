@@ -31,6 +31,7 @@ __all__ = [
     "client_context",
     "is_loopback",
     "make_ca",
+    "make_cluster_certificate",
     "make_server_certificate",
     "require_plain_http_allowed",
     "require_usable",
@@ -91,6 +92,19 @@ def make_server_certificate(
         .add_extension(authority, critical=False)
     )
     return _write(folder, name, builder.sign(issuer_key, hashes.SHA256()), key)
+
+
+def make_cluster_certificate(folder: Path, name: str = "cluster") -> CertificateFiles:
+    """For all machines of one role's cluster, as `<name>.pem` and `<name>.key`: its own authority, and nobody else gets in."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = _name(f"CrowdFL {name}")
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    builder = (
+        _builder(own, own, key.public_key(), _SERVER_DAYS, None)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage, critical=False)
+    )
+    return _write(folder, name, builder.sign(key, hashes.SHA256()), key)
 
 
 def client_context(ca: Path | None) -> ssl.SSLContext:

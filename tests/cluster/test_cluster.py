@@ -1,0 +1,374 @@
+"""The cluster backend on real schedulers and workers: processes with TLS on loopback, one cluster for each role."""
+
+import secrets
+import signal
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import gmpy2
+import numpy as np
+import pytest
+from gmpy2 import mpz
+
+from crowdfl.crypto import blocks
+from crowdfl.crypto.compute import Threads, Watch
+from crowdfl.crypto.kernels import (
+    BucketProduct,
+    FixedBase,
+    FixedBasePower,
+    MulMod,
+    MultiPow,
+    PartialDecrypt,
+    PowEach,
+    PowMod,
+)
+from crowdfl.crypto.vector import CipherVector, RunningProduct
+from crowdfl.errors import (
+    BackendUnavailable,
+    Cancelled,
+    ClusterTaken,
+    ClusterUnprotected,
+    KeyFileMissing,
+    NotAUnit,
+    SettingsError,
+)
+from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.profile import Tools
+from crowdfl.services.cluster import Cluster, ClusterSettings
+from crowdfl.services.cluster_pieces import Piece, Rows, recipe_of
+from crowdfl.services.cluster_worker import share_name
+from crowdfl.services.run import Peer, ServiceSettings, open_csp, running
+from crowdfl.storage.atomic import write_private
+from tests.cluster.processes import clusters, wait_for
+from tests.protocols.driving import SMALL, converse, deal
+
+ONE = Threads(1)
+
+
+class Nowhere:
+    """A backend that must not be asked."""
+
+    name = "nowhere"
+
+    def map(self, kernel, *blocks, out=None, watch=None):
+        """Refuse."""
+        raise AssertionError(f"{kernel} ran here")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A dealt task with its bundles in the folders of the two clusters' workers, and the two backends."""
+    folder = tmp_path_factory.mktemp("clusters")
+    sides = deal(4, 400, **(SMALL | {"max_participants": 4, "rounds": 5}))
+    keys = {role: folder / "keys" / role for role in ("sp", "csp")}
+    with clusters(folder, keys) as found:
+        for role, count in (("sp", 2), ("csp", 1)):
+            write_private(keys[role] / f"task.{role}", getattr(sides.dealer._dealing, role))
+            for _ in range(count):
+                found[role].add_worker()
+        backends = {role: Cluster(role, found[role].settings, ONE) for role in found}
+        try:
+            wait_for(lambda: [backend.connect() for backend in backends.values()] == [2, 1])
+            yield SimpleNamespace(sides=sides, processes=found, keys=keys, **backends)
+        finally:
+            for backend in backends.values():
+                backend.close()
+
+
+@pytest.fixture(scope="module")
+def public(world):
+    """The task's key."""
+    return world.sides.dealer.task.public
+
+
+def units(public, count: int) -> blocks.Block:
+    """Random numbers below N^2."""
+    return blocks.from_ints((secrets.randbelow(int(public.n_squared)) for _ in range(count)), public.ciphertext_bytes)
+
+
+def exponents(count: int, width: int) -> blocks.Block:
+    """Random exponents."""
+    return blocks.from_bytes(secrets.token_bytes(count * width), width)
+
+
+def batches(public, share):
+    """A batch for every kernel that is sent, with odd numbers of rows and factors."""
+    n2, width = public.n_squared, public.ciphertext_bytes
+    rows = units(public, 1100)
+    fixed = FixedBase(public.h_s, n2, public.exponent_bits, 4)
+    signs = np.frombuffer(secrets.token_bytes(1100), dtype=np.uint8) & 1
+    return {
+        "one exponent": (PowMod(mpz(secrets.randbits(90)), n2), rows[:301]),
+        "a negative exponent": (PowMod(mpz(-77), n2), rows[:40]),
+        "a key share": (PartialDecrypt(share, n2), rows[:50]),
+        "a key share in constant time": (PartialDecrypt(share, n2, True), rows[:20]),
+        "an exponent each": (PowEach(n2, 64), rows[:97], exponents(97, 8)),
+        "a fixed base": (FixedBasePower(fixed), exponents(600, fixed.exponent_width)),
+        "a product of few": (BucketProduct(n2, 5), rows.reshape(220, 5 * width), signs.reshape(220, 5)),
+        "a product of many": (BucketProduct(n2, 55), rows.reshape(20, 55 * width), signs.reshape(20, 55)),
+        "one product of all": (BucketProduct(n2, 1100), rows.reshape(1, -1), signs.reshape(1, -1)),
+        "powers multiplied": (MultiPow(n2, 11, 40), rows.reshape(100, -1), exponents(100, 11 * 5)),
+        "many powers multiplied": (MultiPow(n2, 1100, 40), rows.reshape(1, -1), exponents(1, 1100 * 5)),
+    }
+
+
+def test_every_kernel_gives_the_bytes_of_one_thread(world, public):
+    """On workers alone; and progress ends with all rows."""
+    share = world.sides.sp.party.share.exponent
+    on_workers = replace(world.sp, others=Nowhere())
+    try:
+        for name, (kernel, *given) in batches(public, share).items():
+            seen = []
+            found = on_workers.map(kernel, *given, watch=Watch(lambda *how_far, seen=seen: seen.append(how_far)))
+            assert np.array_equal(found, ONE.map(kernel, *given)), name
+            assert (seen[0], seen[-1]) == ((0, len(found)), (len(found), len(found))), name
+    finally:
+        on_workers.close()
+
+
+def test_light_work_and_handfuls_stay_here(public):
+    """Sending them costs more than doing them; no scheduler is asked."""
+    unconnected = Cluster("sp", ClusterSettings(scheduler="tls://127.0.0.1:1"), ONE)
+    rows = units(public, 300)
+    for kernel, *given in ((MulMod(public.n_squared), rows, rows), (PowMod(mpz(3), public.n_squared), rows[:5])):
+        assert np.array_equal(unconnected.map(kernel, *given), ONE.map(kernel, *given))
+
+
+def test_the_result_may_replace_an_operand(world, public):
+    """As on threads."""
+    rows = units(public, 40).copy()
+    kernel = PowMod(mpz(5), public.n_squared)
+    expected = ONE.map(kernel, rows)
+    assert world.sp.map(kernel, rows, out=rows) is rows
+    assert np.array_equal(rows, expected)
+
+
+def test_running_products_reduce_as_a_tree_on_the_workers(world, public):
+    """A group of uploads: partial products are multiplied by workers, and the sum is that of one thread, one by one."""
+    rows, count = 1600, 12
+    numbers = (
+        np.frombuffer(secrets.token_bytes(rows * public.ciphertext_bytes), dtype=np.uint8).reshape(rows, -1).copy()
+    )
+    numbers[:, 0] = 0  # below N^2
+    uploads = [CipherVector(public, np.roll(numbers, i, axis=0)) for i in range(count)]
+    here, there = (RunningProduct(public, rows, count, backend=backend) for backend in (ONE, world.sp))
+    for upload in uploads:
+        here.add(upload)
+    there.add(uploads[0])
+    before = steps(world.sp, "run_rows", "memory")
+    there.add_all(uploads[1:])
+    assert there.result() == here.result()
+    assert steps(world.sp, "run_rows", "memory") > before
+
+
+def steps(cluster, function: str, finish: str, start: str | None = None) -> int:
+    """How many tasks of a function the scheduler has seen go over to a state."""
+
+    def count(function, finish, start, dask_scheduler):
+        log = dask_scheduler.transition_log
+        return len({e[0] for e in log if e[0].startswith(function) and e[2] == finish and start in (None, e[1])})
+
+    return cluster._client.run_on_scheduler(count, function, finish, start)
+
+
+def test_a_killed_worker_costs_its_pieces_alone(world, public):
+    """SIGKILL in the middle of a batch: the others go on, and the result is that of one thread."""
+    spare = world.processes["sp"].add_worker()
+    wait_for(lambda: world.sp.connect() == 3, spare)
+    rows, kernel = units(public, 600), PowMod(mpz(secrets.randbits(1500)), public.n_squared)
+    finished, moved = steps(world.sp, "run_piece", "memory"), steps(world.sp, "run_piece", "released", "processing")
+    kills = []
+
+    def kill(done, total):
+        if done and not kills:
+            kills.append((done, total))
+            spare.send_signal(signal.SIGKILL)
+            spare.wait()
+
+    found = world.sp.map(kernel, rows, watch=Watch(kill))
+    assert kills[0][0] < kills[0][1]
+    assert np.array_equal(found, ONE.map(kernel, rows))
+    wait_for(lambda: world.sp.connect() == 2)
+    pieces = steps(world.sp, "run_piece", "memory") - finished
+    assert 1 <= steps(world.sp, "run_piece", "released", "processing") - moved <= pieces // 2
+
+
+def test_a_cancelled_batch_stops_and_leaves_nothing_behind(world, public):
+    """The scheduler forgets its pieces."""
+    watch = Watch()
+    watch.on_progress = lambda done, _total: watch.cancel() if done else None
+    kernel = PowMod(mpz(secrets.randbits(1500)), public.n_squared)
+    with pytest.raises(Cancelled):
+        world.sp.map(kernel, units(public, 900), watch=watch)
+
+    def tasks(dask_scheduler):
+        return len(dask_scheduler.tasks)
+
+    wait_for(lambda: world.sp._client.run_on_scheduler(tasks) == 0)
+
+
+def test_an_error_of_a_kernel_comes_back_as_itself_and_its_numbers_stay_out_of_the_logs(world, public):
+    """Dask logs what a failed piece was called with; ours show no numbers."""
+    rows = units(public, 1024).copy()
+    rows[7] = blocks.from_ints([public.n], public.ciphertext_bytes)[0]
+    with pytest.raises(NotAUnit):
+        world.sp.map(BucketProduct(public.n_squared, 8), rows.reshape(128, -1), np.ones((128, 8), dtype=np.uint8))
+    wait_for(lambda: "Compute Failed" in world.processes["sp"].logs())
+    shown = world.processes["sp"].logs() + repr(Piece(recipe_of(PowMod(mpz(7), public.n_squared)), (Rows.of(rows),)))
+    assert "PowMod" in shown
+    assert f"{public.n_squared:x}" not in shown
+    assert repr(rows[0].tobytes())[2:40] not in shown
+
+
+def forms(number: int) -> list[bytes]:
+    """A number in every form in which it could be sent or shown."""
+    raw = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    shown = [f"{number:x}", f"{number:X}", str(number), repr(raw), str(list(raw))]
+    return [raw, raw[::-1], gmpy2.to_binary(mpz(number)), *(text.encode() for text in shown)]
+
+
+def heard(cluster) -> bytes:
+    """Every frame that has reached the scheduler since `record`, from the role or from workers."""
+
+    def frames(dask_scheduler):
+        return b"".join(dask_scheduler.crowdfl_heard)
+
+    return cluster._client.run_on_scheduler(frames)
+
+
+def record(cluster) -> None:
+    """From now on, the scheduler keeps every frame that it receives."""
+
+    def listen(dask_scheduler):
+        from distributed.comm import tcp
+
+        dask_scheduler.crowdfl_heard = []
+        inner = tcp.from_frames
+
+        async def from_frames(frames, *args, **kwargs):
+            dask_scheduler.crowdfl_heard.extend(map(bytes, frames))
+            return await inner(frames, *args, **kwargs)
+
+        tcp.from_frames = from_frames
+
+    cluster._client.run_on_scheduler(listen)
+
+
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_a_key_share_never_travels(world, public, role):
+    """In no message that the scheduler gets, no log, no repr; another exponent is found by the same search."""
+    cluster, party = getattr(world, role), getattr(world.sides, role).party
+    share, plain = int(party.share.exponent), secrets.randbits(512) | 1 << 511
+    record(cluster)
+    for exponent, kind in ((share, PartialDecrypt), (plain, PowMod)):
+        kernel, rows = kind(mpz(exponent), public.n_squared), units(public, 64)
+        assert np.array_equal(cluster.map(kernel, rows), ONE.map(kernel, rows))
+        assert not any(form in repr(kernel).encode() for form in forms(exponent))
+    traffic, logs = heard(cluster), world.processes[role].logs().encode()
+    assert share_name(share).encode() in traffic
+    assert any(form in traffic for form in forms(plain))
+    assert b"run_piece" in logs
+    assert not any(form in text for form in forms(share) for text in (traffic, logs))
+
+
+def test_a_worker_without_the_share_says_what_to_do(world, public):
+    """SP's workers hold no share of CSP's."""
+    share = world.sides.csp.party.share.exponent
+    with pytest.raises(KeyFileMissing, match="CROWDFL_KEYS"):
+        world.sp.map(PartialDecrypt(share, public.n_squared), units(public, 20))
+
+
+def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
+    """Averages and rewards of the same uploads, SP and CSP each on its own cluster."""
+    sides = world.sides
+    dealing, about = sides.dealer._dealing, sides.dealer.about
+    rng = np.random.default_rng(3)
+    models = {who: rng.uniform(-1, 1, 400) for who in sides.people}
+    uploads = {who: sides.upload(model, 3 + i, who) for i, (who, model) in enumerate(models.items())}
+    results = []
+    for backends in ({"sp": ONE, "csp": ONE}, {"sp": world.sp, "csp": world.csp}):
+        profile = PROFILES["hardened"]
+        sp = profile.sp(about, dealing.sp, Tools(backends["sp"], insecure_test_key=True))
+        csp = profile.csp(about, dealing.csp, Tools(backends["csp"], insecure_test_key=True))
+        for identity in sides.dealer._identities:
+            sp.enrol(identity)
+            csp.enrol(identity)
+        sp.add_all(uploads)
+        converse(sp.publish(final=False), csp.answer)
+        converse(sp.reward(36_000_000), csp.answer)
+        average = sides.people["p0"].read(sp.publication(), 1)
+        rewards = {who: sides.people[who].open_reward(sealed, 1) for who, sealed in sp.envelopes().items()}
+        results.append((average.weights.tolist(), average.total, rewards))
+    assert results[0][:2] == results[1][:2]
+    for who, paid in results[0][2].items():
+        assert abs(results[1][2][who] - paid) <= 2  # masks are fresh, and a reward is rounded with them
+    expected = sum((3 + i) * model for i, model in enumerate(models.values())) / (3 + 4 + 5 + 6)
+    assert np.allclose(results[1][0], expected, atol=2e-3)
+
+
+def test_one_scheduler_for_both_roles_is_refused(world):
+    """Whoever came first keeps it; and the owner is not disturbed."""
+    intruder = Cluster("csp", world.sp.settings)
+    with pytest.raises(ClusterTaken, match="works for sp"):
+        intruder.connect()
+    assert world.sp.connect() == 2
+
+
+def test_a_service_computes_on_its_roles_cluster(world, tmp_path):
+    """CSP starts on its own and refuses to start on SP's; without a scheduler the setting is named."""
+    token = tmp_path / "token"
+    write_private(token, b"crowdfl_x")
+    settings = ServiceSettings(
+        data=tmp_path, kgc=Peer("https://localhost:1", token), kgc_key=bytes(32), compute="dask", plain_http=True
+    )
+    with pytest.raises(SettingsError, match="scheduler"):
+        open_csp(settings)
+    with pytest.raises(ClusterTaken):
+        open_csp(replace(settings, cluster=world.sp.settings))
+
+    def clients(dask_scheduler):
+        return len(dask_scheduler.clients)
+
+    before = world.csp._client.run_on_scheduler(clients)
+    with running(open_csp(replace(settings, cluster=world.csp.settings)), settings):
+        assert world.csp._client.run_on_scheduler(clients) == before + 1
+    wait_for(lambda: world.csp._client.run_on_scheduler(clients) == before)
+
+
+def test_the_other_roles_certificate_opens_nothing(world):
+    """Each cluster's certificate is its own authority."""
+    mixed = replace(world.csp.settings, scheduler=world.sp.settings.scheduler, patience=1.0)
+    with pytest.raises(BackendUnavailable, match="does not answer"):
+        Cluster("sp", mixed).connect()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"scheduler": "tcp://127.0.0.1:8786"}, ClusterUnprotected),
+        ({"scheduler": "tcp://10.0.0.7:8786", "plain_tcp": True}, ClusterUnprotected),
+        ({"scheduler": "tls://127.0.0.1:8786"}, SettingsError),
+        ({"scheduler": "127.0.0.1:8786"}, SettingsError),
+        ({"scheduler": "tcp://127.0.0.1:1", "plain_tcp": True, "patience": 0.5}, BackendUnavailable),
+    ],
+)
+def test_what_is_no_protected_cluster_is_refused_by_name(settings, error):
+    """Without TLS, without certificates, without a scheduler."""
+    with pytest.raises(error):
+        Cluster("sp", ClusterSettings(**settings)).connect()
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    """Everything else works without it."""
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(BackendUnavailable, match="extra `dask`"):
+        Cluster("sp", ClusterSettings(scheduler="tls://127.0.0.1:1")).connect()
+
+
+def test_a_cluster_without_workers_is_told_of(world, public):
+    """After the patience that was asked for; test keys are no part of it."""
+    waiting = replace(world.sp, settings=replace(world.sp.settings, patience=0.3))
+    waiting._claimed = lambda: (0, None)
+    with pytest.raises(BackendUnavailable, match="no worker"):
+        waiting.map(PowMod(mpz(3), public.n_squared), units(public, 20))
