@@ -146,7 +146,7 @@ class TestClock:
 
         def step():
             reply = yield b"CFLM\x01\x07"
-            assert reply == b"reply"
+            assert reply() == b"reply"
 
         laps = clock.exchange(step(), lambda _: b"reply")
         assert [(lap.role, lap.before, lap.after) for lap in laps] == [("SP", 0, 7), ("CSP", 7, 7), ("SP", 7, 0)]

@@ -58,7 +58,8 @@ def measure_device(setting: CompareSetting, variant: Variant) -> Device:
     weights, uploads = made_up_weights(setting.parameters, 2021), []
     after = timed(lambda: uploads.append(side.prepare(weights, _SAMPLES)))
     stand_in = CipherVector.from_bytes(uploads[0], public, max_count=budget.ciphertexts + 1)
-    publication = sealed_publication(dealer, _opened(budget, dealer, weights, hidden=variant.hidden), stand_in)
+    opened = _opened(budget, dealer, weights, hidden=variant.hidden)
+    publication = sealed_publication(dealer.task, dealer.csp(), opened, stand_in)
     before = turns({"read": lambda: side.read(publication, 1)}, setting.reads)["read"].median
     return Device(dealer, ahead, before, after, uploads[0], len(publication), window)
 

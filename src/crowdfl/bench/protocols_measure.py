@@ -20,10 +20,9 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened import HardenedSp
-from crowdfl.protocols.local import LocalDealer
 from crowdfl.protocols.opening import CHUNK, PARTICIPANTS, MaskSeed, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.profile import CspSide, Task, Tools
 from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.protocols.settings import MILLION
 from crowdfl.protocols.smul import PolynomialsRequest
@@ -150,17 +149,18 @@ def _publication(campaign: Campaign, weights: np.ndarray[tuple[int], np.dtype[np
     values = budget.weigh(budget.encoding.encode(weights).values, _READ_SAMPLES)
     total = from_ints([_READ_SAMPLES], public.plaintext_bytes)
     rows = np.concatenate([budget.packing(public).pack(values), total])
-    return sealed_publication(campaign.dealer, rows, campaign.first_upload())
+    return sealed_publication(campaign.dealer.task, campaign.dealer.csp(), rows, campaign.first_upload())
 
 
-def sealed_publication(dealer: LocalDealer, rows: Block, stand_in: CipherVector) -> bytes:
-    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs."""
-    task, seed = dealer.task, Coins.fresh().take(SEED_BYTES)
-    public = task.public
+def sealed_publication(task: Task, csp: CspSide, rows: Block, stand_in: CipherVector) -> bytes:
+    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs.
+
+    CSP is of no other use afterwards: it has been given a backend that decrypts nothing.
+    """
+    public, seed = task.public, Coins.fresh().take(SEED_BYTES)
     starts = range(0, len(rows), CHUNK)
     masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
     opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
-    csp = dealer.csp()
     csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
     sealed = []
     for start in starts:

@@ -21,7 +21,7 @@ from crowdfl.bench.setting import PAPER, QUICK
 from crowdfl.bench.tables import Run
 from crowdfl.crypto.compute import backend_named
 
-__all__ = ["app", "compare", "crypto", "gpu", "load", "protocols"]
+__all__ = ["app", "compare", "crypto", "gpu", "load", "protocols", "scale"]
 
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _VERDICTS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "-"}
@@ -123,6 +123,20 @@ def compare(
     fast = None if compute == "threads" else backend_named(compute)
     setting = QUICK_COMPARE if quick else PAPER_COMPARE
     run = bench_compare(setting, python=None if no_peers else peers, fast=fast, say=_teller())
+    _deliver(run, as_json=as_json, out=out, page=markdown)
+
+
+@app.command()
+def scale(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run of small sizes.")] = False,
+    out: _Out = None,
+    markdown: _Markdown = None,
+) -> None:
+    """Time and memory of each role against parameters, participants and key size."""
+    from crowdfl.bench.scale import PAPER_SCALE, QUICK_SCALE, bench_scale
+
+    run = bench_scale(QUICK_SCALE if quick else PAPER_SCALE, say=_teller())
     _deliver(run, as_json=as_json, out=out, page=markdown)
 
 
