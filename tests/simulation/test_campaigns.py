@@ -95,6 +95,25 @@ def test_who_comes_late_is_counted_or_refused_and_never_forgotten(tmp_path: Path
         world.finish()
 
 
+def test_an_average_stays_as_it_was_first_published_whatever_step_sp_dies_at(tmp_path: Path):
+    """A reader may have had it between the crash and the next life."""
+    for step in range(1, 100):
+        with closing(World(tmp_path / str(step), 3, rounds=1, profile="clear")) as world:
+            world.run()
+            for person in world.people:
+                world.upload(person)
+            world.tick()
+            world.sp_lives[0].left = step
+            world.tick()
+            died, world.sp_lives[0].left = world.sp_lives[0].left is None, None  # a new life has no end set
+            world.check()
+            world.run()
+            assert world.states() == ["rewarded"]
+        if not died:
+            return
+    pytest.fail("SP never lived to the end")
+
+
 @given(
     troubles=TROUBLES,
     people=st.integers(3, 5),
