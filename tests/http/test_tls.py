@@ -6,6 +6,7 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from crowdfl.errors import KeyFileDamaged, KeyFileExists, KeyFileMissing, KeyFilePermissions, SettingsError
 from crowdfl.services import tls
@@ -101,3 +102,15 @@ def test_certificates_expire(tmp_path):
 def test_loopback_is_known(host, loopback):
     """All interfaces are not loopback."""
     assert tls.is_loopback(host) is loopback
+
+
+def test_repro_a_certificate_whose_key_is_damaged(tmp_path):
+    """It parses, and only a look at its key shows that the point is not on the curve."""
+    files = tls.make_ca(tmp_path)
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    form = serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
+    point = certificate.public_key().public_bytes(*form)
+    damaged = certificate.public_bytes(serialization.Encoding.DER).replace(point, point[:-1] + bytes([point[-1] ^ 1]))
+    files.certificate.write_text(ssl.DER_cert_to_PEM_cert(damaged))
+    with pytest.raises(KeyFileDamaged):
+        tls.require_usable(files)

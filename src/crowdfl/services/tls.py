@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -186,11 +187,12 @@ def _load(files: CertificateFiles) -> tuple[x509.Certificate, PrivateKeyTypes]:
     try:
         key = serialization.load_pem_private_key(files.key.read_bytes(), None)
         certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        belongs = certificate.public_key() == key.public_key()  # read only now: it may be damaged by itself
     except FileNotFoundError as missing:
         raise KeyFileMissing(f"there is no file {missing.filename}") from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyFileDamaged(f"{files.certificate} and {files.key} are no certificate with its key") from None
-    if certificate.public_key() != key.public_key():
+    if not belongs:
         raise KeyFileDamaged(f"{files.certificate} does not belong to {files.key}")
     return certificate, key
 
