@@ -152,7 +152,9 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
     sp = world.for_requester()
 
     def order(action):
-        sp.order(task, sign_document("order", {"task": task, "action": action}, world.requester))
+        sp.order(
+            task, sign_document("order", {"task": task, "action": action, "at": world.clock.now()}, world.requester)
+        )
         return sp.about(task)["status"]["state"]
 
     assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]

@@ -253,10 +253,29 @@ def test_an_order_of_someone_else_is_refused(desk):
     """Only the requester's signature moves a task, and only by known actions."""
     with pytest.raises(Exception, match="signature"):
         desk.platform.order(
-            desk.task, sign_document("order", {"task": desk.task, "action": "cancel"}, desk.people[0].keys.signing)
+            desk.task,
+            sign_document("order", {"task": desk.task, "action": "cancel", "at": 1.0}, desk.people[0].keys.signing),
         )
     with pytest.raises(DocumentError, match="pause"):
         desk.requester.order(desk.task, "explode")
+
+
+def test_an_order_that_was_overtaken_is_out_of_date(desk):
+    """A delayed "pause" does not undo the "resume" that was signed after it; the same order again is fine."""
+
+    def order(action, at):
+        desk.platform.order(
+            desk.task, sign_document("order", {"task": desk.task, "action": action, "at": at}, desk.requester.signing)
+        )
+
+    order("pause", 1.0)
+    order("resume", 2.0)
+    with pytest.raises(DocumentError, match="out of date"):
+        order("pause", 1.0)
+    order("resume", 2.0)
+    assert desk.platform.status(desk.task)["state"] == "running"
+    with pytest.raises(DocumentError, match="when it was given"):
+        order("pause", "later")
 
 
 def test_claims_wait_for_the_end_and_are_paid_once(desk):

@@ -175,6 +175,9 @@ class SpStore(Protocol):
     def movements(self, task: str) -> list[Movement]:
         """In order."""
 
+    def memory(self, task: str) -> MutableMapping[str, bytes]:
+        """Small things to remember about a task, by name."""
+
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""
 

@@ -8,8 +8,9 @@ or in another process, takes the same step with the same masks.
 import contextlib
 import hashlib
 import json
+import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +40,7 @@ from crowdfl.roles.sides import Sides, upload_name
 
 __all__ = ["Sp", "TaskState"]
 
+_ORDERED = "ordered at"
 _PIECE = 50  # uploads counted before the other tasks have their turn
 _UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
 
@@ -119,7 +121,12 @@ class Sp:
         actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         if body.get("task") != task or body.get("action") not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
-        actions[body["action"]](task)
+        with self.store.together():  # a delayed "pause" must not undo the "resume" that was signed after it
+            memory, at = self.store.memory(task), _moment(body)
+            if at < float(memory.get(_ORDERED, b"-inf")):
+                raise DocumentError("a later order was given since: this one is out of date")
+            actions[body["action"]](task)
+            memory[_ORDERED] = repr(at).encode()
 
     def _pause(self, task: str) -> None:
         self._require_running(task)
@@ -522,6 +529,13 @@ class Sp:
 def _require_running(state: str) -> None:
     if state not in (TaskState.RUNNING, TaskState.PAUSED):
         raise TaskNotRunning(f"the task is {state}")
+
+
+def _moment(order: Mapping[str, Any]) -> float:
+    at = order.get("at")
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise DocumentError("an order says when it was given")
+    return float(at)
 
 
 def _claim_name(task: str, who: str, claim: bytes) -> str:
