@@ -46,6 +46,12 @@ class Processes:
             scheduler=address, ca=files.certificate, certificate=files.certificate, key=files.key, patience=PATIENCE
         )
 
+    def restart(self) -> None:
+        """A new scheduler in the place of one that was killed."""
+        self.scheduler.wait()
+        port = self.settings.scheduler.rpartition(":")[2]
+        self.scheduler = self._dask("scheduler", "--host", "127.0.0.1", "--port", port, "--protocol", "tls")
+
     def add_worker(self) -> subprocess.Popen[bytes]:
         """One more, of one thread."""
         room = ["--nthreads", "1", "--no-nanny", "--local-directory", self.folder / "scratch", "--host", "127.0.0.1"]

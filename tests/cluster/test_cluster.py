@@ -30,6 +30,7 @@ from crowdfl.errors import (
     ClusterTaken,
     ClusterUnprotected,
     KeyFileMissing,
+    KeyFilePermissions,
     NotAUnit,
     SettingsError,
 )
@@ -39,6 +40,7 @@ from crowdfl.services.cluster import Cluster, ClusterSettings
 from crowdfl.services.cluster_pieces import Piece, Rows, recipe_of
 from crowdfl.services.cluster_worker import share_name
 from crowdfl.services.run import Peer, ServiceSettings, open_csp, running
+from crowdfl.services.tls import make_cluster_certificate
 from crowdfl.storage.atomic import write_private
 from tests.cluster.processes import clusters, wait_for
 from tests.protocols.driving import SMALL, converse, deal
@@ -359,6 +361,17 @@ def test_what_is_no_protected_cluster_is_refused_by_name(settings, error):
         Cluster("sp", ClusterSettings(**settings)).connect()
 
 
+def test_a_cluster_key_that_others_can_read_is_refused(tmp_path):
+    """Whoever has it runs what it likes on the workers, which read the share."""
+    files = make_cluster_certificate(tmp_path)
+    files.key.chmod(0o644)
+    settings = ClusterSettings(
+        scheduler="tls://127.0.0.1:1", ca=files.certificate, certificate=files.certificate, key=files.key
+    )
+    with pytest.raises(KeyFilePermissions):
+        Cluster("sp", settings).connect()
+
+
 def test_without_dask_the_extra_is_named(monkeypatch):
     """Everything else works without it."""
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -366,9 +379,32 @@ def test_without_dask_the_extra_is_named(monkeypatch):
         Cluster("sp", ClusterSettings(scheduler="tls://127.0.0.1:1")).connect()
 
 
-def test_a_cluster_without_workers_is_told_of(world, public):
-    """After the patience that was asked for; test keys are no part of it."""
-    waiting = replace(world.sp, settings=replace(world.sp.settings, patience=0.3))
-    waiting._claimed = lambda: (0, None)
-    with pytest.raises(BackendUnavailable, match="no worker"):
-        waiting.map(PowMod(mpz(3), public.n_squared), units(public, 20))
+def test_a_cluster_that_is_lost_is_told_of_and_works_again_when_it_is_back(public, tmp_path):
+    """All workers, then the scheduler, killed during a batch: an error soon, and nothing to restart on this side."""
+    kernel, rows = PowMod(mpz(secrets.randbits(1500)), public.n_squared), units(public, 300)
+    with clusters(tmp_path, {"sp": tmp_path / "keys"}) as found:
+        processes = found["sp"]
+        backend = Cluster("sp", replace(processes.settings, patience=3.0), ONE)
+        try:
+            for lost, message in (("worker", "no worker"), ("scheduler", "does not answer")):
+                worker = processes.add_worker()
+                wait_for(lambda: backend.connect() == 1, worker)
+                victim = {"worker": worker, "scheduler": processes.scheduler}[lost]
+                with pytest.raises(BackendUnavailable, match=message):
+                    backend.map(
+                        kernel, rows, watch=Watch(lambda done, _total, one=victim: one.kill() if done else None)
+                    )
+            processes.restart()
+            worker = processes.add_worker()
+            wait_for(lambda: connected(backend), worker)
+            assert np.array_equal(backend.map(kernel, rows), ONE.map(kernel, rows))
+        finally:
+            backend.close()
+
+
+def connected(backend) -> bool:
+    """Whether the scheduler answers and has a worker."""
+    try:
+        return backend.connect() > 0
+    except BackendUnavailable:
+        return False

@@ -46,6 +46,7 @@ def init(
         peers = {peer: urls[peer] for peer in held[role]}
         if role in _SCHEDULERS:
             make_cluster_certificate(folder / role)
+            (folder / role / "keys").mkdir(mode=0o700)  # for the cluster's workers, which may start before the role
         text = _service_text(role, host, port, peers, key, insecure_test_key)
         write_private(folder / role / "settings.toml", text.encode())
     _put_ca(folder / "requester", authority)

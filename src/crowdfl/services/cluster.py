@@ -19,9 +19,16 @@ from urllib.parse import urlsplit
 from crowdfl.crypto.blocks import Block, empty, require_rows
 from crowdfl.crypto.compute import Backend, Kernel, Watch, default_backend
 from crowdfl.crypto.kernels import BucketProduct, FixedBasePower, MulMod, MultiPow, PartialDecrypt, PowEach, PowMod
-from crowdfl.errors import BackendUnavailable, ClusterTaken, ClusterUnprotected, SettingsError
+from crowdfl.errors import (
+    BackendUnavailable,
+    ClusterTaken,
+    ClusterUnprotected,
+    KeyFilePermissions,
+    SettingsError,
+)
 from crowdfl.services.cluster_pieces import Piece, Recipe, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.tls import CertificateFiles, is_loopback, require_usable
+from crowdfl.storage.atomic import require_owner_only
 
 __all__ = ["Cluster", "ClusterSettings"]
 
@@ -103,9 +110,7 @@ class Cluster:
                     return
                 if (future := self._next(finished, watch)) is not None:
                     piece, _ = pending.pop(future.key)
-                    with self._named_failures():
-                        found: Rows = future.result()
-                    yield piece, found
+                    yield piece, self._result(future, watch)
         finally:
             with contextlib.suppress(OSError, RuntimeError):  # of a scheduler that is lost: nothing is left to cancel
                 client.cancel([future for _, future in pending.values()])
@@ -117,6 +122,19 @@ class Cluster:
         except queue.Empty:
             self._ready(watch)
             return None
+
+    def _result(self, future: Any, watch: Watch) -> Rows:  # noqa: ANN401 -- Dask's future
+        """Its rows; if the worker that had them is lost, they are computed again, for which there must be another."""
+        while True:
+            with self._named_failures():
+                try:
+                    found: Rows = future.result(timeout=self.settings.patience)
+                except TimeoutError:
+                    pass
+                else:
+                    return found
+            watch.check()
+            self._ready(watch)
 
     def _submit(self, client: Any, kernel: Kernel, recipe: Recipe, blocks: Sequence[Block]) -> Any:  # noqa: ANN401
         with self._named_failures():
@@ -204,6 +222,8 @@ def _security(settings: ClusterSettings) -> Any:  # noqa: ANN401 -- Dask's secur
     if url.scheme != "tls" or settings.ca is None or settings.certificate is None or settings.key is None:
         raise SettingsError("a cluster needs a scheduler of the form tls://host:port, and its ca, certificate and key")
     require_usable(CertificateFiles(settings.certificate, settings.key))
+    with open(settings.key, "rb") as file:  # whoever has it runs what it likes on the workers
+        require_owner_only(file.fileno(), settings.key, KeyFilePermissions)
     return _distributed().Security(
         require_encryption=True,
         tls_ca_file=str(settings.ca),
