@@ -268,6 +268,18 @@ def test_doctor_finds_what_is_wrong_with_a_role(workspace):
     assert verdicts["sp: certificate"] == "ok"
 
 
+def test_doctor_looks_for_the_cluster_of_a_role_that_computes_there(workspace):
+    """One that does not answer is a failure; a role on threads has none."""
+    settings = workspace / "csp/settings.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("127.0.0.1:8796", "127.0.0.1:1"))
+    assert "csp: cluster" not in call("doctor", settings, "--json").out
+    settings.write_text(settings.read_text().replace('compute = "threads"', 'compute = "dask"'))
+    findings = {line["what"]: line for line in json.loads(call("doctor", settings, "--json").out)["findings"]}
+    assert findings["csp: cluster"]["verdict"] == "fail"
+    assert findings["csp: cluster"]["found"] == "BackendUnavailable"
+
+
 def test_the_demos_search_finds_what_is_there(tmp_path):
     """Numbers at odd places in either byte order; shares as bytes, in hex and in decimal."""
     numbers = np.random.default_rng(1).normal(size=8)

@@ -6,6 +6,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from crowdfl.cli.workspace import read_service
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.services import tls
 from crowdfl.services.clients import KgcClient
+from crowdfl.services.cluster import Cluster
 from crowdfl.services.run import ServiceSettings
 from crowdfl.services.signatures import SKEW_SECONDS
 from crowdfl.services.transport import Retries, Service, connect
@@ -27,6 +29,7 @@ __all__ = ["role_checks"]
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _SOON = datetime.timedelta(days=30)
 _ONCE = Retries(deadline=0.0)
+_CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
 
 
@@ -47,6 +50,8 @@ def _server(settings: ServiceSettings) -> Iterator[Finding]:
         yield _named("certificate", lambda: _certificate(settings.tls))
     yield _named("database", lambda: _database(settings))
     yield _port(settings)
+    if settings.compute == "dask":
+        yield _named("cluster", lambda: _cluster(settings))
     for name, peer in (("KGC", settings.kgc), ("CSP", settings.csp)):
         if peer is not None:
             service = connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
@@ -97,6 +102,20 @@ def _database(settings: ServiceSettings) -> Finding:
         return ok("database", "none yet: SQLite is made at the first start")
     migrations.check(settings.database or f"sqlite:///{file}")
     return ok("database", "PostgreSQL, up to date" if settings.database else "SQLite, up to date")
+
+
+def _cluster(settings: ServiceSettings) -> Finding:
+    if settings.cluster is None:
+        return fail("cluster", "no scheduler in the settings", "see docs/cluster.md")
+    role = "csp" if settings.csp is None else "sp"  # SP alone is told where CSP is
+    cluster = Cluster(role, replace(settings.cluster, patience=_CLUSTER_SECONDS))
+    try:
+        threads = cluster.connect()
+    finally:
+        cluster.close()
+    return (
+        ok("cluster", f"{threads} worker threads") if threads else warn("cluster", "no worker", "start `dask worker`")
+    )
 
 
 def _port(settings: ServiceSettings) -> Finding:
