@@ -11,7 +11,7 @@ from crowdfl.bench import tables
 from crowdfl.bench.rows import Figure
 from crowdfl.bench.scale import QUICK_SCALE, _Child, bench_scale
 from crowdfl.bench.scale_fit import exponent
-from crowdfl.bench.scale_plan import REQUEST_LIMIT, Rates, plan_table
+from crowdfl.bench.scale_plan import REQUEST_LIMIT, RESPONSE_LIMIT, Rates, plan_table
 from crowdfl.bench.scale_point import Point
 from crowdfl.bench.scale_report import Growth
 from crowdfl.bench.scale_sample import Sampled
@@ -157,7 +157,7 @@ class TestRun:
 def point(axis: str, x: int, crowd: int, buckets: int, **seconds: float) -> Point:
     """A made-up one."""
     counts = {"ciphertexts": 100, "buckets": buckets, "slots": 17, "to_csp": 0, "to_sp": 0}
-    counts |= {"division": 2_000 * crowd, "lanes": 9_000 * crowd * buckets}
+    counts |= {"division": 2_000 * crowd, "lanes": 512 * 17 * crowd * buckets}
     return Point(axis, x, crowd, counts, {name.replace("_", ": "): Figure(v, "s") for name, v in seconds.items()})
 
 
@@ -190,13 +190,21 @@ class TestPlan:
         rows = {name: (formula, value) for name, formula, value in plan_table(self.points()).rows}
         assert rows["SP checks and adds, rewards off"] == (
             "1,000,000 * 7,291 * 1 ms",
-            f"{1_000_000 * 7_291 * 0.001 / 3600:,.3g} core hours",
+            f"{1_000_000 * 7_291 * 0.001 / 3600:,.0f} core hours",
         )
         assert rows["uploads stored and received, rewards off"][1] == "3.73 TB"
         assert rows["participants whose divisions fit one request"][1] == f"{REQUEST_LIMIT // 2_000:,}"
+        assert rows["participants whose lanes fit one answer"][1] == f"{RESPONSE_LIMIT // (17 * 512):,}"
+        off, on = (rows[f"SP's cores within an hour, rewards {which}"][1] for which in ("off", "on"))
+        assert int(off.replace(",", "")) == 2026  # 7,291,000 s to add, 292 s to average
+        assert (
+            int(on.replace(",", "")) == 44_332
+        )  # twice 16,296,000 s, 652 s, and a million times 5 s and 61 buckets of 2 s
         assert all(formula for formula, _ in rows.values())
 
-    def test_the_limit_is_the_services_own(self):
-        """What CSP takes in one request."""
+    def test_the_limits_are_the_services_own(self):
+        """What CSP takes in one request, and SP in one answer."""
         csp_app = pytest.importorskip("crowdfl.services.csp_app")
+        transport = pytest.importorskip("crowdfl.services.transport")
         assert csp_app._REQUEST_LIMIT == REQUEST_LIMIT
+        assert transport._RESPONSE_LIMIT == RESPONSE_LIMIT

@@ -9,7 +9,7 @@ from crowdfl.bench.compare_systems_rows import System
 from crowdfl.bench.compare_systems_setting import CompareSetting, Variant
 from crowdfl.bench.measure import Replayed
 from crowdfl.bench.protocols_measure import sealed_publication
-from crowdfl.bench.protocols_setting import made_up_weights
+from crowdfl.bench.protocols_setting import derived_uploads, made_up_weights
 from crowdfl.bench.rows import Figure
 from crowdfl.bench.timing import timed, turns
 from crowdfl.crypto.blocks import Block, from_ints
@@ -154,9 +154,10 @@ def whole_servers(setting: CompareSetting, variant: Variant, backend: Backend) -
         side.prepare(made_up_weights(setting.parameters, 2021 + i), 1 + i)
         for i, side in enumerate(list(people.values())[:2])
     ]
-    uploads = dict(zip(people, _derived(real, dealer, setting.participants, backend), strict=True))
-    took = Staged(setting.budget(variant).ciphertexts + 1, setting.participants)
-    server_stages(sp, csp, uploads, took, rewards=variant.rewards)
+    rows = setting.budget(variant).ciphertexts + 1
+    uploads = derived_uploads(real, dealer.task.public, rows, setting.participants, backend)
+    took = Staged(rows, setting.participants)
+    server_stages(sp, csp, dict(zip(people, uploads, strict=True)), took, rewards=variant.rewards)
     return Servers(
         took.seconds["add", "SP"] / took.crowd,
         0.0,  # within the rewards
@@ -166,17 +167,6 @@ def whole_servers(setting: CompareSetting, variant: Variant, backend: Backend) -
         "",
         "measured whole; uploads are sums of two",
     )
-
-
-def _derived(real: list[bytes], dealer: LocalDealer, count: int, backend: Backend) -> list[bytes]:
-    """Sums of two uploads: each is what some participant with more samples could have sent."""
-    public = dealer.task.public
-    vectors = [CipherVector.from_bytes(u, public, max_count=len(u), backend=backend) for u in real]
-    upload, uploads = vectors[0], [real[0]]
-    for turn in range(1, count):
-        upload = upload.add(vectors[turn % 2], backend=backend)
-        uploads.append(upload.to_bytes())
-    return uploads
 
 
 def hardened_system(setting: CompareSetting, variant: Variant, device: Device, servers: Servers, where: str) -> System:

@@ -70,7 +70,7 @@ def peer_system(peer: str, took: PeerRound, setting: CompareSetting) -> System:
         "sp": Figure(took.server, "s", sample),
         "servers": Figure(took.server, "s", sample),
         "dropped": Figure(took.server_dropped, "s", sample),
-        "off": Figure(took.off, ""),
+        "off": Figure(took.off, "", sample),
     }
     words = {"kind": "peer", "drop": _GOES_ON, "reads": _ONE_KEY, "rewards": "none"}
     notes = [f"version {took.version}"]
@@ -91,9 +91,8 @@ def _flower_words(took: PeerRound, setting: CompareSetting) -> dict[str, str]:
         f"survivors answer once more, the server rebuilds the masks of {setting.dropped}: {Figure(took.server, 's')} become "
         f"{Figure(took.server_dropped, 's')}; a neighbourhood with fewer than {threshold} of {shares} left ends the round"
     )
-    reads = (
-        f"the server reads the average; together with {threshold} of someone's {shares} neighbours, that one's upload"
-    )
+    others = f"{threshold} of the {shares - 1} others of someone's neighbourhood"
+    reads = f"the server reads the average; together with {others}, that one's upload"
     if took.facts["seed_folded_to_32_bits"]:
         reads += "; this version folds each mask's seed to 32 bits"
     return {"drop": drop, "reads": reads}

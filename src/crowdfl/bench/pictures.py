@@ -23,7 +23,7 @@ def save(draw: "Callable[[Figure], None]", folder: Path, name: str) -> tuple[Pat
     figure = Figure(figsize=_INCHES, layout="constrained")
     draw(figure)
     paths = tuple(folder / f"{name}.{kind}" for kind in ("png", "svg"))
-    with mpl.rc_context({"svg.hashsalt": name}):  # the same picture gives the same file
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # the same picture gives the same, small file
         for path in paths:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths

@@ -8,12 +8,22 @@ import numpy.typing as npt
 
 from crowdfl.crypto import pctd
 from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.protocols.local import PROFILES, LocalDealer
 from crowdfl.protocols.profile import About, Tools
 from crowdfl.protocols.settings import TaskSettings
 
-__all__ = ["PAPER_PROTOCOLS", "QUICK_PROTOCOLS", "SIGMA", "Campaign", "ProtocolSetting", "made_up_weights"]
+__all__ = [
+    "PAPER_PROTOCOLS",
+    "QUICK_PROTOCOLS",
+    "SIGMA",
+    "Campaign",
+    "ProtocolSetting",
+    "derived_uploads",
+    "made_up_weights",
+]
 
 SIGMA = 40  # of `hardened`; the profile `paper` takes its own
 
@@ -108,7 +118,9 @@ class Campaign:
             second.prepare(made_up_weights(setting.parameters, 2022), 2),
         ]
         say(f"deriving {setting.participants} uploads from them")
-        self.uploads = dict(zip(self.people, self._derive(real, tools), strict=True))
+        count = len(self.people)
+        uploads = derived_uploads(real, self.dealer.task.public, self.ciphertexts, count, tools.backend)
+        self.uploads = dict(zip(self.people, uploads, strict=True))
 
     @property
     def budget(self) -> WidthBudget:
@@ -131,12 +143,12 @@ class Campaign:
         for who in list(self.people)[:crowd]:
             self.sp.add(who, self.uploads[who])
 
-    def _derive(self, real: list[bytes], tools: Tools) -> list[bytes]:
-        """Sums of the real ones: each is what some participant with more samples could have sent."""
-        public, length = self.dealer.task.public, self.ciphertexts
-        vectors = [CipherVector.from_bytes(u, public, max_count=length, backend=tools.backend) for u in real]
-        upload, uploads = vectors[0], [real[0]]
-        for turn in range(1, len(self.people)):
-            upload = upload.add(vectors[turn % 2], backend=tools.backend)
-            uploads.append(upload.to_bytes())
-        return uploads
+
+def derived_uploads(real: list[bytes], public: PublicKey, length: int, count: int, backend: Backend) -> list[bytes]:
+    """Sums of two uploads: each is what some participant with more samples could have sent."""
+    vectors = [CipherVector.from_bytes(upload, public, max_count=length, backend=backend) for upload in real]
+    upload, uploads = vectors[0], [real[0]]
+    for turn in range(1, count):
+        upload = upload.add(vectors[turn % 2], backend=backend)
+        uploads.append(upload.to_bytes())
+    return uploads

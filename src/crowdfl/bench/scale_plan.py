@@ -1,5 +1,6 @@
 """From measured points to a million participants, on paper: each number with its formula."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,10 @@ from crowdfl.bench.scale_point import Point
 from crowdfl.bench.tables import TextTable
 from crowdfl.protocols.settings import TaskSettings
 
-__all__ = ["REQUEST_LIMIT", "Rates", "plan_table"]
+__all__ = ["REQUEST_LIMIT", "RESPONSE_LIMIT", "Rates", "plan_table"]
 
 REQUEST_LIMIT = 256 * 1024 * 1024  # what CSP's service takes in one request
+RESPONSE_LIMIT = 1024 * 1024 * 1024  # what SP takes in one answer
 _PEOPLE, _PARAMETERS, _LANES, _HOUR = 1_000_000, 277_006, 1024, 3600
 
 
@@ -24,7 +26,7 @@ class Rates:
     lane: dict[str, float]  # a participant's bucket of lanes
     person: dict[str, float]  # a participant's part of PriRwd, whatever the lanes
     division: float  # bytes a participant of the longest request that cannot be cut
-    lane_reply: float  # bytes of the reply to one bucket of one participant
+    lane_reply: float  # bytes of one lane of one participant in CSP's answer
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> "Rates":
@@ -45,14 +47,14 @@ class Rates:
             lane,
             person,
             many.counts["division"] / many.crowd,
-            many.counts["lanes"] / (many.crowd * many.counts["buckets"]),
+            many.counts["lanes"] / (many.crowd * many.counts["buckets"] * many.counts["slots"]),
         )
 
 
 def plan_table(points: Sequence[Point]) -> TextTable:
     """One round of a million participants: seconds of one core, bytes, and what does not fit."""
     rates = Rates.of(points)
-    rows = [*_uploads(rates, lanes=0), *_uploads(rates, lanes=_LANES), *_rewards(rates)]
+    rows = [*_uploads(rates, lanes=0), *_uploads(rates, lanes=_LANES), *_rewards(rates), *_cores(rates)]
     title = f"A round of {_PEOPLE:,} participants and {_PARAMETERS:,} parameters, on paper, from the figures above"
     return TextTable(title, ("quantity", "formula", "value"), tuple(rows))
 
@@ -69,6 +71,11 @@ def _uploads(rates: Rates, *, lanes: int) -> list[tuple[str, str, str]]:
         (f"ciphertexts of an upload, {which}", f"{_PARAMETERS:,} / {budget.slots} slots, and the total's", f"{rows:,}"),
         (f"uploads stored and received, {which}", f"{_PEOPLE:,} * {rows:,} * 512 B", f"{_PEOPLE * size / 1e12:.3g} TB"),
         (f"averages sent out, {which}", f"{_PEOPLE:,} * {rows:,} * 256 B", f"{_PEOPLE * size / 2e12:.3g} TB"),
+        (
+            f"received within an hour, {which}",
+            f"{_PEOPLE * size / 1e12:.3g} TB * 8 / {_HOUR:,} s",
+            f"{_PEOPLE * size * 8 / _HOUR / 1e9:.3g} Gbit/s",
+        ),
         (f"SP checks and adds, {which}", f"{_PEOPLE:,} * {rows:,} * {Figure(rates.add, 's')}", _core_time(add)),
         (f"SP averages, {which}", f"{rows:,} * {each['SP']}", _core_time(publish["SP"])),
         (f"CSP averages, {which}", f"{rows:,} * {each['CSP']}", _core_time(publish["CSP"])),
@@ -76,17 +83,27 @@ def _uploads(rates: Rates, *, lanes: int) -> list[tuple[str, str, str]]:
 
 
 def _rewards(rates: Rates) -> list[tuple[str, str, str]]:
-    buckets = TaskSettings(max_participants=_PEOPLE, lanes=_LANES).width_budget(_PARAMETERS, SIGMA).buckets
+    budget = TaskSettings(max_participants=_PEOPLE, lanes=_LANES).width_budget(_PARAMETERS, SIGMA)
+    buckets, slots = budget.buckets, budget.slots
     rows = []
     for role in ("SP", "CSP"):
         each = rates.person[role] + buckets * rates.lane[role]
         formula = f"{_PEOPLE:,} * ({Figure(rates.person[role], 's')} + {buckets} * {Figure(rates.lane[role], 's')})"
         rows.append((f"{role} rewards", formula, _core_time(_PEOPLE * each)))
-    lanes, reply = buckets * 512 * _PEOPLE, rates.lane_reply * _PEOPLE
+    reply = slots * rates.lane_reply  # of one bucket: the least that one message holds of everyone
     return [
         *rows,
-        ("SP's memory for the lanes", f"{_PEOPLE:,} * {buckets} * 512 B", f"{lanes / 1e9:.3g} GB"),
-        ("one reply with lanes", f"{_PEOPLE:,} * {rates.lane_reply:,.0f} B", f"{reply / 1e9:.3g} GB"),
+        ("SP's memory for the lanes", f"{_PEOPLE:,} * {buckets} * 512 B", f"{buckets * 512 * _PEOPLE / 1e9:.3g} GB"),
+        (
+            "one answer with lanes",
+            f"{_PEOPLE:,} * {slots} * {rates.lane_reply:,.0f} B",
+            f"{reply * _PEOPLE / 1e9:.3g} GB",
+        ),
+        (
+            "participants whose lanes fit one answer",
+            f"{RESPONSE_LIMIT:,} B / ({slots} * {rates.lane_reply:,.0f} B)",
+            f"{int(RESPONSE_LIMIT / reply):,}",
+        ),
         (
             "participants whose divisions fit one request",
             f"{REQUEST_LIMIT:,} B / {rates.division:,.0f} B",
@@ -95,6 +112,31 @@ def _rewards(rates: Rates) -> list[tuple[str, str, str]]:
     ]
 
 
+def _cores(rates: Rates) -> list[tuple[str, str, str]]:
+    """All of a server's work; sketching takes a multiplication a ciphertext and no check, so at most what adding took."""
+    found = []
+    for lanes in (0, _LANES):
+        budget = TaskSettings(max_participants=_PEOPLE, lanes=lanes).width_budget(_PARAMETERS, SIGMA)
+        rows = budget.ciphertexts + 1
+        add = _PEOPLE * rows * rates.add
+        reward = {role: _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) for role in ("SP", "CSP")}
+        seconds = {role: rows * rates.publish[role] + (reward[role] if lanes else 0) for role in ("SP", "CSP")}
+        seconds["SP"] += 2 * add if lanes else add
+        formulas = {"SP": "adding, averaging", "CSP": "averaging"}
+        if lanes:
+            formulas = {
+                "SP": "adding twice (the second time to sketch, at most), averaging, rewards",
+                "CSP": "averaging, rewards",
+            }
+        which = f"rewards {'on' if lanes else 'off'}"
+        found += [
+            (f"{role}'s cores within an hour, {which}", formulas[role], f"{math.ceil(seconds[role] / _HOUR):,}")
+            for role in ("SP", "CSP")
+        ]
+    return found
+
+
 def _core_time(seconds: float) -> str:
     """Core hours: as many cores do it within an hour."""
-    return f"{seconds / _HOUR:,.3g} core hours"
+    hours = seconds / _HOUR
+    return f"{hours:,.0f} core hours" if hours >= 100 else f"{hours:.3g} core hours"

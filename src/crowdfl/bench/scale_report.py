@@ -76,7 +76,6 @@ class Growth:
         samples = dict.fromkeys(
             figure.sample for point in self.points for figure in point.figures.values() if figure.sample
         )
-        where = ", ".join(f"{key} {value}" for key, value in self.machine.items())
         return (
             "Processor time of each role in a fresh process on one core; memory is what its peak (VmHWM) grew by after "
             "everything was built. "
@@ -85,7 +84,6 @@ class Growth:
                 f"* from {sample} of each batch, the rest by proportion; everything else is done in full"
                 for sample in samples
             ),
-            f"machine: {where}",
         )
 
     def draw(self, figure: "Picture") -> None:

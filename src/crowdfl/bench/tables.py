@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -35,6 +36,10 @@ class Run(Protocol):
     name: ClassVar[str]
 
     @property
+    def machine(self) -> dict[str, str | int]:
+        """Where it ran."""
+
+    @property
     def lines(self) -> Sequence[str]:
         """What is to be said under the tables."""
 
@@ -58,19 +63,23 @@ def as_json(run: Run) -> str:
     return json.dumps(run.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def markdown(run: Run) -> str:
-    """Tables and what is to be said under them, ready for a page."""
+def markdown(run: Run, picture: str = "") -> str:
+    """A whole page: where and when, the picture, tables and what is to be said under them."""
+    where = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in run.machine.items())
+    shown = f"![{run.name}]({picture})\n\n" if picture else ""
     tables = "\n".join(table.markdown() for table in run.tables())
-    return tables + "".join(f"\n- {_escaped(line)}" for line in run.lines) + "\n"
+    lines = "".join(f"\n- {_escaped(line)}" for line in run.lines)
+    return f"# A run of `crowdfl bench {run.name}`\n\n{date.today()}; {where}.\n\n{shown}{tables}{lines}\n"
 
 
 def write(run: Run, folder: Path) -> tuple[Path, ...]:
     """The run as JSON, as Markdown and, where Matplotlib is installed, as a picture."""
     folder.mkdir(parents=True, exist_ok=True)
+    drawn = pictures.save(run.draw, folder, run.name)
     paths = folder / f"{run.name}.json", folder / f"{run.name}.md"
-    for path, text in zip(paths, (as_json(run), markdown(run)), strict=True):
+    for path, text in zip(paths, (as_json(run), markdown(run, drawn[-1].name if drawn else "")), strict=True):
         path.write_text(text, encoding="utf-8")
-    return paths + pictures.save(run.draw, folder, run.name)
+    return paths + drawn
 
 
 def _escaped(cell: str) -> str:
