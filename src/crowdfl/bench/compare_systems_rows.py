@@ -25,6 +25,22 @@ COLUMNS = {
     "dropped": "servers, 30% dropped",
     "off": "average off by",
 }
+_TABLES = {
+    "Costs of one round, a participant": {
+        "ahead": "ahead of time",
+        "before": "before training",
+        "after": "after training",
+        "upload": "upload",
+        "download": "download",
+    },
+    "Costs of one round, the servers": {
+        "sp": "SP, or the one server",
+        "csp": "CSP",
+        "servers": "together",
+        "dropped": "30% dropped",
+        "off": "average off by",
+    },
+}
 WORDS = {"drop": "when 30% drop out", "reads": "who can read what", "rewards": "rewards"}
 _COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
 _EVEN = 1.05  # nearer than this, noise decides who is ahead
@@ -64,14 +80,17 @@ class Comparison:
     versions: dict[str, str]
     systems: tuple[System, ...]
 
-    def tables(self) -> tuple[TextTable, TextTable]:
-        """Costs, then what is kept from whom."""
-        costs = tuple((system.name, *system.cells(COLUMNS)) for system in self.systems)
+    def tables(self) -> tuple[TextTable, ...]:
+        """A participant's costs, the servers', then what is kept from whom."""
         words = tuple((system.name, *(system.words.get(column, "") for column in WORDS)) for system in self.systems)
         return (
-            TextTable(f"Costs of one round, {self.title}", ("system", *COLUMNS.values()), costs),
+            *(self._costs(title, headers) for title, headers in _TABLES.items()),
             TextTable("What happens to whom", ("system", *WORDS.values()), words),
         )
+
+    def _costs(self, title: str, headers: Mapping[str, str]) -> TextTable:
+        rows = tuple((system.name, *system.cells(headers)) for system in self.systems)
+        return TextTable(f"{title}, {self.title}", ("system", *headers.values()), rows)
 
     @property
     def lines(self) -> tuple[str, ...]:
