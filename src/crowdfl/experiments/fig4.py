@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdfl.experiments.crowd import LearnSettings
+from crowdfl.experiments.federated import Keys
 from crowdfl.experiments.frame import Experiment, Part, Picture, Table
 from crowdfl.experiments.paid import PaidSettings, paid_point
 from crowdfl.experiments.points import Point, Rows
@@ -93,7 +94,7 @@ def _draw(figure: "Figure", rows: Rows) -> None:
 FIG_4 = Experiment(
     "fig4",
     "Figure 4: weights and rewards",
-    PaidSettings(LearnSettings()),
+    PaidSettings(LearnSettings(), Keys(lanes=1024)),
     PaidSettings(),
     "quick",
     _points,

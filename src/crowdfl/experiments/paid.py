@@ -31,7 +31,7 @@ class PaidSettings:
     """One encrypted run with rewards in every round."""
 
     learn: LearnSettings = field(default_factory=lambda: LearnSettings(hidden=50))
-    keys: Keys = field(default_factory=lambda: Keys(lanes=1024))
+    keys: Keys = field(default_factory=lambda: Keys(lanes=256))  # PriRwd takes most of the run, by the lane
     budget: str = BUDGET
 
 
