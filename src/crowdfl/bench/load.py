@@ -42,7 +42,7 @@ class _Found:
     bare_cpu: float = 0.0  # processor seconds of the server per upload
     sp: float = 0.0
     sp_cpu: float = 0.0
-    memory: tuple[int, ...] = ()  # SP's resident bytes before, and its peak after each quarter of the uploads
+    memory: tuple[int, ...] = ()  # SP's resident bytes before, and its peak after each half of the uploads
     until_published: float = 0.0
     validate: float = 0.0
     count: float = 0.0
@@ -50,7 +50,7 @@ class _Found:
 
     @property
     def growth(self) -> list[int]:
-        """Of SP's memory, by quarters."""
+        """Of SP's memory, by halves."""
         return [peak - self.memory[0] for peak in self.memory[1:]]
 
 
@@ -87,10 +87,9 @@ def _measure(ready: Platform, setting: LoadSetting, say: Callable[[str], None]) 
 
 
 def _load_sp(ready: Platform, setting: LoadSetting, found: _Found) -> None:
-    pid, seconds, quarter = ready.pids["sp"], 0.0, -(-setting.participants // 4)
+    pid, seconds, half = ready.pids["sp"], 0.0, setting.participants // 2
     before, memory = _processor_seconds(pid), [_memory(pid, "VmRSS")]
-    for start in range(0, setting.participants, quarter):
-        numbers = range(start, min(start + quarter, setting.participants))
+    for numbers in (range(half), range(half, setting.participants)):
         seconds += _send(ready, "sp", setting.connections, [_signed(ready, number) for number in numbers])
         memory.append(_memory(pid, "VmHWM"))
     found.sp, found.memory = setting.participants / seconds, tuple(memory)
@@ -210,7 +209,7 @@ def _rows(found: _Found, setting: LoadSetting, *, judged: bool) -> tuple[Row, ..
             found.growth[-1] / bound,
             "growth / bound",
             judged,
-            "after each quarter of the uploads: " + ", ".join(str(Figure(value, "B")) for value in found.growth),
+            "after each half of the uploads: " + ", ".join(str(Figure(value, "B")) for value in found.growth),
         ),
         Row("upload", "an upload", Figure(found.upload_bytes, "B"), None, note="durable before its receipt is signed"),
         Row("validate", "validating an upload, one core", Figure(found.validate, "s"), None, note=mean),

@@ -1,9 +1,9 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.protocols.profile import Identity
@@ -24,9 +24,6 @@ __all__ = [
     "StoredTask",
     "Upload",
 ]
-
-
-Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -111,9 +108,6 @@ class SpStore(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """Several calls as one transaction."""
 
-    def grouped(self, act: Callable[[], Result]) -> Result:
-        """As `together` around `act`, which other threads' acts may share a transaction with, each on its own."""
-
     def add_task(self, task: StoredTask) -> None:
         """Once; the same again is fine, other contents are a `Conflict`."""
 
@@ -153,6 +147,9 @@ class SpStore(Protocol):
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these
         very bytes were uploaded to this task before, by anyone in any round."""
+
+    def acknowledge(self, task: str, number: int, upload: Upload) -> bool:
+        """`add_upload` to a round that is open, else `RoundNotOpen`; what threads ask for at once shares one commit."""
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""

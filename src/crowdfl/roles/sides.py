@@ -6,9 +6,10 @@ which are durable.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from crowdfl.crypto.compute import Threads
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import SpSide, Tools
 from crowdfl.roles.documents import Definition
@@ -47,7 +48,8 @@ class Sides:
     def checking(self, task: str) -> SpSide:
         """To check uploads with; nothing is ever put into it, so that threads may share it."""
         if task not in self._checking:
-            self._checking[task] = self._new(task, 1)
+            # One thread each: they come side by side already.
+            self._checking[task] = self._new(task, 1, replace(self.tools, backend=Threads(1)))
         return self._checking[task]
 
     def claiming(self, task: str, claim: bytes) -> SpSide:
@@ -93,9 +95,9 @@ class Sides:
         entry = self.store.upload(task, number, who)
         return self.blobs.get(upload_name(task, number, entry.digest)) if entry is not None else b""
 
-    def _new(self, task: str, number: int) -> SpSide:
+    def _new(self, task: str, number: int, tools: Tools | None = None) -> SpSide:
         definition = self.definition(task)
         profile = PROFILES[definition.settings.profile]
-        side = profile.sp(definition.about, self.bundles.get(f"{task}.sp"), self.tools)
+        side = profile.sp(definition.about, self.bundles.get(f"{task}.sp"), tools or self.tools)
         side.open_round(number)
         return side

@@ -24,7 +24,6 @@ from crowdfl.errors import (
     DocumentError,
     Forbidden,
     NotThereYet,
-    RoundNotOpen,
     ServiceUnavailable,
     TaskNotRunning,
     UnknownParticipant,
@@ -41,7 +40,7 @@ from crowdfl.roles.sides import Sides, upload_name
 __all__ = ["Sp", "TaskState"]
 
 _ORDERED = "ordered at"
-_PIECE = 50  # uploads counted before the other tasks have their turn
+_PIECE = 100  # uploads counted at a look, so that other tasks and uploads have their turn
 _UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
 
 
@@ -82,6 +81,7 @@ class Sp:
     )
     sides: Sides = field(init=False, repr=False)
     _all_told: set[str] = field(default_factory=set, repr=False)
+    _last_look: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # by task: round, uploads in it
 
     def __post_init__(self) -> None:
         tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
@@ -187,13 +187,9 @@ class Sp:
         self.sides.checking(task).check_upload(upload)
         entry = Upload(who, digest, current.is_late(settings, now))
         self.blobs.put(upload_name(task, number, digest), upload)
-
-        def acknowledge() -> bool:
-            if self.store.round(task, number).state is not RoundState.OPEN:  # it closed while the bytes were checked
-                raise RoundNotOpen(f"round {number} has closed: come back for the next round")
-            return self.store.add_upload(task, number, entry)
-
-        return entry, self.store.grouped(acknowledge)
+        return entry, self.store.acknowledge(
+            task, number, entry
+        )  # the round may have closed while the bytes were checked
 
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
         """A round as it was just seen, extended if it is below the quorum and its window has just passed."""
@@ -329,7 +325,7 @@ class Sp:
     def _step(self, task: str) -> bool:
         stored, last = self.store.task(task), self._last_round(task)
         if last is not None and last.state is RoundState.OPEN:
-            return self._decide(task, last.number) or self.sides.count(task, last.number, _PIECE) > 0
+            return self._decide(task, last.number) or self._count(task, last.number)
         if last is not None and last.state in _UNDER_WAY:
             return self._carry_on(task, last)
         if stored.state == TaskState.RUNNING:
@@ -337,6 +333,12 @@ class Sp:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
             return self._settle(task, stored)
         return False
+
+    def _count(self, task: str, number: int) -> bool:
+        """A head start, while no uploads come: receiving them matters more, and what is left is counted at the close."""
+        uploaded, before = self.store.turnout(task, number)[0], self._last_look.get(task)
+        self._last_look[task] = number, uploaded
+        return before == (number, uploaded) and self.sides.count(task, number, _PIECE) > 0
 
     def _carry_on(self, task: str, current: Round) -> bool:
         """With CSP; one that stays away, or cannot compute it, longer than anyone can wait costs the round, and no money."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from anyio import to_thread
 from fastapi import Depends, Request
 
 from crowdfl.crypto.sealing import SigningKey, verify
@@ -40,6 +41,7 @@ DIGEST_HEADER = "X-Content-SHA256"
 REQUESTER_HEADER = "X-CrowdFL-Requester"
 REQUESTER = "requester"
 SKEW_SECONDS = 300.0
+_MOST_KEYS = 100_000
 _PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
 _PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
 _REQUESTER = re.compile(_PROOF)
@@ -105,10 +107,11 @@ class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
     sp: Sp
+    _keys: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)  # a name is bound to its key for good
 
     security: Security = ({PARTICIPANT: []},)
 
-    def __call__(self, request: Request, task: TaskId) -> Signed:
+    async def __call__(self, request: Request, task: TaskId) -> Signed:
         """Who signed it."""
         found = _PARTICIPANT.fullmatch(request.headers.get("authorization", ""))
         if found is None:
@@ -116,10 +119,19 @@ class ByParticipant:
         who, time, signature = found.groups()
         digest = _digest_in_time(request, time, self.sp.clock.now())
         try:
-            _verify(self.sp.participant(task, who).identity.signing, request, time, digest, signature)
+            _verify(await self._key(task, who), request, time, digest, signature)
         except (UnknownParticipant, BadSignature):  # told alike: who is enrolled is not for strangers
             raise NotAuthenticated("no participant of this task signed this request") from None
         return Signed(who, digest)
+
+    async def _key(self, task: str, who: str) -> bytes:
+        """From the store once: an upload need not wait for a thread to be known."""
+        if (task, who) not in self._keys:
+            participant = await to_thread.run_sync(self.sp.participant, task, who)
+            while len(self._keys) >= _MOST_KEYS:
+                self._keys.pop(next(iter(self._keys)))
+            self._keys[task, who] = participant.identity.signing
+        return self._keys[task, who]
 
 
 @dataclass(frozen=True)

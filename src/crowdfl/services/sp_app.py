@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
@@ -152,11 +153,11 @@ class _Reader:
     def security(self) -> Security:
         return (*self.participant.security, *self.owner.security)
 
-    def __call__(self, request: Request, task: TaskId) -> str | None:
+    async def __call__(self, request: Request, task: TaskId) -> str | None:
         if REQUESTER_HEADER in request.headers:
-            self.owner(request, task)
+            await to_thread.run_sync(self.owner, request, task)
             return None
-        return self.participant(request, task).who
+        return (await self.participant(request, task)).who
 
 
 def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -44,9 +44,14 @@ def add_upload_routes(
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
     places, small = CapacityLimiter(workers), CapacityLimiter(_SMALL_PLACES * workers)
-    limit_of = lru_cache(maxsize=1024)(sp.upload_limit)  # follows from the task's definition alone
+    limits: dict[str, int] = {}  # follow from a task's definition alone
 
-    def owner(who: Who, caller: Annotated[Signed, Depends(guard)]) -> Signed:
+    async def limit_of(task: str) -> int:
+        if task not in limits:
+            limits[task] = await to_thread.run_sync(sp.upload_limit, task)
+        return limits[task]
+
+    async def owner(who: Who, caller: Annotated[Signed, Depends(guard)]) -> Signed:
         """The participant whose upload it is."""
         if caller.who != who:
             raise Forbidden("nobody uploads for another")
@@ -76,7 +81,7 @@ def add_upload_routes(
     @app.put(_UPLOADS, status_code=201, response_class=JSONResponse, openapi_extra=takes_bytes())
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload; the same bytes again are the same upload."""
-        limit = await to_thread.run_sync(limit_of, task)
+        limit = await limit_of(task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
             return await heavy(partial(receive, task, number, who, body.read), limit)
@@ -91,7 +96,7 @@ def add_upload_routes(
         request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
     ) -> dict[str, int]:
         """One more piece of an upload."""
-        limit = await to_thread.run_sync(limit_of, task)
+        limit = await limit_of(task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
             append = partial(incoming.append, task, number, who, offset, body.file, limit)
@@ -102,7 +107,7 @@ def add_upload_routes(
         """All pieces are in."""
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
-        limit = await to_thread.run_sync(limit_of, task)
+        limit = await limit_of(task)
         return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest), limit)
 
 

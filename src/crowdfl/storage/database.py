@@ -17,6 +17,7 @@ from crowdfl.errors import CrowdFLError, FormatError, StoreOutdated, StoreUnavai
 __all__ = ["named_errors", "open_engine", "reading", "writing"]
 
 _PATIENCE = 30  # seconds to wait for another writer
+_CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers on 40 threads
 _WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
 _READING = "crowdfl_reading"
 _PG_FULL, _PG_NO_TABLE, _PG_NO_COLUMN = "53100", "42P01", "42703"
@@ -31,6 +32,8 @@ def open_engine(url: str) -> Engine:
             parsed,
             hide_parameters=True,
             pool_pre_ping=parsed.get_backend_name() != "sqlite",  # a file does not hang up
+            pool_size=_CONNECTIONS,
+            max_overflow=_CONNECTIONS,
             connect_args=_arguments(parsed),
         )
     except (ImportError, NoSuchModuleError) as missing:

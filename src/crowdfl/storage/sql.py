@@ -7,7 +7,7 @@ transaction read is still true when it writes; what only reads outside `together
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
@@ -18,13 +18,14 @@ from crowdfl.errors import (
     Conflict,
     InvitationRefused,
     NotThereYet,
+    RoundNotOpen,
     TaskFull,
     UnknownParticipant,
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ledger import Ledger, Movement
-from crowdfl.roles.ports import Result, Standing, StoredParticipant, StoredTask, Upload
+from crowdfl.roles.ports import Standing, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
@@ -46,14 +47,60 @@ def _standing() -> Select[*tuple[Any, ...]]:
 
 
 def _alike() -> Select[*tuple[Any, ...]]:
-    """What an upload could be confused with: this participant's in this round, or these bytes anywhere in the task."""
+    """What uploads could be confused with: their participants' in their rounds, or their bytes anywhere in the task."""
     u = t.uploads.c
-    own = (u.number == bindparam("of_number")) & (u.who == bindparam("of_who"))
-    same = (u.task == bindparam("of_task")) & (own | (u.digest == bindparam("of_digest")))
-    return select(u.number, u.who, u.digest).where(same).order_by(own.desc())  # its own first: that one is told of
+    own = u.number.in_(bindparam("of_numbers", expanding=True)) & u.who.in_(bindparam("of_people", expanding=True))
+    same = u.digest.in_(bindparam("of_digests", expanding=True))
+    return select(u.number, u.who, u.digest).where((u.task == bindparam("of_task")) & (own | same))
 
 
-_STANDING, _ALIKE, _ADD_UPLOAD = _standing(), _alike(), insert(t.uploads)
+def _round_state() -> Select[*tuple[Any, ...]]:
+    r = t.rounds.c
+    return select(r.state).where(r.task == bindparam("of_task"), r.number == bindparam("of_number"))
+
+
+_STANDING, _ALIKE, _ROUND_STATE, _ADD_UPLOAD = _standing(), _alike(), _round_state(), insert(t.uploads)
+_Item = tuple[str, int, Upload]
+
+
+class _Known:
+    """The uploads that some new ones could repeat, and the new ones as they are judged."""
+
+    def __init__(self, c: Connection, items: Sequence[_Item]) -> None:
+        self._by_place: dict[tuple[str, int, str], str] = {}
+        self._by_digest: dict[tuple[str, str], tuple[int, str]] = {}
+        for task in {task for task, _, _ in items}:
+            of_task = [(number, upload) for name, number, upload in items if name == task]
+            wanted = {
+                "of_task": task,
+                "of_numbers": list({number for number, _ in of_task}),
+                "of_people": [upload.who for _, upload in of_task],
+                "of_digests": [upload.digest for _, upload in of_task],
+            }
+            for number, who, digest in c.execute(_ALIKE, wanted):
+                self._note(task, number, who, digest)
+
+    def judge(self, task: str, number: int, upload: Upload) -> bool | AlreadyCounted:
+        """True: new, and known from now on. False: this very upload is in. Or why it is refused."""
+        mine = self._by_place.get((task, number, upload.who))
+        if mine is not None and mine != upload.digest:
+            return AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
+        if mine is not None:
+            return False
+        if (task, upload.digest) in self._by_digest:
+            return AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
+        self._note(task, number, upload.who, upload.digest)
+        return True
+
+    def _note(self, task: str, number: int, who: str, digest: str) -> None:
+        self._by_place[task, number, who] = digest
+        self._by_digest[task, digest] = (number, who)
+
+
+def _told(outcome: bool | Exception) -> bool:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 class SqlStore:
@@ -63,7 +110,7 @@ class SqlStore:
         self.engine: Engine = open_engine(url)
         self._local = threading.local()
         self._process = os.getpid()
-        self._groups = Grouped(self.together)
+        self._groups = Grouped(self._acknowledge)
 
     def create_tables(self) -> None:
         """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
@@ -89,13 +136,6 @@ class SqlStore:
             finally:
                 self._local.connection = None
 
-    def grouped(self, act: Callable[[], Result]) -> Result:
-        """One transaction for what threads ask for at the same moment."""
-        if self._open_one() is not None:  # inside a transaction of this thread's own
-            with self.together():
-                return act()
-        return self._groups.run(act)
-
     @contextlib.contextmanager
     def _write(self) -> Iterator[Connection]:
         open_one = self._open_one()
@@ -118,7 +158,7 @@ class SqlStore:
         if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
             self.engine.dispose(close=False)
             self._local, self._process = threading.local(), os.getpid()
-            self._groups = Grouped(self.together)
+            self._groups = Grouped(self._acknowledge)
         connection: Connection | None = getattr(self._local, "connection", None)
         return connection
 
@@ -254,23 +294,42 @@ class SqlStore:
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in."""
         with self._write() as c:
-            rows = c.execute(
-                _ALIKE, {"of_task": task, "of_number": number, "of_who": upload.who, "of_digest": upload.digest}
-            )
-            for known_number, known_who, known_digest in rows:
-                if (known_number, known_who) != (number, upload.who):
-                    raise AlreadyCounted(
-                        "these very bytes were uploaded to this task before: encrypt the update afresh"
-                    )
-                if known_digest != upload.digest:
-                    raise AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
-                return False
-            c.execute(_ADD_UPLOAD, {"task": task, "number": number, **vars(upload)})
-            return True
+            new = _told(_Known(c, [(task, number, upload)]).judge(task, number, upload))
+            if new:
+                c.execute(_ADD_UPLOAD, {"task": task, "number": number, **vars(upload)})
+            return new
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""
         return self._uploads(task, number)
+
+    def acknowledge(self, task: str, number: int, upload: Upload) -> bool:
+        """With whatever other threads bring at the same moment, in one transaction."""
+        if self._open_one() is not None:  # a part of this thread's own transaction
+            return _told(self._acknowledge([(task, number, upload)])[0])
+        return self._groups.run((task, number, upload))
+
+    def _acknowledge(self, items: Sequence[_Item]) -> list[bool | Exception]:
+        """Judge each by what was there and by those before it, then insert what is new at once."""
+        outcomes: list[bool | Exception] = []
+        new = []
+        with self._write() as c:
+            open_rounds = {pair for pair in {item[:2] for item in items} if self._is_open(c, *pair)}
+            known = _Known(c, items)
+            for task, number, upload in items:
+                if (task, number) not in open_rounds:
+                    outcomes.append(RoundNotOpen(f"round {number} has closed: come back for the next round"))
+                    continue
+                outcome = known.judge(task, number, upload)
+                outcomes.append(outcome)
+                if outcome is True:
+                    new.append({"task": task, "number": number, **vars(upload)})
+            if new:
+                c.execute(_ADD_UPLOAD, new)
+        return outcomes
+
+    def _is_open(self, c: Connection, task: str, number: int) -> bool:
+        return c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar() == RoundState.OPEN
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
