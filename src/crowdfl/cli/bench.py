@@ -44,8 +44,7 @@ def crypto(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed or a peer fails.")] = False,
 ) -> None:
     """Encryption, sums and decryption beside phe, TenSEAL and bare GMP, in one run."""
-    if check and quick:
-        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    _require_judged(quick=quick, check=check)
     report = bench_crypto(QUICK if quick else PAPER, python=None if no_peers else peers, say=_teller())
     _print(report, as_json=as_json)
     # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
@@ -60,12 +59,9 @@ def protocols(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
     """Averaging, reading, rewards and the two profiles side by side, in ratios of one run."""
-    if check and quick:
-        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    _require_judged(quick=quick, check=check)
     report = bench_protocols(QUICK_PROTOCOLS if quick else PAPER_PROTOCOLS, say=_teller())
-    _print(report, as_json=as_json)
-    if check and (report.missed or report.unjudged):
-        raise typer.Exit(1)
+    _conclude(report, as_json=as_json, check=check)
 
 
 @app.command()
@@ -75,14 +71,11 @@ def load(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")] = False,
 ) -> None:
     """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
-    if check and quick:
-        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    _require_judged(quick=quick, check=check)
     from crowdfl.bench.load import FULL, SMOKE, bench_load
 
     report = bench_load(SMOKE if quick else FULL, say=_teller())
-    _print(report, as_json=as_json)
-    if check and (report.missed or report.unjudged):
-        raise typer.Exit(1)
+    _conclude(report, as_json=as_json, check=check)
 
 
 @app.command()
@@ -94,14 +87,11 @@ def gpu(
     compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
 ) -> None:
     """Partial decryptions a second and whole rounds of `hardened` on one GPU."""
-    if check and quick:
-        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+    _require_judged(quick=quick, check=check)
     from crowdfl.bench.gpu import PAPER_GPU, QUICK_GPU, bench_gpu
 
     report = bench_gpu(QUICK_GPU if quick else PAPER_GPU, backend_named(compute), exact=exact, say=_teller())
-    _print(report, as_json=as_json)
-    if check and (report.missed or report.unjudged):
-        raise typer.Exit(1)
+    _conclude(report, as_json=as_json, check=check)
 
 
 @app.command()
@@ -156,6 +146,18 @@ def _deliver(run: Run, *, as_json: bool, out: Path | None, page: Path | None) ->
         console.print(shown)
     for line in (*run.lines, *(f"written: {path}" for path in written)):
         console.print(line, markup=False)
+
+
+def _require_judged(*, quick: bool, check: bool) -> None:
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+
+
+def _conclude(report: Report, *, as_json: bool, check: bool) -> None:
+    """Print it; a target that was missed, or could not be judged, fails a check."""
+    _print(report, as_json=as_json)
+    if check and (report.missed or report.unjudged):
+        raise typer.Exit(1)
 
 
 def _print(report: Report, *, as_json: bool) -> None:

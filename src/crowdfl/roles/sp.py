@@ -72,13 +72,11 @@ class Sp:
     backend: Backend = field(default_factory=default_backend)
     owner: str = field(default_factory=lambda: secrets.token_hex(8))
     on_paid: Callable[[str, str, int], None] | None = (
-        None  # task, participant, millionths: at least once for each payment
+        None  # task, participant, millionths: once or more for each payment
     )
     ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
-    csp_patience: float = (
-        86400.0  # seconds after a round's end in which CSP may come back; then it is aborted and refunded
-    )
+    csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     sides: Sides = field(init=False, repr=False)
     _all_told: set[str] = field(default_factory=set, repr=False)
     _last_look: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # by task: round, uploads in it
@@ -187,9 +185,8 @@ class Sp:
         self.sides.checking(task).check_upload(upload)
         entry = Upload(who, digest, current.is_late(settings, now))
         self.blobs.put(upload_name(task, number, digest), upload)
-        return entry, self.store.acknowledge(
-            task, number, entry
-        )  # the round may have closed while the bytes were checked
+        # The store looks once more: the round may have closed while the bytes were checked.
+        return entry, self.store.acknowledge(task, number, entry)
 
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
         """A round as it was just seen, extended if it is below the quorum and its window has just passed."""

@@ -68,7 +68,7 @@ class _Known:
 
     def __init__(self, c: Connection, items: Sequence[_Item]) -> None:
         self._by_place: dict[tuple[str, int, str], str] = {}
-        self._by_digest: dict[tuple[str, str], tuple[int, str]] = {}
+        self._digests: set[tuple[str, str]] = set()
         for task in {task for task, _, _ in items}:
             of_task = [(number, upload) for name, number, upload in items if name == task]
             wanted = {
@@ -87,14 +87,14 @@ class _Known:
             return AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
         if mine is not None:
             return False
-        if (task, upload.digest) in self._by_digest:
+        if (task, upload.digest) in self._digests:
             return AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
         self._note(task, number, upload.who, upload.digest)
         return True
 
     def _note(self, task: str, number: int, who: str, digest: str) -> None:
         self._by_place[task, number, who] = digest
-        self._by_digest[task, digest] = (number, who)
+        self._digests.add((task, digest))
 
 
 def _told(outcome: bool | Exception) -> bool:
@@ -336,7 +336,7 @@ class SqlStore:
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
     def standing(self, task: str, number: int, who: str) -> Standing:
-        """One statement, made once: this is asked for every upload, twice."""
+        """One statement, made once: this is asked for every upload."""
         with self._read() as c:
             row = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_who": who}).first()
         if row is None:
