@@ -1,0 +1,124 @@
+"""What servers remember: SP the replies it had, CSP that it has stopped, both what was paid and told."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
+from crowdfl.protocols.hardened import HardenedCsp
+from crowdfl.services.payouts import PayoutCommand
+from tests.roles.desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Four people, paid for, round one open and everyone's upload in."""
+    desk = Desk(tmp_path)
+    desk.join(4)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    desk.run()
+    for person in desk.people:
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    return desk
+
+
+class Failing:
+    """Blobs that break off when a name like this is to be written."""
+
+    def __init__(self, inner, ending: str) -> None:
+        self._inner, self._ending = inner, ending
+
+    def put(self, name: str, data: bytes) -> None:
+        """As the disk would fail."""
+        if name.endswith(self._ending):
+            raise ServiceUnavailable("SP died here")
+        self._inner.put(name, data)
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+
+class Silent:
+    """A CSP that answers nothing any more."""
+
+    def __init__(self, inner) -> None:
+        self._inner = inner
+
+    def answer(self, task: str, request: bytes) -> bytes:
+        """Refuses."""
+        raise ServiceUnavailable("CSP was asked again")
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+
+def test_after_a_crash_sp_goes_on_from_the_replies_it_had(desk: Desk):
+    """A CSP that could answer differently the second time is not asked: everything but the result was there."""
+    whole = desk.platform.blobs
+    desk.platform.blobs = Failing(whole, "/rewards")
+    with pytest.raises(ServiceUnavailable, match="died"):
+        desk.run()
+    desk.restart()
+    desk.platform.csp = Silent(desk.csp)
+    for _ in range(5):
+        desk.platform.tick()
+    assert desk.platform.status(desk.task)["rounds"][0]["state"] == "rewarded"
+
+
+def test_a_csp_that_has_stopped_stays_stopped_after_a_restart(desk: Desk, monkeypatch):
+    """Else every restart would be worth one more bit to an SP that deviates."""
+
+    def overflows(_request: bytes) -> bytes:
+        raise PlaintextOutOfRange("an operand beyond what an honest SP sends")
+
+    whole = HardenedCsp._add_rewards
+
+    def add(side, signing):
+        whole(side, signing)
+        side._answers = dict.fromkeys(side._answers, overflows)
+
+    monkeypatch.setattr(HardenedCsp, "_add_rewards", add)
+    with pytest.raises(PlaintextOutOfRange):
+        desk.run()
+    monkeypatch.undo()
+    desk.restart()
+    with pytest.raises(ProtocolError, match="stopped"):
+        desk.run()
+
+
+def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):
+    """It fails twice, the payment stands; then it is told once and not again."""
+    desk.run()
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    person = desk.people[0]
+    person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    paid = person.claim()
+    told, left = [], [2]
+
+    def hook(task: str, who: str, amount: int) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise ServiceUnavailable("the bank is closed")
+        told.append((who, amount))
+
+    desk.platform.on_paid = hook
+    for _ in range(2):
+        with pytest.raises(CrowdFLError, match="bank"):
+            desk.platform.tick()
+    for _ in range(3):
+        desk.platform.tick()
+    assert told == [(person.keys.who, paid)]
+
+
+def test_a_payout_command_gets_the_payment_and_its_failure_is_told(tmp_path: Path):
+    """The operator's program: three arguments, and a status that counts."""
+    script = tmp_path / "pay.py"
+    script.write_text("import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(' '.join(sys.argv[2:]))")
+    PayoutCommand((sys.executable, str(script), str(tmp_path / "paid")))("task", "who", 12)
+    assert (tmp_path / "paid").read_text() == "task who 12"
+    with pytest.raises(ServiceUnavailable, match="status 3"):
+        PayoutCommand((sys.executable, "-c", "raise SystemExit(3)"))("task", "who", 12)
+    with pytest.raises(ServiceUnavailable, match="could not be run"):
+        PayoutCommand((str(tmp_path / "nowhere"),))("task", "who", 12)
