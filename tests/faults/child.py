@@ -76,7 +76,7 @@ def live(life: Life) -> None:
     os.fsync = lambda _descriptor: None  # type: ignore[assignment]
     event.listen(Pool, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
-    run.socket = SimpleNamespace(create_server=lambda *_where, **_how: life.listener)  # type: ignore[assignment]
+    run.socket = SimpleNamespace(**vars(socket) | {"create_server": lambda *_where, **_how: life.listener})  # type: ignore[assignment]
     steps = [logs / f"{life.role}.{number}.steps" for number in range(life.number + 1)]
     before = [name for earlier in steps[:-1] for name in earlier.read_text().splitlines()]
     Steps(steps[-1], life.kills, before).install()

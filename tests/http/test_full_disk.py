@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 
 from crowdfl.errors import StorageFull
 from crowdfl.roles.documents import Invitation
-from crowdfl.services import bodies
+from crowdfl.services import bodies, sp_uploads
 from crowdfl.services.clients import KgcClient
 from crowdfl.storage import atomic
 from tests.http.test_uploads import place
@@ -85,7 +85,8 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
     before = disk.files(), small.sp.store.uploads(task, 1)
     with pytest.raises(StorageFull):
         people[0].sp.upload(task, 1, uploads[0])
-    monkeypatch.setattr(bodies, "_IN_MEMORY", 1)
+    for module in (bodies, sp_uploads):
+        monkeypatch.setattr(module, "IN_MEMORY", 1)
     with pytest.raises(StorageFull):
         people[0].sp.upload(task, 1, uploads[0])
     with pytest.raises(StorageFull):

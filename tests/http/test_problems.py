@@ -85,7 +85,7 @@ def test_a_full_disk_during_an_upload_is_a_507_and_nothing_is_kept(campaign, per
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(campaign.world.sp.blobs), "put", full)
+        patched.setattr(type(campaign.world.sp.blobs), "put_all", full)
         with pytest.raises(StorageFull):
             person.sp.upload(campaign.task, 1, campaign.update)
     assert person.who not in {upload.who for upload in campaign.world.sp.store.uploads(campaign.task, 1)}

@@ -2,7 +2,9 @@
 
 import pytest
 
-from crowdfl.services.signatures import DIGEST_HEADER, SKEW_SECONDS, Signer
+from crowdfl.errors import UnknownParticipant
+from crowdfl.services import signatures
+from crowdfl.services.signatures import DIGEST_HEADER, SKEW_SECONDS, ByParticipant, Signer
 
 
 @pytest.fixture
@@ -63,3 +65,38 @@ def test_a_signing_key_is_not_shown(signer):
     """Secrets never reach a repr."""
     assert signer.signing.private.hex() not in repr(signer)
     assert repr(signer.signing.private) not in repr(signer)
+
+
+def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
+    """Known people cost no look at the store; a stranger costs one, and is told what everyone is told."""
+    guard, store = ByParticipant(campaign.world.sp), campaign.world.sp.store
+    looks = []
+    whole = store.signing_keys
+    monkeypatch.setattr(store, "signing_keys", lambda *a: looks.append(a[1]) or whole(*a))
+
+    def key(who: str) -> bytes:
+        return campaign.world.portal.call(guard._key, campaign.task, who)
+
+    first, *others = campaign.people
+    assert key(first.who) == first.keys.signing.public
+    assert all(key(person.who) == person.keys.signing.public for person in others)
+    assert looks == [0]
+    late = campaign.world.join(campaign.task, 700)
+    assert key(late.who) == late.keys.signing.public
+    with pytest.raises(UnknownParticipant):
+        key("0" * 20)
+    known = len(campaign.people)
+    assert looks == [0, known, known + 1]
+
+
+def test_a_forgotten_task_is_looked_up_again(campaign, monkeypatch):
+    """Memory is bounded: the task that nobody asked about for longest goes first."""
+    monkeypatch.setattr(signatures, "_MOST_KEYS", 1)
+    guard, definition = ByParticipant(campaign.world.sp), campaign.world.definition
+    other = campaign.world.create(rounds=2).task
+    people = {campaign.task: campaign.people[0], other: campaign.world.join(other, 1)}
+    campaign.world.definition = definition
+    for task in (campaign.task, other, campaign.task, other):
+        person = people[task]
+        assert campaign.world.portal.call(guard._key, task, person.who) == person.keys.signing.public
+        assert list(guard._keys) == [task]

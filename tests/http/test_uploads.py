@@ -1,6 +1,8 @@
 """Uploads: whole or in pieces, acknowledged once, with a receipt that anyone can check."""
 
 import hashlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -151,3 +153,46 @@ def test_what_nobody_continues_is_swept(tmp_path):
     assert incoming.sweep() == 0
     now[0] += 2 * 86400
     assert incoming.sweep() == 1
+
+
+def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
+    """Threads of a crowd; one among them sends bytes that are no upload."""
+    people = [campaign.world.join(campaign.task, 900 + number) for number in range(8)]
+    uploads = [person.update() for person in people]
+    uploads[3] = uploads[3][:-1]
+    groups = []
+    whole = campaign.world.sp.receive_all
+
+    def noted(task, number, arrivals):
+        groups.append(len(arrivals))
+        time.sleep(0.05)  # so that others come meanwhile
+        return whole(task, number, arrivals)
+
+    campaign.world.sp.receive_all = noted
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            sent = [
+                pool.submit(person.sp.upload, campaign.task, 1, upload)
+                for person, upload in zip(people, uploads, strict=True)
+            ]
+    finally:
+        del campaign.world.sp.receive_all
+    for number, (person, upload, future) in enumerate(zip(people, uploads, sent, strict=True)):
+        if number == 3:
+            assert isinstance(future.exception(), Truncated)
+        else:
+            receipt = open_document(future.result(), "receipt", person.sp.key())
+            assert (receipt["who"], receipt["digest"]) == (person.who, hashlib.sha256(upload).hexdigest())
+    assert sum(groups) == 8
+    assert max(groups) > 1
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [("1", 201), ("01", 201), ("0", 422), ("1000001", 422), ("one", 422), ("-1", 422)]
+)
+def test_an_odd_path_is_judged_as_on_every_other_route(campaign, person, number, status):
+    """The short way of uploads takes plain numbers alone; FastAPI says what is wrong with the others."""
+    target = f"/v1/tasks/{campaign.task}/rounds/{number}/uploads/{person.who}"
+    upload = person.update()
+    headers = Signer(person.who, person.keys.signing).headers("PUT", target, upload, campaign.world.clock.now())
+    assert campaign.world.http("sp").put(target, content=upload, headers=headers).status_code == status

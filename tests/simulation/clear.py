@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +18,15 @@ import numpy.typing as npt
 
 from crowdfl.crypto import pctd
 from crowdfl.crypto.pctd import PublicKey
-from crowdfl.errors import AlreadyCounted, ClaimRefused, FormatError, ProtocolError, SeedReused, TooFewParticipants
+from crowdfl.errors import (
+    AlreadyCounted,
+    ClaimRefused,
+    CrowdFLError,
+    FormatError,
+    ProtocolError,
+    SeedReused,
+    TooFewParticipants,
+)
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Tools
 from crowdfl.protocols.settings import TaskSettings
@@ -84,17 +92,15 @@ class ClearSp(_Side):
         """The most that an upload takes."""
         return 1000
 
-    def check_upload(self, upload: bytes) -> None:
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
         """Refuse what is no upload."""
-        try:
-            body = json.loads(upload)
-            int(body["weight"]), int(body["samples"])
-        except (ValueError, KeyError, TypeError):
-            raise FormatError("no upload") from None
+        return [_refusal(upload) for upload in uploads]
 
     def add(self, who: str, upload: bytes) -> None:
         """Once."""
-        self.check_upload(upload)
+        refusal = _refusal(upload)
+        if refusal is not None:
+            raise refusal
         body = json.loads(upload)
         if who not in self._uploads:
             self._total += body["weight"] * body["samples"]  # as running products: what is in cannot be taken out
@@ -270,3 +276,12 @@ class ClearProfile:
     def participant(self, about: About, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
         """A participant's."""
         return ClearReader(about, tools, keys.who)
+
+
+def _refusal(upload: bytes) -> CrowdFLError | None:
+    try:
+        body = json.loads(upload)
+        int(body["weight"]), int(body["samples"])
+    except (ValueError, KeyError, TypeError):
+        return FormatError("no upload")
+    return None

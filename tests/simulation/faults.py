@@ -10,8 +10,8 @@ from crowdfl.errors import CrowdFLError
 __all__ = ["Between", "Clock", "Crash", "Fragile", "Life", "Wire"]
 
 _TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
-_ROUNDS = {"put_round", "add_upload", "put_seed", "put_answer"}
-_DURABLE = _TASKS | _ROUNDS | {"put", "delete", "clear"}
+_ROUNDS = {"put_round", "add_upload", "acknowledge", "put_seed", "put_answer"}
+_DURABLE = _TASKS | _ROUNDS | {"put", "put_all", "delete", "clear"}
 
 
 class Crash(BaseException):

@@ -1,6 +1,7 @@
 """`crowdfl bench load`: many participants' uploads against one SP process, beside a route that only writes and fsyncs.
 
-Rewards are off. The bare route takes its turn before and after SP, so that a disturbance falls on both.
+Rewards are off. Half of the participants come over a connection of their own, as phones do; the others share connections that
+are kept open. The bare route and SP take turns, so that a disturbance falls on both.
 """
 
 import http.client
@@ -10,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,9 @@ __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _PATIENCE = 600.0
-_UPLOAD_WORKERS = 16  # SP's own default for small uploads
-_PROGRAM = 48 * 2**20  # what the interpreter, SQLite and threads take once they work, whatever the uploads
+_TURNS = 10
+_BATCH = 2 * 16  # uploads that SP works on at a time
+_PROGRAM = 80 * 2**20  # what SQLite, threads and the process that checks take once they work, whatever the uploads
 
 _Job = tuple[str, bytes, dict[str, str]]
 
@@ -38,10 +40,9 @@ class _Found:
     """What was measured."""
 
     upload_bytes: int
-    bare: list[float] = field(default_factory=list)  # acknowledged per second, before and after SP's turn
-    bare_cpu: float = 0.0  # processor seconds of the server per upload
-    sp: float = 0.0
-    sp_cpu: float = 0.0
+    seconds: dict[tuple[str, bool], list[float]]  # by server, and by whether connections were kept: each turn's
+    uploads: dict[bool, int]  # by whether connections were kept: how many in all
+    cpu: dict[str, float]  # processor seconds an upload, by server
     memory: tuple[int, ...] = ()  # SP's resident bytes before, and its peak after each half of the uploads
     until_published: float = 0.0
     validate: float = 0.0
@@ -52,6 +53,10 @@ class _Found:
     def growth(self) -> list[int]:
         """Of SP's memory, by halves."""
         return [peak - self.memory[0] for peak in self.memory[1:]]
+
+    def rate(self, server: str, *, kept: bool) -> float:
+        """Acknowledged a second."""
+        return self.uploads[kept] / sum(self.seconds[server, kept])
 
 
 def bench_load(setting: LoadSetting = FULL, *, say: Callable[[str], None] = lambda _: None) -> Report:
@@ -66,34 +71,34 @@ def bench_load(setting: LoadSetting = FULL, *, say: Callable[[str], None] = lamb
 
 
 def _measure(ready: Platform, setting: LoadSetting, say: Callable[[str], None]) -> _Found:
-    found, half = _Found(len(ready.uploads[0])), setting.participants // 2
     wait_until(lambda: ready.round_state() == "open", "the round to open")
-    before = _processor_seconds(ready.pids["bare"])
-    say("the bare route, first half")
-    found.bare.append(_bare(ready, setting, range(half)))
-    say("SP, every upload")
-    _load_sp(ready, setting, found)
+    found = _turns(ready, setting, say)
     acknowledged = time.monotonic()
     say("waiting for the average")
     wait_until(lambda: ready.round_state() in ("published", "rewarded"), "the round's average")
     found.until_published = time.monotonic() - acknowledged
     found.error = float(np.abs(ready.requester.model(ready.task)[0] - ready.weights).max())
-    say("the bare route, second half")
-    found.bare.append(_bare(ready, setting, range(half, setting.participants)))
-    found.bare_cpu = (_processor_seconds(ready.pids["bare"]) - before) / setting.participants
     say("validation and counting, one core")
     found.validate, found.count = _alone(ready, setting)
     return found
 
 
-def _load_sp(ready: Platform, setting: LoadSetting, found: _Found) -> None:
-    pid, seconds, half = ready.pids["sp"], 0.0, setting.participants // 2
-    before, memory = _processor_seconds(pid), [_memory(pid, "VmRSS")]
-    for numbers in (range(half), range(half, setting.participants)):
-        seconds += _send(ready, "sp", setting.connections, [_signed(ready, number) for number in numbers])
-        memory.append(_memory(pid, "VmHWM"))
-    found.sp, found.memory = setting.participants / seconds, tuple(memory)
-    found.sp_cpu = (_processor_seconds(pid) - before) / setting.participants
+def _turns(ready: Platform, setting: LoadSetting, say: Callable[[str], None]) -> _Found:
+    """Every upload once to each server; even turns over connections of their own, odd ones over those that are kept."""
+    parts = np.array_split(np.arange(setting.participants), _TURNS)
+    uploads = {kept: sum(len(part) for part in parts[kept::2]) for kept in (False, True)}
+    found = _Found(len(ready.uploads[0]), {(s, k): [] for s in _JOBS for k in (False, True)}, uploads, {})
+    before, memory = {s: _processor_seconds(ready.pids[s]) for s in _JOBS}, [_memory(ready.pids["sp"], "VmRSS")]
+    for turn, part in enumerate(parts):
+        say(f"turn {turn + 1} of {_TURNS}: {len(part)} uploads to the bare route, then to SP")
+        for server, job in _JOBS.items():
+            jobs = [job(ready, int(number)) for number in part]
+            found.seconds[server, turn % 2 == 1].append(_send(ready, server, setting, jobs, kept=turn % 2 == 1))
+        if turn + 1 in (_TURNS // 2, _TURNS):
+            memory.append(_memory(ready.pids["sp"], "VmHWM"))
+    found.memory = tuple(memory)
+    found.cpu = {s: (_processor_seconds(ready.pids[s]) - before[s]) / setting.participants for s in _JOBS}
+    return found
 
 
 def _signed(ready: Platform, number: int) -> _Job:
@@ -102,19 +107,23 @@ def _signed(ready: Platform, number: int) -> _Job:
     return target, upload, Signer(keys.who, keys.signing).headers("PUT", target, upload, time.time()) | _OCTETS
 
 
-def _bare(ready: Platform, setting: LoadSetting, numbers: range) -> float:
-    jobs = [(f"/bodies/{number}", ready.uploads[number], _OCTETS) for number in numbers]
-    return len(jobs) / _send(ready, "bare", setting.connections, jobs)
+def _plain(ready: Platform, number: int) -> _Job:
+    return f"/bodies/{number}", ready.uploads[number], _OCTETS
 
 
-def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job]) -> float:
-    """Every body, over as many connections at once; seconds. Every one must be acknowledged."""
+_JOBS: dict[str, Callable[[Platform, int], _Job]] = {"bare": _plain, "sp": _signed}
+
+
+def _send(ready: Platform, server: str, setting: LoadSetting, jobs: Sequence[_Job], *, kept: bool) -> float:
+    """Every body, so many at once; seconds. Every one must be acknowledged."""
     context = ssl.create_default_context(cafile=str(ready.ca))
     waiting, lock = iter(jobs), threading.Lock()
     failures: list[str] = []
 
-    def work() -> None:
-        wire = http.client.HTTPSConnection("127.0.0.1", ready.ports[server], context=context, timeout=_PATIENCE)
+    def connection() -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", ready.ports[server], context=context, timeout=_PATIENCE)
+
+    def work(wire: http.client.HTTPSConnection) -> None:
         while not failures:
             with lock:
                 job = next(waiting, None)
@@ -129,17 +138,25 @@ def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job]) 
             else:
                 if reply.status != 201:
                     failures.append(f"{reply.status} {said[:300].decode(errors='replace')}")
-        wire.close()
+            if not kept:
+                wire.close()  # it connects again by itself
 
-    threads = [threading.Thread(target=work) for _ in range(connections)]
+    wires = [connection() for _ in range(setting.connections)]
+    if kept:
+        for wire in wires:
+            wire.connect()
+    threads = [threading.Thread(target=work, args=(wire,)) for wire in wires]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    seconds = time.perf_counter() - start
+    for wire in wires:
+        wire.close()
     if failures:
         raise ServiceUnavailable(f"an upload was not acknowledged: {failures[0]}")
-    return time.perf_counter() - start
+    return seconds
 
 
 def _alone(ready: Platform, setting: LoadSetting) -> tuple[float, float]:
@@ -157,46 +174,44 @@ def _alone(ready: Platform, setting: LoadSetting) -> tuple[float, float]:
 
 
 def _processor_seconds(pid: int) -> float:
-    """User and system time of a process, by Linux's accounts."""
+    """User and system time of a process and its children, by Linux's accounts."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(_processor_seconds, _children(pid)))
 
 
 def _memory(pid: int, name: str) -> int:
+    """Of a process and its children."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) * 1024
+    own = int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) * 1024
+    return own + sum(_memory(child, name) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")  # each under the thread that started it
+    return [int(child) for listed in lists for child in listed.read_text().split()]
 
 
 def _bound(found: _Found, setting: LoadSetting) -> int:
-    """A body for each connection, twice while it is received; four for each worker that checks and writes one; a running
+    """A body for each connection, twice while it is received; a batch that is checked, here, joined, and beside; a running
     product, the side that checks, and an opening: eight. Nothing grows with the participants."""
-    bodies = 2 * setting.connections + 4 * _UPLOAD_WORKERS + 8
+    bodies = 2 * setting.connections + 4 * _BATCH + 8
     return _PROGRAM + bodies * found.upload_bytes
 
 
 def _rows(found: _Found, setting: LoadSetting, *, judged: bool) -> tuple[Row, ...]:
-    bare, bound = sum(found.bare) / len(found.bare), _bound(found, setting)
-    everything = Figure(found.upload_bytes * setting.participants, "B")
+    bound, everything = _bound(found, setting), Figure(found.upload_bytes * setting.participants, "B")
     mean = f"mean of {setting.checked}, off the clock"
     return (
-        Row(
-            "acknowledged",
-            "acknowledged uploads per second",
-            Figure(found.sp, ""),
-            Target("at least half", "ratio", at_least=0.5),
-            (Peer("bare FastAPI route, TLS, write, fsync", Figure(bare, "")),),
-            found.sp / bare,
-            "SP / bare",
-            judged,
-            f"{setting.connections} connections; the bare route before and after: {found.bare[0]:.0f} and {found.bare[1]:.0f}",
-        ),
+        _rate_row("acknowledged", "acknowledged uploads per second", found, setting, kept=False, judged=judged),
+        _rate_row("kept", "the same over connections kept open", found, setting, kept=True, judged=judged),
         Row(
             "processor",
             "server's processor time an upload",
-            Figure(found.sp_cpu, "s"),
+            Figure(found.cpu["sp"], "s"),
             None,
-            (Peer("bare route", Figure(found.bare_cpu, "s")),),
-            found.bare_cpu / found.sp_cpu,
+            (Peer("bare route", Figure(found.cpu["bare"], "s")),),
+            found.cpu["bare"] / found.cpu["sp"],
             "bare / SP",
             note="SP's validation included, and its counting as far as it went on meanwhile",
         ),
@@ -221,4 +236,20 @@ def _rows(found: _Found, setting: LoadSetting, *, judged: bool) -> tuple[Row, ..
             None,
             note=f"every upload counted: the average is off by {found.error:.1e} at most",
         ),
+    )
+
+
+def _rate_row(key: str, quantity: str, found: _Found, setting: LoadSetting, *, kept: bool, judged: bool) -> Row:
+    ratios = [b / s for b, s in zip(found.seconds["bare", kept], found.seconds["sp", kept], strict=True)]
+    each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    return Row(
+        key,
+        quantity,
+        Figure(found.rate("sp", kept=kept), ""),
+        Target("at least half", "ratio", at_least=0.5),
+        (Peer("bare FastAPI route, TLS, write, fsync", Figure(found.rate("bare", kept=kept), "")),),
+        found.rate("sp", kept=kept) / found.rate("bare", kept=kept),
+        "SP / bare",
+        judged,
+        f"{setting.connections} at once, {'connections kept' if kept else 'each over its own connection'}; by turns: {each}",
     )

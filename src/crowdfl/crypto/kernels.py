@@ -10,7 +10,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import Block, at_least, from_ints, to_ints, width_of
+from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.errors import NotAUnit, SharesDoNotMatch
 
 __all__ = [
@@ -193,18 +193,20 @@ class CheckUnits:
 
     def run(self, *blocks: Block) -> Block:
         """Multiply the rows, one gcd for the chunk; only a chunk that fails is searched row by row."""
-        block = blocks[0]
-        verdict = np.zeros((len(block), 1), dtype=np.uint8)
-        outside = at_least(block, self.n * self.n) | ~block.any(axis=1)
-        verdict[outside] = OUT_OF_RANGE
-        rows = [row % self.n for row in to_ints(block)]
+        n, above, rows = self.n, self.n * self.n, to_ints(blocks[0])
+        verdict = np.zeros((len(rows), 1), dtype=np.uint8)
         product = mpz(1)
-        for row, bad in zip(rows, outside, strict=True):
-            product = product if bad else product * row % self.n
-        if gmpy2.gcd(product, self.n) != 1:
-            non_unit = np.array([gmpy2.gcd(row, self.n) != 1 for row in rows])
-            verdict[non_unit & ~outside] = NON_UNIT
+        for row in rows:
+            product = product * (row % n) % n
+        # A zero row makes the product zero, so that only numbers above the range are left to look for.
+        if gmpy2.gcd(product, n) != 1 or max(rows, default=product) >= above:
+            verdict[:, 0] = [self._judge(row, above) for row in rows]
         return verdict
+
+    def _judge(self, row: mpz, above: mpz) -> int:
+        if not 0 < row < above:
+            return OUT_OF_RANGE
+        return VALID if gmpy2.gcd(row, self.n) == 1 else NON_UNIT
 
 
 @dataclass(frozen=True)

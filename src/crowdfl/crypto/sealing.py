@@ -103,11 +103,15 @@ class SigningKey:
     @cached_property
     def public(self) -> bytes:
         """What others verify with."""
-        return Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+        return self._key.public_key().public_bytes_raw()
+
+    @cached_property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.private)
 
     def sign(self, message: bytes) -> bytes:
         """A signature of the message."""
-        return Ed25519PrivateKey.from_private_bytes(self.private).sign(message)
+        return self._key.sign(message)
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> None:

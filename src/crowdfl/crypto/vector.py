@@ -35,6 +35,7 @@ from crowdfl.crypto.pctd import Ciphertext, KeyShare, PublicKey
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.errors import (
     CiphertextOutOfRange,
+    CrowdFLError,
     FormatError,
     KeyMismatch,
     LengthMismatch,
@@ -300,13 +301,33 @@ class Unchecked(_Numbers):
     def validate(self, *, backend: Backend | None = None, watch: Watch | None = None) -> CipherVector:
         """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
         verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, watch=watch)[:, 0]
-        bad = np.flatnonzero(verdict != VALID)
-        if bad.size:
-            where = f"{bad.size} of {len(self)} numbers are no ciphertexts, the first at position {bad[0]}"
-            if verdict[bad[0]] == OUT_OF_RANGE:
-                raise CiphertextOutOfRange(f"{where}: not in (0, N^2)")
-            raise NotAUnit(f"{where}: a factor in common with N")
+        refusal = self._refusal(verdict)
+        if refusal is not None:
+            raise refusal
         return CipherVector(self.public, self.block)
+
+    @staticmethod
+    def refusals(
+        vectors: Sequence["Unchecked"], public: PublicKey, *, backend: Backend | None = None
+    ) -> list[CrowdFLError | None]:
+        """What `validate` would raise, or None, for each of several vectors under one key, looked at as one batch."""
+        for vector in vectors:
+            public.require_same(vector.public)
+        if not vectors:
+            return []
+        together = np.concatenate([vector.block for vector in vectors])
+        verdict = (backend or default_backend()).map(CheckUnits(public.n), together)[:, 0]
+        ends = np.cumsum([len(vector) for vector in vectors])
+        return [vector._refusal(part) for vector, part in zip(vectors, np.split(verdict, ends[:-1]), strict=True)]
+
+    def _refusal(self, verdict: npt.NDArray[np.uint8]) -> CrowdFLError | None:
+        bad = np.flatnonzero(verdict != VALID)
+        if not bad.size:
+            return None
+        where = f"{bad.size} of {len(self)} numbers are no ciphertexts, the first at position {bad[0]}"
+        if verdict[bad[0]] == OUT_OF_RANGE:
+            return CiphertextOutOfRange(f"{where}: not in (0, N^2)")
+        return NotAUnit(f"{where}: a factor in common with N")
 
 
 class RunningProduct:

@@ -1,7 +1,7 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.crypto.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
+    CrowdFLError,
     FormatError,
     KeyMismatch,
     LengthMismatch,
@@ -318,7 +319,10 @@ class HardenedSp:
         return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
 
     def _parse(self, upload: bytes) -> CipherVector:
-        vector = CipherVector.from_bytes(upload, self.party.public, max_count=self._length, backend=self.party.compute)
+        return self._unchecked(upload).validate(backend=self.party.compute)
+
+    def _unchecked(self, upload: bytes) -> Unchecked:
+        vector = Unchecked.parse(upload, self.party.public, max_count=self._length)
         if len(vector) != self._length:
             raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
         return vector
@@ -404,9 +408,9 @@ class HardenedSp:
         """Bytes of an upload of this task."""
         return form_bytes(self.party.public, self._length)
 
-    def check_upload(self, upload: bytes) -> None:
-        """Refuse what is no upload of this task."""
-        self._parse(upload)
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+        """Why each of these is no upload of this task, or None."""
+        return self.party.refusals(uploads, self._unchecked)
 
     def claimant(self, claim: bytes) -> str:
         """Whose name a claim bears."""

@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,10 +14,11 @@ from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct, form_bytes
+from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.errors import (
     AlreadyCounted,
     ClaimRefused,
+    CrowdFLError,
     FormatError,
     InvalidKey,
     RewardsOff,
@@ -317,10 +318,12 @@ class PaperSp:
             self.add(who, upload)
 
     def _parse(self, upload: bytes) -> CipherVector:
-        length = self._length
-        vector = CipherVector.from_bytes(upload, self.task.public, max_count=length, backend=self.party.compute)
-        if len(vector) != length:
-            raise FormatError(f"an upload of {len(vector)} ciphertexts where {length} are expected")
+        return self._unchecked(upload).validate(backend=self.party.compute)
+
+    def _unchecked(self, upload: bytes) -> Unchecked:
+        vector = Unchecked.parse(upload, self.task.public, max_count=self._length)
+        if len(vector) != self._length:
+            raise FormatError(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
         return vector
 
     def publish(self, *, final: bool) -> Exchange:
@@ -380,9 +383,9 @@ class PaperSp:
     def _length(self) -> int:
         return (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
 
-    def check_upload(self, upload: bytes) -> None:
-        """Refuse what is no upload of this task."""
-        self._parse(upload)
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+        """Why each of these is no upload of this task, or None."""
+        return self.party.refusals(uploads, self._unchecked)
 
     def claimant(self, claim: bytes) -> str:
         """The paper has no claims."""

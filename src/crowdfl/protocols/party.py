@@ -1,6 +1,6 @@
 """What every party has: a public key, at most one share, a place to compute, counters, and a record of what it saw."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ from crowdfl.crypto.compute import Backend, Watch, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector
-from crowdfl.errors import InvalidKey
+from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
+from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.costs import Costs, CountingBackend
 from crowdfl.protocols.messages import Limits
 
@@ -60,6 +60,13 @@ class Party:
     def limits(self, max_count: int) -> Limits:
         """What this party accepts in a message."""
         return Limits(self.public, max_count, backend=self.compute)
+
+    def refusals(self, received: Iterable[bytes], parse: Callable[[bytes], Unchecked]) -> list[CrowdFLError | None]:
+        """Why each of some received vectors is refused, or None; those that parse are validated as one batch."""
+        parsed = [_parsed(data, parse) for data in received]
+        vectors = [numbers for numbers in parsed if isinstance(numbers, Unchecked)]
+        validated = iter(Unchecked.refusals(vectors, self.public, backend=self.compute))
+        return [next(validated) if isinstance(numbers, Unchecked) else numbers for numbers in parsed]
 
     def encrypt(self, plaintexts: Block | Iterable[int], coins: Coins | None = None) -> CipherVector:
         """Enc; with `coins`, replayable."""
@@ -113,3 +120,10 @@ class Party:
         if self.randomizers is None:
             raise InvalidKey(f"{self.name} has no randomizers")
         return self.randomizers
+
+
+def _parsed(data: bytes, parse: Callable[[bytes], Unchecked]) -> Unchecked | CrowdFLError:
+    try:
+        return parse(data)
+    except CrowdFLError as refusal:
+        return refusal

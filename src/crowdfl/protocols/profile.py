@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Protocol
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from crowdfl.crypto.compute import Backend, Watch
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import SlotOverflow
+from crowdfl.errors import CrowdFLError, SlotOverflow
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.settings import TaskSettings
@@ -145,8 +145,8 @@ class SpSide(Protocol):
     def upload_bytes(self) -> int:
         """Bytes of an upload of this task."""
 
-    def check_upload(self, upload: bytes) -> None:
-        """Refuse what is no upload of this task."""
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+        """Why each of these is no upload of this task, or None; looked at as one batch."""
 
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""

@@ -1,11 +1,12 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from crowdfl.crypto.randomizers import RandomizerSource
+from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ledger import Movement
 from crowdfl.roles.rounds import Round
@@ -38,6 +39,9 @@ class Blobs(Protocol):
 
     def put(self, name: str, data: bytes) -> None:
         """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """`put` for several, which share the wait for their folder; if it fails, some may be there."""
 
     def get(self, name: str) -> bytes:
         """Read, or `NotThereYet`."""
@@ -94,12 +98,12 @@ class Upload:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a participant stands in a round: all that an upload is judged by."""
+    """Where some participants stand in a round: all that their uploads are judged by."""
 
     state: str  # of the task
-    enrolled: bool
     round: Round | None
-    upload: Upload | None
+    enrolled: frozenset[str]
+    uploads: Mapping[str, Upload]  # by participant
 
 
 class SpStore(Protocol):
@@ -129,6 +133,9 @@ class SpStore(Protocol):
     def participant(self, task: str, who: str) -> StoredParticipant:
         """One of them, or `UnknownParticipant`."""
 
+    def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
+        """By name, in the order they joined, but for the first `since`."""
+
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are enrolled and have not left."""
 
@@ -148,14 +155,14 @@ class SpStore(Protocol):
         """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these
         very bytes were uploaded to this task before, by anyone in any round."""
 
-    def acknowledge(self, task: str, number: int, upload: Upload) -> bool:
-        """`add_upload` to a round that is open, else `RoundNotOpen`; what threads ask for at once shares one commit."""
+    def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
+        """`add_upload` of each to a round that is open, else `RoundNotOpen`, in one commit; what is refused says why."""
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
 
-    def standing(self, task: str, number: int, who: str) -> Standing:
-        """Task, participant, round and upload in one look, or `UnknownTask`."""
+    def standing(self, task: str, number: int, people: Sequence[str]) -> Standing:
+        """Task, round, participants and their uploads in one look, or `UnknownTask`."""
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from crowdfl.errors import RoundNotOpen, TooLate
 from crowdfl.protocols.settings import TaskSettings
 
-__all__ = ["Round", "RoundState"]
+__all__ = ["Round", "RoundState", "TaskState"]
 
 
 class RoundState(StrEnum):
@@ -23,6 +23,16 @@ class RoundState(StrEnum):
     PUBLISHED = "published"
     REWARDED = "rewarded"
     ABORTED = "aborted"
+
+
+class TaskState:
+    """The states of a task."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FINISHED = "finished"  # all rounds done: rewards can be claimed until the deadline
+    SETTLED = "settled"  # money returned, uploads scrubbed
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.compute import Backend
 from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import SpSide, Tools
 from crowdfl.roles.documents import Definition
@@ -35,6 +35,7 @@ class Sides:
     blobs: Blobs
     bundles: Blobs
     tools: Tools
+    checker: Backend
     _definitions: dict[str, Definition] = field(default_factory=dict, repr=False)
     _checking: dict[str, SpSide] = field(default_factory=dict, repr=False)
     _counting: "OrderedDict[tuple[str, int], tuple[SpSide, set[str]]]" = field(default_factory=OrderedDict, repr=False)
@@ -48,8 +49,7 @@ class Sides:
     def checking(self, task: str) -> SpSide:
         """To check uploads with; nothing is ever put into it, so that threads may share it."""
         if task not in self._checking:
-            # One thread each: they come side by side already.
-            self._checking[task] = self._new(task, 1, replace(self.tools, backend=Threads(1)))
+            self._checking[task] = self._new(task, 1, replace(self.tools, backend=self.checker))
         return self._checking[task]
 
     def claiming(self, task: str, claim: bytes) -> SpSide:

@@ -10,13 +10,13 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from crowdfl.crypto.compute import Backend, default_backend
+from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.errors import (
     AlreadyPaid,
     Conflict,
@@ -25,33 +25,23 @@ from crowdfl.errors import (
     Forbidden,
     NotThereYet,
     ServiceUnavailable,
-    TaskNotRunning,
     UnknownParticipant,
 )
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.profile import Exchange, Tools
 from crowdfl.protocols.settings import to_millionths
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
+from crowdfl.roles.intake import Arrival, Intake, Received, require_running
 from crowdfl.roles.ledger import ESCROW, REWARDS, Ledger
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredParticipant, StoredTask, Upload
-from crowdfl.roles.rounds import Round, RoundState
-from crowdfl.roles.sides import Sides, upload_name
+from crowdfl.roles.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sides import Sides
 
 __all__ = ["Sp", "TaskState"]
 
 _ORDERED = "ordered at"
 _PIECE = 100  # uploads counted at a look, so that other tasks and uploads have their turn
 _UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
-
-
-class TaskState:
-    """The states of a task."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    CANCELLED = "cancelled"
-    FINISHED = "finished"  # all rounds done: rewards can be claimed until the deadline
-    SETTLED = "settled"  # money returned, uploads scrubbed
 
 
 _ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
@@ -70,6 +60,7 @@ class Sp:
     kgc_key: bytes
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
+    checker: Backend = field(default_factory=lambda: Threads(1))  # where uploads are looked at as they come
     owner: str = field(default_factory=lambda: secrets.token_hex(8))
     on_paid: Callable[[str, str, int], None] | None = (
         None  # task, participant, millionths: once or more for each payment
@@ -78,12 +69,14 @@ class Sp:
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     sides: Sides = field(init=False, repr=False)
+    intake: Intake = field(init=False, repr=False)
     _all_told: set[str] = field(default_factory=set, repr=False)
     _last_look: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # by task: round, uploads in it
 
     def __post_init__(self) -> None:
         tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
-        self.sides = Sides(self.store, self.blobs, self.bundles, tools)
+        self.sides = Sides(self.store, self.blobs, self.bundles, tools, self.checker)
+        self.intake = Intake(self.store, self.blobs, self.clock, self.sides, self._extended)
 
     # The requester's part.
 
@@ -173,20 +166,14 @@ class Sp:
 
     def receive(self, task: str, number: int, who: str, upload: bytes) -> tuple[Upload, bool]:
         """The same, and whether it is new."""
-        settings, now = self.definition(task).settings, self.clock.now()
-        standing, digest = self.store.standing(task, number, who), hashlib.sha256(upload).hexdigest()
-        if not standing.enrolled:
-            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
-        if standing.upload is not None and standing.upload.digest == digest:
-            return standing.upload, False
-        current = self._extended(task, number, standing.round)
-        _require_running(standing.state)
-        current.require_upload_welcome(settings, now)
-        self.sides.checking(task).check_upload(upload)
-        entry = Upload(who, digest, current.is_late(settings, now))
-        self.blobs.put(upload_name(task, number, digest), upload)
-        # The store looks once more: the round may have closed while the bytes were checked.
-        return entry, self.store.acknowledge(task, number, entry)
+        (received,) = self.receive_all(task, number, [Arrival.of(who, upload)])
+        if isinstance(received, CrowdFLError):
+            raise received
+        return received
+
+    def receive_all(self, task: str, number: int, arrivals: Sequence[Arrival]) -> list[Received]:
+        """`receive` for what came at the same moment; one that is refused says why, and hinders no other."""
+        return self.intake.receive(task, number, arrivals)
 
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
         """A round as it was just seen, extended if it is below the quorum and its window has just passed."""
@@ -465,7 +452,7 @@ class Sp:
     # Tools.
 
     def _require_running(self, task: str) -> None:
-        _require_running(self.store.task(task).state)
+        require_running(self.store.task(task).state)
 
     def _last_round(self, task: str) -> Round | None:
         rounds = self.store.rounds(task)
@@ -523,11 +510,6 @@ class Sp:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""
         if not self.store.lease(task, self.owner, self.clock.now(), self.lease_seconds):
             raise Forbidden("another process has taken this task over")
-
-
-def _require_running(state: str) -> None:
-    if state not in (TaskState.RUNNING, TaskState.PAUSED):
-        raise TaskNotRunning(f"the task is {state}")
 
 
 def _moment(order: Mapping[str, Any]) -> float:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from crowdfl.errors import FormatError, LimitExceeded, TooSlow
 
 __all__ = [
+    "IN_MEMORY",
     "JSON_LIMIT",
     "PACE",
     "Body",
@@ -51,7 +52,7 @@ class Pace:
 
 JSON_LIMIT = 4 * 1024 * 1024  # two documents of the longest kind, escaped
 PACE = Pace()
-_IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
+IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
 
 TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
 Who = Annotated[str, InPath(pattern="^[0-9a-f]{20}$")]
@@ -116,7 +117,7 @@ async def read_bytes(request: Request, limit: int) -> bytes:
 async def spooled(request: Request, limit: int, folder: Path) -> AsyncIterator[Body]:
     """A body of at most `limit` bytes in a file without a name: gone when this ends, even if the process is killed."""
     digest = hashlib.sha256()
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as file:
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(folder)) as file:
         async for chunk in _chunks(request, limit):
             digest.update(chunk)
             file.write(chunk)

@@ -1,6 +1,7 @@
 """A role as a process: its store, its files, its app, and uvicorn."""
 
 import contextlib
+import gc
 import signal
 import socket
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from crowdfl.crypto.compute import Backend, backend_named, default_backend
+from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, ServiceUnavailable, SettingsError
 from crowdfl.roles.csp import Csp
@@ -22,6 +23,7 @@ from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
+from crowdfl.services.checker import Checker
 from crowdfl.services.clients import CspClient, KgcClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.cluster import Cluster, ClusterSettings
@@ -82,13 +84,14 @@ class ServiceSettings:
 
 
 class _Resources:
-    """What is let go when the service ends."""
+    """What is let go when the service ends; most of it was opened with the app."""
 
-    def __init__(self, *closing: Callable[[], None]) -> None:
-        self._closing = closing
+    def __init__(self, *closing: Callable[[], None], starting: Callable[[], None] = lambda: None) -> None:
+        self._closing, self._starting = closing, starting
 
     def start(self) -> None:
-        """They were opened with the app."""
+        """With the service."""
+        self._starting()
 
     def stop(self) -> None:
         """Let go."""
@@ -144,7 +147,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
     folder = _folder(settings)
     store, kgc, csp = _store(settings), _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
     backend, close = _backend(settings, "sp")
-    ahead = ThreadPoolExecutor(1, "sp-asks-csp")
+    ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     sp = Sp(
         store,
         FileBlobs(folder / "blobs"),
@@ -155,12 +158,21 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
         backend=backend,
+        checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
     )
     background = (
-        _Resources(partial(ahead.shutdown, wait=False, cancel_futures=True), store.close, kgc.close, csp.close, close),
+        _Resources(
+            partial(ahead.shutdown, wait=False, cancel_futures=True),
+            checker.close,
+            store.close,
+            kgc.close,
+            csp.close,
+            close,
+            starting=checker.start,
+        ),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")
@@ -203,6 +215,8 @@ def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
     # uvicorn repeats the signal that stopped it; by then all is written, and the process ends as one that was not killed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: None)
+    gc.collect()
+    gc.freeze()  # what is there by now stays: looking through it again and again is a tenth of a request's time
     with contextlib.closing(listener):
         logs.get(name).info("listening", url=url)
         server.run(sockets=[listener])
@@ -224,9 +238,12 @@ def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, so
         log_config=None,
         access_log=False,  # the boundary writes one line per request, without addresses
         server_header=False,
+        proxy_headers=False,  # nobody's address is used for anything
         timeout_graceful_shutdown=20,
     )
     listener = socket.create_server((settings.host, settings.port), backlog=2048)
+    # asyncio does this for sockets of its own alone; without it, an answer's second part waits 40 ms for the first's receipt.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = listener.getsockname()[:2]
     return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{host}:{port}"
 

@@ -7,6 +7,8 @@ own task. A signature is checked before the body is read, the body against its d
 
 import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -107,7 +109,8 @@ class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
     sp: Sp
-    _keys: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)  # a name is bound to its key for good
+    _keys: "OrderedDict[str, dict[str, bytes]]" = field(default_factory=OrderedDict, repr=False)  # by task, then name
+    _loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     security: Security = ({PARTICIPANT: []},)
 
@@ -125,13 +128,22 @@ class ByParticipant:
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:
-        """From the store once: an upload need not wait for a thread to be known."""
-        if (task, who) not in self._keys:
-            participant = await to_thread.run_sync(self.sp.participant, task, who)
-            while len(self._keys) >= _MOST_KEYS:
-                self._keys.pop(next(iter(self._keys)))
-            self._keys[task, who] = participant.identity.signing
-        return self._keys[task, who]
+        """From the store once: a name is bound to its key for good, and a look for one brings all who joined since."""
+        if who not in self._keys.get(task, {}):
+            return await to_thread.run_sync(self._load, task, who)
+        return self._keys[task][who]
+
+    def _load(self, task: str, who: str) -> bytes:
+        with self._loading:
+            known = self._keys.setdefault(task, {})
+            if who not in known:  # else whoever looked before has brought it
+                known |= self.sp.store.signing_keys(task, len(known))
+            self._keys.move_to_end(task)
+            while len(self._keys) > 1 and sum(map(len, self._keys.values())) > _MOST_KEYS:
+                self._keys.popitem(last=False)
+        if who not in known:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        return known[who]
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,13 @@ def create_app(
         return {"key": signing.public.hex()}
 
     by_participant = ByParticipant(sp)
+    # Before the others: routes are tried in order, and most requests are uploads.
+    add_upload_routes(app, sp, metrics, folder, signing, by_participant, upload_workers)
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
     _add_requester_routes(app, sp, tokens, by_owner, model_limit)
     _add_participant_routes(app, sp, by_participant, by_owner)
-    add_upload_routes(app, sp, metrics, folder, signing, by_participant, upload_workers)
     return app
 
 

@@ -1,22 +1,40 @@
 """Uploads to SP: whole by PUT, or in pieces on a bad connection. Either way the answer is a signed receipt."""
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from prometheus_client import Counter
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.documents import sign_document
+from crowdfl.roles.intake import Arrival, Received
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp import Sp
-from crowdfl.services.bodies import Form, Number, TaskId, Who, parse, read_bytes, spooled, takes_bytes, takes_json
+from crowdfl.services.auth import Security
+from crowdfl.services.batches import Batches
+from crowdfl.services.bodies import (
+    IN_MEMORY,
+    Form,
+    Number,
+    TaskId,
+    Who,
+    parse,
+    read_bytes,
+    spooled,
+    takes_bytes,
+    takes_json,
+)
 from crowdfl.services.incoming import Incoming
 from crowdfl.services.metrics import Metrics
 from crowdfl.services.signatures import ByParticipant, Signed
@@ -25,8 +43,8 @@ __all__ = ["Finished", "add_upload_routes"]
 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
-_SMALL, _SMALL_PLACES = 1024 * 1024, 4
-_Result = TypeVar("_Result")
+_PLACE = re.compile("[0-9a-f]{32}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
+_Place = tuple[str, int]  # task and round
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 
 
@@ -36,55 +54,123 @@ class Finished(Form):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-def add_upload_routes(
-    app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
-) -> None:
-    """The routes of uploads; `workers` bounds how many are in memory, of small ones a few times more."""
-    incoming = Incoming(folder / "incoming")
-    incoming.sweep()
-    acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
-    places, small = CapacityLimiter(workers), CapacityLimiter(_SMALL_PLACES * workers)
-    limits: dict[str, int] = {}  # follow from a task's definition alone
+@dataclass(frozen=True, eq=False)
+class _Owner:
+    """A dependency: the request is signed by the participant whose upload the path names."""
 
-    async def limit_of(task: str) -> int:
-        if task not in limits:
-            limits[task] = await to_thread.run_sync(sp.upload_limit, task)
-        return limits[task]
+    guard: ByParticipant
 
-    async def owner(who: Who, caller: Annotated[Signed, Depends(guard)]) -> Signed:
+    @property
+    def security(self) -> Security:
+        """For OpenAPI."""
+        return self.guard.security
+
+    async def __call__(self, request: Request, task: TaskId, who: Who) -> Signed:
         """The participant whose upload it is."""
+        caller = await self.guard(request, task)
         if caller.who != who:
             raise Forbidden("nobody uploads for another")
         return caller
 
-    owned = Annotated[Signed, Depends(owner)]
 
-    async def heavy(work: Callable[[], _Result], limit: int) -> _Result:
-        return await to_thread.run_sync(work, limiter=small if limit <= _SMALL else places)
+class _Direct(APIRoute):
+    """A route of one upload whose guard is called as such: FastAPI's general way there takes as long as all the rest."""
 
-    def receive(task: str, number: int, who: str, read: Callable[[], bytes]) -> Response:
-        entry, new = sp.receive(task, number, who, read())
-        acknowledged.labels("new" if new else "again").inc()
-        return JSONResponse(_receipt(task, number, entry, signing), status_code=201 if new else 200)
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """With the arguments that FastAPI would find; whatever is odd about a path, FastAPI says."""
+        usual, owner, endpoint = super().get_route_handler(), self.dependant.dependencies[0].call, self.endpoint
 
-    def finish(task: str, number: int, who: str, digest: str) -> Response:
-        known = sp.store.upload(task, number, who)
+        async def handle(request: Request) -> Response:
+            task, number, who = (request.path_params[name] for name in ("task", "number", "who"))
+            if owner is None or not _PLACE.fullmatch(f"{task}/{number}/{who}"):
+                return await usual(request)
+            answer: Response = await endpoint(request, task, int(number), who, await owner(request, task, who))
+            return answer
+
+        return handle
+
+
+@dataclass(frozen=True, eq=False)
+class _Desk:
+    """Where uploads go, and receipts come from."""
+
+    sp: Sp
+    incoming: Incoming
+    signing: SigningKey = field(repr=False)
+    acknowledged: Counter = field(repr=False)
+    _limits: dict[str, int] = field(default_factory=dict)  # follow from a task's definition alone
+
+    async def limit(self, task: str) -> int:
+        """Bytes of an upload."""
+        if task not in self._limits:
+            self._limits[task] = await to_thread.run_sync(self.sp.upload_limit, task)
+        return self._limits[task]
+
+    def receive(self, place: _Place, arrivals: Sequence[Arrival]) -> list[Response | Exception]:
+        """What each is answered."""
+        return [self._answer(place, received) for received in self.sp.receive_all(*place, arrivals)]
+
+    def receive_one(self, place: _Place, arrival: Arrival) -> Response:
+        """The same for one."""
+        (outcome,) = self.receive(place, [arrival])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def finish(self, place: _Place, who: str, digest: str) -> Response:
+        """All pieces of an upload are in."""
+        known = self.sp.store.upload(*place, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
-            incoming.discard(task, number, who)
-            acknowledged.labels("again").inc()
-            return JSONResponse(_receipt(task, number, known, signing))
-        upload = incoming.take(task, number, who, digest)
-        response = receive(task, number, who, lambda: upload)
-        incoming.discard(task, number, who)  # a refused one stays until it is replaced or swept: the refusal may pass
+            self.incoming.discard(*place, who)
+            return self._receipt(place, known, new=False)
+        upload = self.incoming.take(*place, who, digest)
+        response = self.receive_one(place, Arrival(who, upload, digest))
+        self.incoming.discard(*place, who)  # a refused one stays until it is replaced or swept: the refusal may pass
         return response
 
-    @app.put(_UPLOADS, status_code=201, response_class=JSONResponse, openapi_extra=takes_bytes())
+    def _answer(self, place: _Place, received: Received) -> Response | Exception:
+        return received if isinstance(received, Exception) else self._receipt(place, received[0], new=received[1])
+
+    def _receipt(self, place: _Place, entry: Upload, *, new: bool) -> Response:
+        self.acknowledged.labels("new" if new else "again").inc()
+        task, number = place
+        body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
+        return JSONResponse({"receipt": sign_document("receipt", body, self.signing)}, status_code=201 if new else 200)
+
+
+def add_upload_routes(
+    app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
+) -> None:
+    """The routes of uploads; `workers` bounds how many are in memory, those that fit a batch aside."""
+    incoming = Incoming(folder / "incoming")
+    incoming.sweep()
+    acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
+    desk = _Desk(sp, incoming, signing, acknowledged)
+    heavy = partial(to_thread.run_sync, limiter=CapacityLimiter(workers))
+    batches: Batches[_Place, Arrival, Response] = Batches(desk.receive)
+    owned = Annotated[Signed, Depends(_Owner(guard))]
+
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload; the same bytes again are the same upload."""
-        limit = await limit_of(task)
+        limit, place = await desk.limit(task), (task, number)
+        if limit <= IN_MEMORY:
+            upload = await read_bytes(request, limit)
+            digest = hashlib.sha256(upload).hexdigest()
+            caller.require_body(digest)
+            return await batches.run(place, Arrival(who, upload, digest))
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
-            return await heavy(partial(receive, task, number, who, body.read), limit)
+            return await heavy(lambda: desk.receive_one(place, Arrival(who, body.read(), body.digest)))
+
+    app.router.add_api_route(
+        _UPLOADS,
+        put,
+        methods=["PUT"],
+        status_code=201,
+        response_class=JSONResponse,
+        openapi_extra=takes_bytes(),
+        route_class_override=_Direct,
+    )
 
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
@@ -96,21 +182,15 @@ def add_upload_routes(
         request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
     ) -> dict[str, int]:
         """One more piece of an upload."""
-        limit = await limit_of(task)
+        limit = await desk.limit(task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
             append = partial(incoming.append, task, number, who, offset, body.file, limit)
-            return {"offset": await heavy(append, limit)}
+            return {"offset": await heavy(append)}
 
     @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
     async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """All pieces are in."""
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
-        limit = await limit_of(task)
-        return await heavy(partial(finish, task, number, who, parse(Finished, raw).digest), limit)
-
-
-def _receipt(task: str, number: int, entry: Upload, signing: SigningKey) -> dict[str, str]:
-    body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
-    return {"receipt": sign_document("receipt", body, signing)}
+        return await heavy(partial(desk.finish, (task, number), who, parse(Finished, raw).digest))

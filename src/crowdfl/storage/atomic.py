@@ -8,18 +8,19 @@ from pathlib import Path
 
 from crowdfl.errors import CrowdFLError
 
-__all__ = ["require_owner_only", "write_private"]
+__all__ = ["require_owner_only", "sync_directory", "write_private"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def write_private(path: Path, data: bytes, *, overwrite: bool = False) -> None:
+def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_folder: bool = True) -> None:
     """Put `data` at `path`, mode 0600, on disk when this returns; a crash leaves the old file or the new, never a part.
 
-    Without `overwrite` an existing file stays, whoever wins the race, and FileExistsError is raised.
+    Without `overwrite` an existing file stays, whoever wins the race, and FileExistsError is raised. Without `sync_folder` the
+    name is durable once its folder is.
     """
     # Beside its destination, for a rename is atomic within one file system alone; hidden, so that no `*` picks it up.
-    temporary = path.with_name(f".{secrets.token_hex(12)}.part")
+    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(12)}.part")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write_and_close(descriptor, data)
@@ -30,7 +31,8 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    _sync_directory(path.parent)
+    if sync_folder:
+        sync_directory(path.parent)
 
 
 def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError]) -> None:
@@ -55,7 +57,7 @@ def _write_and_close(descriptor: int, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the new name itself survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,13 +1,12 @@
 """Blobs: bytes under a name, one file each, written with fsync and an atomic link, owner-only."""
 
 import contextlib
-import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from crowdfl.errors import Conflict, FormatError, NotThereYet
-from crowdfl.storage.atomic import write_private
+from crowdfl.storage.atomic import sync_directory, write_private
 
 __all__ = ["FileBlobs"]
 
@@ -27,14 +26,25 @@ class FileBlobs:
 
     def put(self, name: str, data: bytes) -> None:
         """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
-        path = self._path(name)
-        try:
-            _make_folder(path.parent)
-            write_private(path, data)
-        except (FileExistsError, NotADirectoryError):
-            if not path.is_file() or path.read_bytes() != data:
-                raise Conflict(f"{name} is there already, with other contents") from None
-            _sync(path.parent)  # whoever wrote it may not have come to this yet
+        self.put_all({name: data})
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """`put` for several; a folder is made durable once for all that went into it."""
+        paths = {name: self._path(name) for name in blobs}
+        folders = {path.parent: name for name, path in paths.items()}
+        for folder, name in folders.items():
+            try:
+                _make_folder(folder)
+            except NotADirectoryError:
+                raise Conflict(f"{name} cannot be: a part of its name is a blob already") from None
+        for name, path in paths.items():
+            try:
+                write_private(path, blobs[name], sync_folder=False)
+            except FileExistsError:
+                if not path.is_file() or path.read_bytes() != blobs[name]:
+                    raise Conflict(f"{name} is there already, with other contents") from None
+        for folder in folders:  # of what was there too: its writer may not have come to this yet
+            sync_directory(folder)
 
     def get(self, name: str) -> bytes:
         """Read, or `NotThereYet`."""
@@ -52,14 +62,14 @@ class FileBlobs:
         path = self._path(name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
-            _sync(path.parent)
+            sync_directory(path.parent)
 
     def clear(self, name: str) -> None:
         """Remove everything below a name durably, unfinished writes included; gone already is fine."""
         path = self._path(name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             shutil.rmtree(path)
-            _sync(path.parent)
+            sync_directory(path.parent)
 
     def names(self) -> Iterator[str]:
         """Every blob there is."""
@@ -89,12 +99,4 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is no folder")
-    _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(folder.parent)

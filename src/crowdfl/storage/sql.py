@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
+    CrowdFLError,
     InvitationRefused,
     NotThereYet,
     RoundNotOpen,
@@ -29,27 +30,27 @@ from crowdfl.roles.ports import Standing, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
-from crowdfl.storage.grouped import Grouped
 
 __all__ = ["SqlStore"]
 
 
 def _standing() -> Select[*tuple[Any, ...]]:
+    """A row for each participant, or one that names nobody; each with the task and the round."""
     task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
-    number, who = bindparam("of_number", type_=r.number.type), bindparam("of_who", type_=p.who.type)
+    number = bindparam("of_number", type_=r.number.type)
     joined = (
-        t.tasks.outerjoin(t.participants, (p.task == task) & (p.who == who))
+        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(bindparam("of_people", expanding=True)))
         .outerjoin(t.rounds, (r.task == task) & (r.number == number))
-        .outerjoin(t.uploads, (u.task == task) & (u.number == number) & (u.who == who))
+        .outerjoin(t.uploads, (u.task == task) & (u.number == number) & (u.who == p.who))
     )
-    columns = (t.tasks.c.state, p.who, r.opened_at, r.state, r.extended, u.digest, u.late)
+    columns = (t.tasks.c.state, r.opened_at, r.state, r.extended, p.who, u.digest, u.late)
     return select(*columns).select_from(joined).where(task == bindparam("of_task"))
 
 
 def _alike() -> Select[*tuple[Any, ...]]:
-    """What uploads could be confused with: their participants' in their rounds, or their bytes anywhere in the task."""
+    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
-    own = u.number.in_(bindparam("of_numbers", expanding=True)) & u.who.in_(bindparam("of_people", expanding=True))
+    own = (u.number == bindparam("of_number", type_=u.number.type)) & u.who.in_(bindparam("of_people", expanding=True))
     same = u.digest.in_(bindparam("of_digests", expanding=True))
     return select(u.number, u.who, u.digest).where((u.task == bindparam("of_task")) & (own | same))
 
@@ -60,47 +61,39 @@ def _round_state() -> Select[*tuple[Any, ...]]:
 
 
 _STANDING, _ALIKE, _ROUND_STATE, _ADD_UPLOAD = _standing(), _alike(), _round_state(), insert(t.uploads)
-_Item = tuple[str, int, Upload]
 
 
 class _Known:
-    """The uploads that some new ones could repeat, and the new ones as they are judged."""
+    """The uploads of a task that some new ones of a round could repeat, and the new ones as they are judged."""
 
-    def __init__(self, c: Connection, items: Sequence[_Item]) -> None:
-        self._by_place: dict[tuple[str, int, str], str] = {}
-        self._digests: set[tuple[str, str]] = set()
-        for task in {task for task, _, _ in items}:
-            of_task = [(number, upload) for name, number, upload in items if name == task]
-            wanted = {
-                "of_task": task,
-                "of_numbers": list({number for number, _ in of_task}),
-                "of_people": [upload.who for _, upload in of_task],
-                "of_digests": [upload.digest for _, upload in of_task],
-            }
-            for number, who, digest in c.execute(_ALIKE, wanted):
-                self._note(task, number, who, digest)
+    def __init__(self, c: Connection, task: str, number: int, uploads: Sequence[Upload]) -> None:
+        self._number = number
+        self._by_place: dict[tuple[int, str], str] = {}
+        self._digests: set[str] = set()
+        wanted = {
+            "of_task": task,
+            "of_number": number,
+            "of_people": [upload.who for upload in uploads],
+            "of_digests": [upload.digest for upload in uploads],
+        }
+        for place, who, digest in c.execute(_ALIKE, wanted):
+            self._note(place, who, digest)
 
-    def judge(self, task: str, number: int, upload: Upload) -> bool | AlreadyCounted:
+    def judge(self, upload: Upload) -> bool | AlreadyCounted:
         """True: new, and known from now on. False: this very upload is in. Or why it is refused."""
-        mine = self._by_place.get((task, number, upload.who))
+        mine = self._by_place.get((self._number, upload.who))
         if mine is not None and mine != upload.digest:
-            return AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
+            return AlreadyCounted(f"an upload of {upload.who} is in round {self._number} already, with other contents")
         if mine is not None:
             return False
-        if (task, upload.digest) in self._digests:
+        if upload.digest in self._digests:
             return AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
-        self._note(task, number, upload.who, upload.digest)
+        self._note(self._number, upload.who, upload.digest)
         return True
 
-    def _note(self, task: str, number: int, who: str, digest: str) -> None:
-        self._by_place[task, number, who] = digest
-        self._digests.add((task, digest))
-
-
-def _told(outcome: bool | Exception) -> bool:
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    def _note(self, number: int, who: str, digest: str) -> None:
+        self._by_place[number, who] = digest
+        self._digests.add(digest)
 
 
 class SqlStore:
@@ -110,7 +103,6 @@ class SqlStore:
         self.engine: Engine = open_engine(url)
         self._local = threading.local()
         self._process = os.getpid()
-        self._groups = Grouped(self._acknowledge)
 
     def create_tables(self) -> None:
         """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
@@ -158,7 +150,6 @@ class SqlStore:
         if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
             self.engine.dispose(close=False)
             self._local, self._process = threading.local(), os.getpid()
-            self._groups = Grouped(self._acknowledge)
         connection: Connection | None = getattr(self._local, "connection", None)
         return connection
 
@@ -231,6 +222,13 @@ class SqlStore:
             raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
         return found[0]
 
+    def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
+        """By name, in the order they joined."""
+        p = t.participants.c
+        wanted = select(p.who, p.signing).where(p.task == task).order_by(p.position).offset(since)
+        with self._read() as c:
+            return {who: bytes(signing) for who, signing in c.execute(wanted)}
+
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """Uploads of a round, and the active who have none in it."""
         p, u = t.participants.c, t.uploads.c
@@ -294,56 +292,50 @@ class SqlStore:
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in."""
         with self._write() as c:
-            new = _told(_Known(c, [(task, number, upload)]).judge(task, number, upload))
-            if new:
-                c.execute(_ADD_UPLOAD, {"task": task, "number": number, **vars(upload)})
-            return new
+            outcome = self._add_uploads(c, task, number, [upload])[0]
+        if isinstance(outcome, CrowdFLError):
+            raise outcome
+        return outcome
+
+    def _add_uploads(
+        self, c: Connection, task: str, number: int, uploads: Sequence[Upload]
+    ) -> list[bool | CrowdFLError]:
+        """Judge each by what was there and by those before it, then insert what is new at once."""
+        known = _Known(c, task, number, uploads)
+        outcomes: list[bool | CrowdFLError] = [known.judge(upload) for upload in uploads]
+        pairs = zip(uploads, outcomes, strict=True)
+        new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
+        if new:
+            c.execute(_ADD_UPLOAD, new)
+        return outcomes
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         """In the order they came."""
         return self._uploads(task, number)
 
-    def acknowledge(self, task: str, number: int, upload: Upload) -> bool:
-        """With whatever other threads bring at the same moment, in one transaction."""
-        if self._open_one() is not None:  # a part of this thread's own transaction
-            return _told(self._acknowledge([(task, number, upload)])[0])
-        return self._groups.run((task, number, upload))
-
-    def _acknowledge(self, items: Sequence[_Item]) -> list[bool | Exception]:
-        """Judge each by what was there and by those before it, then insert what is new at once."""
-        outcomes: list[bool | Exception] = []
-        new = []
+    def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
+        """Those of an open round, in one transaction."""
         with self._write() as c:
-            open_rounds = {pair for pair in {item[:2] for item in items} if self._is_open(c, *pair)}
-            known = _Known(c, items)
-            for task, number, upload in items:
-                if (task, number) not in open_rounds:
-                    outcomes.append(RoundNotOpen(f"round {number} has closed: come back for the next round"))
-                    continue
-                outcome = known.judge(task, number, upload)
-                outcomes.append(outcome)
-                if outcome is True:
-                    new.append({"task": task, "number": number, **vars(upload)})
-            if new:
-                c.execute(_ADD_UPLOAD, new)
-        return outcomes
-
-    def _is_open(self, c: Connection, task: str, number: int) -> bool:
-        return c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar() == RoundState.OPEN
+            state = c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar()
+            if state == RoundState.OPEN:
+                return self._add_uploads(c, task, number, uploads)
+        return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
-    def standing(self, task: str, number: int, who: str) -> Standing:
-        """One statement, made once: this is asked for every upload."""
+    def standing(self, task: str, number: int, people: Sequence[str]) -> Standing:
+        """One statement, made once: this is asked for every group of uploads."""
         with self._read() as c:
-            row = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_who": who}).first()
-        if row is None:
+            rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()
+        if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, enrolled, opened_at, round_state, extended, digest, late = row
+        state, opened_at, round_state, extended = rows[0][:4]
         round_ = None if round_state is None else Round(number, opened_at, RoundState(round_state), extended)
-        return Standing(state, enrolled is not None, round_, None if digest is None else Upload(who, digest, late))
+        enrolled = frozenset(row[4] for row in rows if row[4] is not None)
+        uploads = {who: Upload(who, digest, late) for *_, who, digest, late in rows if digest is not None}
+        return Standing(state, round_, enrolled, uploads)
 
     def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c

@@ -1,0 +1,68 @@
+"""Requests that wait for the same thing are worked on together: a thread takes all that came while it was busy.
+
+A thread for each would cost more than the work, and would keep the event loop from its own.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from anyio import to_thread
+
+__all__ = ["Batches"]
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Item = TypeVar("_Item")
+_Outcome = TypeVar("_Outcome")
+_Place = tuple[asyncio.AbstractEventLoop, _Key]
+_MOST = 16  # of one batch, so that nobody waits long for the rest of it
+_AT_ONCE = 2  # batches of a key: while one waits for the disk, another computes
+
+
+class Batches(Generic[_Key, _Item, _Outcome]):
+    """Hands items of one key to `work` in batches, a few batches at a time. It returns, for each item, an outcome or why it is
+    refused; if it raises, that is told to everyone in the batch."""
+
+    def __init__(self, work: Callable[[_Key, Sequence[_Item]], Sequence[_Outcome | Exception]]) -> None:
+        self._work = work
+        self._waiting: dict[_Place[_Key], list[tuple[_Item, asyncio.Future[_Outcome]]]] = {}
+        self._tasks: dict[_Place[_Key], set[asyncio.Task[None]]] = {}
+
+    async def run(self, key: _Key, item: _Item) -> _Outcome:
+        """The outcome of one item."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Outcome] = loop.create_future()
+        place = loop, key  # an app may be served by two loops at once: neither wakes the other's
+        self._waiting.setdefault(place, []).append((item, future))
+        tasks = self._tasks.setdefault(place, set())
+        if len(tasks) < _AT_ONCE:
+            task = loop.create_task(self._serve(place))
+            tasks.add(task)
+            task.add_done_callback(partial(self._ended, place))
+        return await future
+
+    def _ended(self, place: _Place[_Key], task: asyncio.Task[None]) -> None:
+        self._tasks[place].discard(task)
+        if not self._tasks[place]:
+            del self._tasks[place]
+
+    async def _serve(self, place: _Place[_Key]) -> None:
+        while waiting := self._waiting.pop(place, []):
+            batch, rest = waiting[:_MOST], waiting[_MOST:]
+            if rest:
+                self._waiting[place] = rest
+            outcomes = await self._outcomes(place[1], [item for item, _ in batch])
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                if future.cancelled():
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+
+    async def _outcomes(self, key: _Key, items: Sequence[_Item]) -> Sequence[_Outcome | Exception]:
+        try:
+            return await to_thread.run_sync(self._work, key, items)
+        except Exception as failure:  # noqa: BLE001 -- raised in every request that asked
+            return [failure] * len(items)

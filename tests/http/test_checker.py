@@ -1,0 +1,125 @@
+"""The process beside SP that looks at received numbers: the same verdicts, and no upload waits for one that is dead."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import from_ints
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.kernels import CheckUnits, MulMod
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.services.checker import Checker
+
+P, Q = 2**127 - 1, 2**107 - 1
+
+
+@pytest.fixture(scope="module")
+def public() -> PublicKey:
+    """A small one, whose factors everyone knows."""
+    return PublicKey(mpz(P * Q), mpz(4), insecure_test_key=True)
+
+
+@pytest.fixture
+def checker() -> Iterator[Checker]:
+    """With its process."""
+    checker = Checker(Threads(1))
+    checker.start()
+    yield checker
+    checker.close()
+
+
+@pytest.fixture
+def numbers(public) -> np.ndarray:
+    """Good ones, and one of every bad kind."""
+    n = public.n
+    good = [pow(7, k + 1, n * n) for k in range(400)]
+    return from_ints([*good, 0, n, n * n, n * n + 1, P, 3 * Q, *good], public.ciphertext_bytes)
+
+
+def child(checker: Checker) -> int:
+    """Its process."""
+    assert checker._process is not None
+    return checker._process.pid
+
+
+def gone(pid: int) -> bool:
+    """Ended, or ended and not yet asked about."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until_gone(pid: int) -> None:
+    """A moment."""
+    deadline = time.monotonic() + 10
+    while not gone(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_verdicts_are_those_of_this_process(checker, public, numbers):
+    """Of good and of bad numbers, batch after batch, in whatever layout they lie."""
+    kernel = CheckUnits(public.n)
+    expected = Threads(1).map(kernel, numbers)
+    assert 0 < np.count_nonzero(expected) < len(numbers)
+    pid = child(checker)
+    for _ in range(3):
+        assert np.array_equal(checker.map(kernel, numbers), expected)
+    assert np.array_equal(checker.map(kernel, numbers[::2]), expected[::2])
+    assert child(checker) == pid
+
+
+def test_other_work_is_left_to_the_other_backend(checker, public, numbers):
+    """It computes nothing but verdicts; of no numbers there are none."""
+    kernel = MulMod(public.n_squared)
+    assert np.array_equal(checker.map(kernel, numbers, numbers), Threads(1).map(kernel, numbers, numbers))
+    assert checker.map(CheckUnits(public.n), numbers[:0]).shape == (0, 1)
+
+
+def test_a_dead_process_is_missed_by_nobody(checker, public, numbers):
+    """The batch that finds it dead is looked at here, the next starts another."""
+    kernel = CheckUnits(public.n)
+    expected = Threads(1).map(kernel, numbers)
+    first = child(checker)
+    os.kill(first, signal.SIGKILL)
+    wait_until_gone(first)
+    assert np.array_equal(checker.map(kernel, numbers), expected)
+    assert np.array_equal(checker.map(kernel, numbers), expected)
+    assert child(checker) != first
+
+
+def test_closed_it_is_gone_and_numbers_are_looked_at_here(checker, public, numbers):
+    """A request that is still under way when the service ends has its verdict."""
+    pid = child(checker)
+    checker.close()
+    assert gone(pid)
+    kernel = CheckUnits(public.n)
+    assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
+    assert checker._process is None
+
+
+def test_it_does_not_outlive_a_killed_service():
+    """Its input ends with the process that holds the other end."""
+    script = (
+        "import time\n"
+        "from crowdfl.crypto.compute import Threads\n"
+        "from crowdfl.services.checker import Checker\n"
+        "checker = Checker(Threads(1)); checker.start()\n"
+        "print(checker._process.pid, flush=True); time.sleep(60)\n"
+    )
+    service = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)  # noqa: S603
+    assert service.stdout is not None
+    pid = int(service.stdout.readline())
+    assert not gone(pid)
+    service.kill()
+    service.communicate()
+    wait_until_gone(pid)

@@ -1,0 +1,102 @@
+"""Uploads that arrive together: each is judged by itself, the store is asked once."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import (
+    AlreadyCounted,
+    CiphertextOutOfRange,
+    NotThereYet,
+    RoundNotOpen,
+    TaskNotRunning,
+    Truncated,
+    UnknownParticipant,
+    UnknownTask,
+)
+from crowdfl.roles.intake import Arrival
+from crowdfl.roles.rounds import RoundState, TaskState
+from crowdfl.roles.sides import upload_name
+from tests.roles.desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    """Five people in an open round."""
+    desk = Desk(tmp_path)
+    desk.join(5)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    desk.run()
+    return desk
+
+
+def arrivals(desk: Desk) -> list[Arrival]:
+    """Everyone's upload of eight weights."""
+    return [Arrival.of(person.keys.who, person.side.prepare(np.zeros(8), 5)) for person in desk.people]
+
+
+def test_one_group_of_every_kind(desk):
+    """New ones, the same again, another's bytes, bad bytes, a stranger: each has its own outcome, in order."""
+    a, b, c, d, e = arrivals(desk)
+    sp, task = desk.platform, desk.task
+    before = sp.receive(task, 1, e.who, e.upload)
+    width = desk.people[0].side.party.public.ciphertext_bytes
+    cut, zero = Arrival.of(c.who, c.upload[:-1]), Arrival.of(d.who, d.upload[:-width] + bytes(width))
+    stranger, copied = Arrival.of("0" * 20, a.upload), Arrival.of(c.who, b.upload)
+    outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a])
+    assert outcomes[1] == (before[0], False)
+    assert outcomes[7] == (outcomes[0][0], False)
+    assert [outcomes[place][1] for place in (0, 4)] == [True, True]
+    refused = [type(outcomes[place]) for place in (2, 3, 5, 6)]
+    assert refused == [Truncated, UnknownParticipant, AlreadyCounted, CiphertextOutOfRange]
+    assert sorted(u.who for u in sp.store.uploads(task, 1)) == sorted([a.who, b.who, e.who])
+    assert all(sp.blobs.get(upload_name(task, 1, kept.digest)) == kept.upload for kept in (a, b, e))
+    assert not any(sp.blobs.has(upload_name(task, 1, bad.digest)) for bad in (cut, zero))
+
+
+def test_a_group_costs_one_look_one_write_and_one_commit(desk, monkeypatch):
+    """However many there are."""
+    calls = []
+    sp = desk.platform
+    for target, name in ((sp.store, "standing"), (sp.blobs, "put_all"), (sp.store, "acknowledge")):
+        whole = getattr(target, name)
+        monkeypatch.setattr(target, name, lambda *a, _whole=whole, _name=name: calls.append(_name) or _whole(*a))
+    assert all(new for _, new in sp.receive_all(desk.task, 1, arrivals(desk)))
+    assert calls == ["standing", "put_all", "acknowledge"]
+
+
+def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
+    """Everyone has the receipt again, even after the round has closed."""
+    everyone, sp = arrivals(desk), desk.platform
+    sp.receive_all(desk.task, 1, everyone)
+    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    monkeypatch.setattr(sp.store, "acknowledge", None)
+    assert [new for _, new in sp.receive_all(desk.task, 1, everyone)] == [False] * 5
+
+
+def test_what_holds_for_all_is_told_to_all(desk):
+    """A round that is not there or closed, a task that was cancelled; an unknown task is nobody's."""
+    everyone, sp = arrivals(desk), desk.platform
+    assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotThereYet}
+    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
+    sp.store.set_state(desk.task, TaskState.CANCELLED)
+    assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {TaskNotRunning}
+    assert sp.store.uploads(desk.task, 1) == []
+    with pytest.raises(UnknownTask):
+        sp.receive_all("0" * 32, 1, everyone)
+
+
+def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkeypatch):
+    """The store looks once more."""
+    sp = desk.platform
+    whole = sp.blobs.put_all
+
+    def closing(blobs):
+        whole(blobs)
+        sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+
+    monkeypatch.setattr(sp.blobs, "put_all", closing)
+    assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, arrivals(desk))} == {RoundNotOpen}
+    assert sp.store.uploads(desk.task, 1) == []

@@ -1,0 +1,71 @@
+"""Uploads acknowledged together: each is judged by itself, all in one transaction."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from crowdfl.errors import AlreadyCounted, RoundNotOpen
+from crowdfl.roles.ports import Upload
+from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.storage.sql import SqlStore
+
+
+def upload(number: int, who: str | None = None) -> Upload:
+    """Someone's, of bytes of its own."""
+    return Upload(who or f"p{number}", f"{number:064x}", late=False)
+
+
+def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
+    """A replay, a second upload, the same again and new ones at once, on a real database."""
+    store.put_round("t", Round(1, 0.0, RoundState.REWARDED))
+    store.put_round("t", Round(2, 0.0))
+    store.add_upload("t", 1, upload(0))
+    store.add_upload("t", 2, upload(1))
+    store.add_upload("t", 2, upload(2))
+    new = [upload(number) for number in range(10, 20)]
+    group = [upload(0, "p9"), *new[:5], upload(99, "p1"), upload(2), *new[5:]]
+    outcomes = dict(zip(group, store.acknowledge("t", 2, group), strict=True))
+    assert isinstance(outcomes[upload(0, "p9")], AlreadyCounted)
+    assert isinstance(outcomes[upload(99, "p1")], AlreadyCounted)
+    assert outcomes[upload(2)] is False
+    assert all(outcomes[one] is True for one in new)
+    assert [u.who for u in store.uploads("t", 2)] == ["p1", "p2", *(u.who for u in new)]
+
+
+def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
+    """Within one group, and in groups side by side, whoever brings them."""
+    store.put_round("t", Round(1, 0.0))
+    within = store.acknowledge("t", 1, [upload(6, "p1"), upload(6, "p2"), upload(6, "p1")])
+    assert within[0] is True
+    assert isinstance(within[1], AlreadyCounted)
+    assert within[2] is False
+    with ThreadPoolExecutor(8) as pool:
+        sides = pool.map(lambda n: store.acknowledge("t", 1, [upload(7, f"q{n}"), upload(100 + n)]), range(8))
+        outcomes = [outcome for side in sides for outcome in side]
+    assert sum(outcome is True for outcome in outcomes[::2]) == 1
+    assert all(outcome is True for outcome in outcomes[1::2])
+    assert len(store.uploads("t", 1)) == 10
+
+
+def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
+    """Closed meanwhile, or never opened."""
+    store.put_round("t", Round(1, 0.0, RoundState.CLOSED))
+    for number in (1, 2):
+        outcomes = store.acknowledge("t", number, [upload(5), upload(6)])
+        assert len(outcomes) == 2
+        assert all(isinstance(outcome, RoundNotOpen) for outcome in outcomes)
+    assert store.uploads("t", 1) == store.uploads("t", 2) == []
+
+
+def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
+    """It goes with the transaction that it is in."""
+    store.put_round("t", Round(1, 0.0))
+
+    def all_of_it() -> None:
+        with store.together():
+            assert store.acknowledge("t", 1, [upload(1)]) == [True]
+            raise ValueError("all of it")
+
+    with pytest.raises(ValueError, match="all of it"):
+        all_of_it()
+    assert store.uploads("t", 1) == []
