@@ -66,6 +66,10 @@ def test_the_model_can_be_saved(tmp_path, ending, read):
     learner.load(read(learner.shape, (tmp_path / f"model.{ending}").read_bytes()))
     metrics = learner.evaluate(recipe.inputs_of(held_out.windows), held_out.labels)
     assert metrics.loss == result["epochs"][-1]["loss"]
+    evaluated = json.loads(
+        typed("evaluate", tmp_path / f"model.{ending}", "--data", "synthetic:1", "--json").splitlines()[-1]
+    )
+    assert (evaluated["accuracy"], evaluated["windows"]) == (result["held_out"]["accuracy"], metrics.samples)
 
 
 @needs_matplotlib
@@ -140,7 +144,7 @@ def test_a_wisdm_user_with_what_must_be_said():
         (("--data", "synthetic:1", "--set", "rate=quick please"), SettingsError, "as a task file would have it"),
         (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "does not take speed"),
         (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window=SAMPLES"),
-        (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.npz or \.safetensors"),
+        (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.safetensors or \.npz"),
         ((*QUICK[1:], "--save", "no/such/folder/model.npz"), SettingsError, "model.npz cannot be written"),
         (("--data", "synthetic:1", "--task", "gone.toml"), SettingsError, "no settings file"),
     ],

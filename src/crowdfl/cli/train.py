@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crowdfl.cli.requester_file import read_settings
+from crowdfl.cli.task_files import FORMATS, write_model
 from crowdfl.cli.train_report import plot_curve, show
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
@@ -19,14 +20,12 @@ from crowdfl.learning.curve import Epoch, learning_curve
 from crowdfl.learning.data import Cut, Split
 from crowdfl.learning.learner import Learner
 from crowdfl.learning.metrics import class_scores, confusion, scores
-from crowdfl.learning.model_files import to_npz, to_safetensors
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.sources import FORMS, open_person
-from crowdfl.storage.atomic import write_private
+from crowdfl.protocols.settings import TaskSettings
+from crowdfl.roles.documents import Definition, ModelArray
 
 __all__ = ["train"]
-
-_WRITERS = {".npz": to_npz, ".safetensors": to_safetensors}
 
 
 def train(
@@ -39,22 +38,25 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any entry of [training], such as window=90 or hidden=[64]."),
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the model: .npz or .safetensors.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the model for `crowdfl evaluate` and `predict`: .npz or .safetensors.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as a picture, such as curve.png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Train on one person's data without encryption; show the learning curve and what it comes to."""
-    if save is not None and save.suffix not in _WRITERS:
-        raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {save.suffix!r}")
+    if save is not None and save.suffix not in FORMATS:
+        raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {save.suffix!r}")
     said = {"learner": model or ("module" if module else None), "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
-        recipe, split, notes = _prepared(data, task, chosen)
+        entries_, split, notes = _prepared(data, task, chosen)
+        recipe = Recipe.of(entries_)
         learner = recipe.make_learner(module)
     curve = _train(recipe, learner, split, quiet=as_json)
     result = _result(data, notes, recipe, learner, split, curve)
     if save is not None:
-        _save(save, _WRITERS[save.suffix](learner.shape, learner.weights()))
+        _save(save, learner, entries_)
         result["saved"] = str(save)
     if plot is not None:
         plot_curve(curve, data, plot)
@@ -80,19 +82,20 @@ def _entries(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[Recipe, Split, tuple[str, ...]]:
-    """What to train and on what. Without a task file, labels and sizes are those of the data."""
+def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dict[str, Any], Split, tuple[str, ...]]:
+    """What to train, as a task file would say it, and on what. Without a task file, labels and sizes are those of the data."""
     if task is not None:
-        recipe = Recipe.of({**read_settings(task).get("training", {}), **chosen})
+        training = {**read_settings(task).get("training", {}), **chosen}
+        recipe = Recipe.of(training)
         source, index = open_person(data, recipe.cut)
-        return recipe, recipe.adapt(source.load_person(index)), source.notes
+        return training, recipe.adapt(source.load_person(index)), source.notes
     source, index = open_person(data, _cut(chosen))
     split = source.load_person(index)
     length, channels = split.train.windows.shape[1:]
     usual = {"features": "flat"} if chosen.get("learner") == "conv" else {}
-    own = {"labels": source.label_names, "channels": channels, "window": length}
-    recipe = Recipe.of({**usual, **chosen, **own})
-    return recipe, recipe.adapt(split), source.notes
+    own = {"labels": list(source.label_names), "channels": channels, "window": length}
+    training = {**usual, **chosen, **own}
+    return training, Recipe.of(training).adapt(split), source.notes
 
 
 def _cut(chosen: dict[str, Any]) -> Cut | None:
@@ -104,9 +107,13 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
     return None
 
 
-def _save(path: Path, model: bytes) -> None:
+def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
+    """With the definition that `crowdfl evaluate` and `predict` need, though nobody was asked to join."""
+    arrays = tuple(map(ModelArray, model.shape.names, model.shape.shapes))
+    about = "tried on one person's data, in the clear"
+    definition = Definition(about, "none", "whoever has the file", arrays, "", TaskSettings(), 0.0, b"", training)
     try:
-        write_private(path, model, overwrite=True)
+        write_model(path, definition, model.weights())
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
 
