@@ -28,9 +28,9 @@ __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _PATIENCE = 600.0
-_TURNS = 10
+_TURNS = 4
 _BATCH = 2 * 16  # uploads that SP works on at a time
-_PROGRAM = 80 * 2**20  # what SQLite, threads and the process that checks take once they work, whatever the uploads
+_PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads
 
 _Job = tuple[str, bytes, dict[str, str]]
 
@@ -204,7 +204,7 @@ def _rows(found: _Found, setting: LoadSetting, *, judged: bool) -> tuple[Row, ..
     mean = f"mean of {setting.checked}, off the clock"
     return (
         _rate_row("acknowledged", "acknowledged uploads per second", found, setting, kept=False, judged=judged),
-        _rate_row("kept", "the same over connections kept open", found, setting, kept=True, judged=judged),
+        _rate_row("kept", "the same over connections kept open", found, setting, kept=True, judged=False),
         Row(
             "processor",
             "server's processor time an upload",
@@ -246,7 +246,7 @@ def _rate_row(key: str, quantity: str, found: _Found, setting: LoadSetting, *, k
         key,
         quantity,
         Figure(found.rate("sp", kept=kept), ""),
-        Target("at least half", "ratio", at_least=0.5),
+        None if kept else Target("at least half", "ratio", at_least=0.5),  # a thousand phones share no connection
         (Peer("bare FastAPI route, TLS, write, fsync", Figure(found.rate("bare", kept=kept), "")),),
         found.rate("sp", kept=kept) / found.rate("bare", kept=kept),
         "SP / bare",

@@ -1,9 +1,9 @@
 """Request bodies: limits known before anything is read, JSON checked against a model, large ones on disk."""
 
+import asyncio
 import contextlib
 import hashlib
 import tempfile
-import time
 from base64 import b64decode
 from binascii import Error as _NotBase64
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
 
-import anyio
 from fastapi import Path as InPath
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -110,7 +109,9 @@ def binary_body(limit: int) -> Callable[[Request], Awaitable[bytes]]:
 
 async def read_bytes(request: Request, limit: int) -> bytes:
     """A body of at most `limit` bytes."""
-    return b"".join([chunk async for chunk in _chunks(request, limit)])
+    chunks: list[bytes] = []
+    await _read(request, limit, chunks.append)
+    return b"".join(chunks)
 
 
 @contextlib.asynccontextmanager
@@ -118,9 +119,12 @@ async def spooled(request: Request, limit: int, folder: Path) -> AsyncIterator[B
     """A body of at most `limit` bytes in a file without a name: gone when this ends, even if the process is killed."""
     digest = hashlib.sha256()
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(folder)) as file:
-        async for chunk in _chunks(request, limit):
+
+        def take(chunk: bytes) -> None:
             digest.update(chunk)
             file.write(chunk)
+
+        await _read(request, limit, take)
         yield Body(file, digest.hexdigest())
 
 
@@ -146,27 +150,27 @@ def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
 
 
-async def _chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
+async def _read(request: Request, limit: int, take: Callable[[bytes], object]) -> None:
+    """Take the pieces of a body as they come; one that is too long or too slow is refused."""
     announced = request.headers.get("content-length", "0")
     if not announced.isascii() or not announced.isdigit() or len(announced) > 20:
         raise FormatError("Content-Length must be a whole number")
     if int(announced) > limit:
         raise LimitExceeded(f"a body of {announced} bytes; at most {limit} are read here")
-    taken, started = 0, time.monotonic()
-    stream = aiter(request.stream())
-    while True:
-        chunk = await _next(stream, started + PACE.patience + taken / PACE.rate)
-        if chunk is None:
-            return
-        taken += len(chunk)
-        if taken > limit:
-            raise LimitExceeded(f"a body of more than {limit} bytes, which is the most that is read here")
-        yield chunk
+    try:
+        await _paced(request, limit, take)
+    except TimeoutError:
+        raise TooSlow("the body came too slowly: send it again, over a slow connection in smaller pieces") from None
 
 
-async def _next(stream: AsyncIterator[bytes], deadline: float) -> bytes | None:
-    """The next piece of a body, None after the last, or `TooSlow`."""
-    wait = min(PACE.idle, max(0.0, deadline - time.monotonic()))
-    with anyio.move_on_after(wait):
-        return await anext(stream, None)
-    raise TooSlow("the body came too slowly: send it again, over a slow connection in smaller pieces")
+async def _paced(request: Request, limit: int, take: Callable[[bytes], object]) -> None:
+    """TimeoutError when a pause is too long, or when all of it comes too slowly."""
+    now = asyncio.get_running_loop().time
+    taken, started = 0, now()
+    async with asyncio.timeout(PACE.idle) as pause:
+        async for chunk in request.stream():
+            taken += len(chunk)
+            if taken > limit:
+                raise LimitExceeded(f"a body of more than {limit} bytes, which is the most that is read here")
+            take(chunk)
+            pause.reschedule(min(now() + PACE.idle, started + PACE.patience + taken / PACE.rate))

@@ -23,6 +23,7 @@ def configure(level: int = logging.INFO) -> None:
         processors=[*_SHARED, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,  # configured once, before anything is served
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
