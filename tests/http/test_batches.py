@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from crowdfl.errors import StoreUnavailable
+from crowdfl.errors import ServiceUnavailable, StoreUnavailable
 from crowdfl.services.batches import Batches
 
 
@@ -99,3 +99,49 @@ def test_one_who_gives_up_keeps_nobody_waiting():
         return answer
 
     assert asyncio.run(ask()) == 8
+
+
+def test_one_who_comes_as_all_batches_end_is_not_forgotten():
+    """Between the end of the last batch and the loop's notice of it."""
+    gate: asyncio.Event
+
+    class Gated(Batches[str, int, int]):
+        async def _outcomes(self, key: str, items: Sequence[int]) -> Sequence[int | Exception]:
+            await gate.wait()
+            return [2 * item for item in items]
+
+    async def ask() -> list[int]:
+        nonlocal gate
+        gate = asyncio.Event()
+        batches = Gated(Work())
+
+        async def late() -> int:
+            await gate.wait()
+            return await batches.run("t", 6)
+
+        first = asyncio.ensure_future(batches.run("t", 2))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(batches.run("t", 4))
+        await asyncio.sleep(0.05)
+        third = asyncio.ensure_future(late())
+        await asyncio.sleep(0.05)
+        gate.set()
+        return await asyncio.wait_for(asyncio.gather(first, second, third), 5)
+
+    assert asyncio.run(ask()) == [4, 8, 12]
+
+
+def test_work_that_answers_too_little_keeps_nobody_waiting():
+    """A mistake of the program's, told to those in the batch; who came meanwhile goes on."""
+    work = Work()
+
+    async def ask() -> list[int | BaseException]:
+        batches: Batches[str, int, int] = Batches(lambda key, items: work(key, items)[: 8 if len(items) > 8 else None])
+        work.gate.set()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        return await asyncio.gather(*(batches.run("t", 2 * n) for n in range(20)), return_exceptions=True)
+
+    answers = asyncio.run(asyncio.wait_for(ask(), 10))
+    assert answers[:8] == [4 * n for n in range(8)]
+    assert {type(answer) for answer in answers[8:16]} == {ServiceUnavailable}
+    assert answers[16:] == [4 * n for n in range(16, 20)]

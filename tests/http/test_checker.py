@@ -85,16 +85,72 @@ def test_other_work_is_left_to_the_other_backend(checker, public, numbers):
     assert checker.map(CheckUnits(public.n), numbers[:0]).shape == (0, 1)
 
 
-def test_a_dead_process_is_missed_by_nobody(checker, public, numbers):
-    """The batch that finds it dead is looked at here, the next starts another."""
+def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, monkeypatch, logged):
+    """The batch that finds it dead is looked at here, as all are for a while; then another is started."""
     kernel = CheckUnits(public.n)
     expected = Threads(1).map(kernel, numbers)
     first = child(checker)
     os.kill(first, signal.SIGKILL)
     wait_until_gone(first)
-    assert np.array_equal(checker.map(kernel, numbers), expected)
+    for _ in range(2):
+        assert np.array_equal(checker.map(kernel, numbers), expected)
+        assert checker._process is None
+    assert [entry["event"] for entry in logged] == ["checker failed"]
+    monkeypatch.setattr(checker, "_not_before", 0.0)
     assert np.array_equal(checker.map(kernel, numbers), expected)
     assert child(checker) != first
+
+
+def test_one_that_is_stopped_keeps_nobody_waiting(checker, public, numbers, monkeypatch):
+    """It is not dead, and answers nothing either: after a while it is killed."""
+    kernel, pid = CheckUnits(public.n), child(checker)
+    checker.map(kernel, numbers)  # it has started
+    monkeypatch.setattr("crowdfl.services.checker._PATIENCE", 0.3)
+    os.kill(pid, signal.SIGSTOP)
+    assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
+    assert gone(pid)
+
+
+def test_what_is_left_of_a_broken_exchange_is_nobody_elses(checker, public, numbers, monkeypatch):
+    """Whatever breaks it off, the next batch does not read the verdicts of the last."""
+    kernel, pid = CheckUnits(public.n), child(checker)
+
+    def broken(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("crowdfl.services.checker._exactly", broken)
+        with pytest.raises(MemoryError):
+            checker.map(kernel, numbers)
+    assert gone(pid)
+    assert np.array_equal(checker.map(kernel, numbers[::-1]), Threads(1).map(kernel, numbers[::-1]))
+
+
+def test_many_numbers_go_in_pieces(checker, public, numbers, monkeypatch):
+    """With the same verdicts, in order."""
+    monkeypatch.setattr("crowdfl.services.checker._PIECE", 100)
+    kernel = CheckUnits(public.n)
+    assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
+
+
+def test_a_process_that_cannot_be_started_is_done_without(public, numbers, monkeypatch):
+    """A service starts, and looks at the numbers itself."""
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    checker, kernel = Checker(Threads(1)), CheckUnits(public.n)
+    checker.start()
+    assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
+    checker.close()
+
+
+def test_it_imports_nothing_from_the_working_directory(public, numbers, monkeypatch, tmp_path):
+    """A file that happens to lie where SP was started is not run."""
+    (tmp_path / "gmpy2.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    checker = Checker(Threads(1))
+    checker.start()
+    checker.map(CheckUnits(public.n), numbers)
+    assert checker._process is not None
+    checker.close()
 
 
 def test_closed_it_is_gone_and_numbers_are_looked_at_here(checker, public, numbers):

@@ -85,18 +85,29 @@ def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
     assert key(late.who) == late.keys.signing.public
     with pytest.raises(UnknownParticipant):
         key("0" * 20)
-    known = len(campaign.people)
-    assert looks == [0, known, known + 1]
+    assert looks == [0, len(campaign.people)]
+    assert set(guard._keys) == {campaign.task}
 
 
-def test_a_forgotten_task_is_looked_up_again(campaign, monkeypatch):
-    """Memory is bounded: the task that nobody asked about for longest goes first."""
-    monkeypatch.setattr(signatures, "_MOST_KEYS", 1)
+def test_strangers_leave_nothing_behind(campaign):
+    """Neither of tasks that are not there, nor of this one."""
+    guard = ByParticipant(campaign.world.sp)
+    for task, who in (("0" * 32, campaign.people[0].who), (campaign.task, "0" * 20)):
+        with pytest.raises(UnknownParticipant):
+            campaign.world.portal.call(guard._key, task, who)
+    assert guard._keys == {}
+
+
+def test_tasks_beyond_the_bound_are_looked_up_one_by_one(campaign, monkeypatch):
+    """Memory is bounded by what tasks could hold; one that nobody asked about for long makes room."""
     guard, definition = ByParticipant(campaign.world.sp), campaign.world.definition
     other = campaign.world.create(rounds=2).task
     people = {campaign.task: campaign.people[0], other: campaign.world.join(other, 1)}
     campaign.world.definition = definition
+    monkeypatch.setattr(signatures, "_MOST_KEYS", definition.settings.max_participants)
     for task in (campaign.task, other, campaign.task, other):
-        person = people[task]
-        assert campaign.world.portal.call(guard._key, task, person.who) == person.keys.signing.public
-        assert list(guard._keys) == [task]
+        assert campaign.world.portal.call(guard._key, task, people[task].who) == people[task].keys.signing.public
+        assert list(guard._keys) == [campaign.task]
+    monkeypatch.setattr(signatures, "_FORGET_SECONDS", -1.0)
+    assert campaign.world.portal.call(guard._key, other, people[other].who) == people[other].keys.signing.public
+    assert list(guard._keys) == [other]

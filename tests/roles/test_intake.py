@@ -8,6 +8,7 @@ import pytest
 from crowdfl.errors import (
     AlreadyCounted,
     CiphertextOutOfRange,
+    Conflict,
     NotThereYet,
     RoundNotOpen,
     TaskNotRunning,
@@ -100,3 +101,13 @@ def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkey
     monkeypatch.setattr(sp.blobs, "put_all", closing)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, arrivals(desk))} == {RoundNotOpen}
     assert sp.store.uploads(desk.task, 1) == []
+
+
+def test_a_damaged_file_hinders_no_other_upload(desk):
+    """Other bytes under an upload's name: that one is refused, the others come in."""
+    everyone, sp = arrivals(desk), desk.platform
+    sp.blobs.put(upload_name(desk.task, 1, everyone[2].digest), b"damaged")
+    outcomes = sp.receive_all(desk.task, 1, everyone)
+    assert isinstance(outcomes[2], Conflict)
+    assert [outcome[1] for place, outcome in enumerate(outcomes) if place != 2] == [True] * 4
+    assert len(sp.store.uploads(desk.task, 1)) == 4

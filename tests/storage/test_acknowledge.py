@@ -7,7 +7,7 @@ import pytest
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.rounds import Round, RoundState
-from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.sql import _ALIKE, SqlStore
 
 
 def upload(number: int, who: str | None = None) -> Upload:
@@ -69,3 +69,15 @@ def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
     with pytest.raises(ValueError, match="all of it"):
         all_of_it()
     assert store.uploads("t", 1) == []
+
+
+def test_what_could_be_confused_is_found_by_indexes(store: SqlStore):
+    """However many uploads a task has: neither arm looks through all of them."""
+    if store.engine.dialect.name != "sqlite":
+        pytest.skip("SQLite's plan")
+    wanted = {"of_task": "t", "of_number": 1, "of_people": ["p1", "p2"], "of_digests": ["d1", "d2"]}
+    with store.engine.connect() as c:
+        text = _ALIKE.params(wanted).compile(store.engine, compile_kwargs={"literal_binds": True})
+        steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
+    assert any("MULTI-INDEX OR" in step for step in steps), steps
+    assert sum("who=?" in step or "digest=?" in step for step in steps) == 2, steps

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from crowdfl.errors import CrowdFLError, TaskNotRunning, UnknownParticipant
+from crowdfl.errors import Conflict, CrowdFLError, TaskNotRunning, UnknownParticipant
 from crowdfl.roles.ports import Blobs, Clock, SpStore, Standing, Upload
 from crowdfl.roles.rounds import Round, TaskState
 from crowdfl.roles.sides import Sides, upload_name
@@ -53,9 +53,8 @@ class Intake:
         standing = self.store.standing(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
         judged = self._checked(task, arrivals, judged)
+        judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        kept = {entry.digest for entry in welcome}
-        self.blobs.put_all({upload_name(task, number, a.digest): a.upload for a in arrivals if a.digest in kept})
         # The store looks once more: the round may have closed while the bytes were checked.
         outcomes = iter(self.store.acknowledge(task, number, welcome) if welcome else [])
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
@@ -87,6 +86,26 @@ class Intake:
         new = [arrival.upload for arrival, entry in pairs if isinstance(entry, Upload)]
         refusals = iter(self.sides.checking(task).refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
+
+    def _written(
+        self, task: str, number: int, arrivals: Sequence[Arrival], judged: Sequence[Upload | Received]
+    ) -> list[Upload | Received]:
+        """The same, but for those whose name is taken by other bytes: a damaged file hinders no other upload."""
+        pairs = [(a, entry) for a, entry in zip(arrivals, judged, strict=True) if isinstance(entry, Upload)]
+        files = {upload_name(task, number, arrival.digest): arrival.upload for arrival, _ in pairs}
+        try:
+            self.blobs.put_all(files)
+        except Conflict:
+            return [self._alone(task, number, arrival, entry) for arrival, entry in zip(arrivals, judged, strict=True)]
+        return list(judged)
+
+    def _alone(self, task: str, number: int, arrival: Arrival, entry: Upload | Received) -> Upload | Received:
+        try:
+            if isinstance(entry, Upload):
+                self.blobs.put(upload_name(task, number, arrival.digest), arrival.upload)
+        except Conflict as damage:
+            return damage
+        return entry
 
 
 def _outcome(entry: Upload, outcome: bool | CrowdFLError) -> Received:

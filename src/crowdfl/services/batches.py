@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 
 from anyio import to_thread
 
+from crowdfl.errors import ServiceUnavailable
+
 __all__ = ["Batches"]
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -35,16 +37,22 @@ class Batches(Generic[_Key, _Item, _Outcome]):
         future: asyncio.Future[_Outcome] = loop.create_future()
         place = loop, key  # an app may be served by two loops at once: neither wakes the other's
         self._waiting.setdefault(place, []).append((item, future))
-        tasks = self._tasks.setdefault(place, set())
-        if len(tasks) < _AT_ONCE:
-            task = loop.create_task(self._serve(place))
-            tasks.add(task)
-            task.add_done_callback(partial(self._ended, place))
+        self._start(place)
         return await future
 
+    def _start(self, place: _Place[_Key]) -> None:
+        tasks = self._tasks.setdefault(place, set())
+        if sum(not task.done() for task in tasks) < _AT_ONCE:  # one that has ended stays until the loop comes round
+            task = place[0].create_task(self._serve(place))
+            tasks.add(task)
+            task.add_done_callback(partial(self._ended, place))
+
     def _ended(self, place: _Place[_Key], task: asyncio.Task[None]) -> None:
-        self._tasks[place].discard(task)
-        if not self._tasks[place]:
+        tasks = self._tasks[place]
+        tasks.discard(task)
+        if place in self._waiting:  # it ended by something that nobody foresaw
+            self._start(place)
+        elif not tasks:
             del self._tasks[place]
 
     async def _serve(self, place: _Place[_Key]) -> None:
@@ -52,17 +60,26 @@ class Batches(Generic[_Key, _Item, _Outcome]):
             batch, rest = waiting[:_MOST], waiting[_MOST:]
             if rest:
                 self._waiting[place] = rest
-            outcomes = await self._outcomes(place[1], [item for item, _ in batch])
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.cancelled():
-                    continue
-                if isinstance(outcome, Exception):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
+            try:
+                outcomes = await self._outcomes(place[1], [item for item, _ in batch])
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    _settle(future, outcome)
+            finally:  # whatever happened, nobody waits for ever
+                for _, future in batch:
+                    _settle(future, ServiceUnavailable("the work on this request broke off: send it again"))
 
     async def _outcomes(self, key: _Key, items: Sequence[_Item]) -> Sequence[_Outcome | Exception]:
         try:
             return await to_thread.run_sync(self._work, key, items)
         except Exception as failure:  # noqa: BLE001 -- raised in every request that asked
             return [failure] * len(items)
+
+
+def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome | Exception) -> None:
+    """Once; one who was cancelled meanwhile is passed over."""
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,7 +1,7 @@
 """A process beside SP that looks at received numbers, so that SP's own interpreter is free for requests meanwhile.
 
-SP writes a modulus and the numbers to its standard input and reads one byte for each number: all of it is public. The process
-ends when its input does, however SP ends. While it is not there, SP looks at the numbers itself.
+SP writes a public modulus and the ciphertexts to its standard input and reads one byte for each: the process is given no key
+and no secret of SP's. It ends when its input does, however SP ends. While it is not there, SP looks at the numbers itself.
 
 `python -m crowdfl.services.checker`
 """
@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from typing import IO
 
 import numpy as np
@@ -21,10 +22,14 @@ from crowdfl.crypto.blocks import Block, from_bytes
 from crowdfl.crypto.compute import Backend, Kernel, Threads, Watch
 from crowdfl.crypto.kernels import CheckUnits
 from crowdfl.errors import Truncated
+from crowdfl.services import logs
 
 __all__ = ["Checker"]
 
-_HEADER = struct.Struct(">IIQ")  # bytes of the modulus, bytes of a number, numbers
+_HEADER = struct.Struct(">IIQ")  # bytes of the modulus, bytes of a number, numbers; a reply begins with its request's
+_PIECE = 4096  # numbers of a request: a large upload does not keep small ones waiting
+_PAUSE = 30.0  # seconds after a failure in which no other process is started
+_PATIENCE = 60.0  # seconds for a piece, which takes a thousandth of that
 
 
 class Checker:
@@ -37,18 +42,20 @@ class Checker:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._not_before = 0.0
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
         """Apply `kernel` to every row."""
-        if isinstance(kernel, CheckUnits) and out is None and len(blocks[0]):
-            with contextlib.suppress(OSError, Truncated), self._lock:
-                return self._ask(kernel, blocks[0])
-        return self.others.map(kernel, *blocks, out=out, watch=watch)
+        rows = len(blocks[0])
+        if not isinstance(kernel, CheckUnits) or out is not None or not rows:
+            return self.others.map(kernel, *blocks, out=out, watch=watch)
+        pieces = [blocks[0][start : start + _PIECE] for start in range(0, rows, _PIECE)]
+        return np.concatenate([self._check(kernel, piece) for piece in pieces])
 
     def start(self) -> None:
         """Before the first upload has to wait for it."""
-        with self._lock:
-            self._running()
+        with self._lock, contextlib.suppress(OSError):
+            self._process = _started()
 
     def close(self) -> None:
         """End the process."""
@@ -56,34 +63,50 @@ class Checker:
             self._closed = True
             self._end()
 
+    def _check(self, kernel: CheckUnits, block: Block) -> Block:
+        """Beside this process if that can be, else here. The lock is let go after each piece: others wait for it."""
+        with self._lock:
+            if not self._closed and (self._process is not None or time.monotonic() >= self._not_before):
+                try:
+                    return self._ask(kernel, block)
+                except (OSError, Truncated) as failure:
+                    self._not_before = time.monotonic() + _PAUSE
+                    logs.get("sp").warning("checker failed", error=type(failure).__name__)
+        return self.others.map(kernel, block)
+
     def _ask(self, kernel: CheckUnits, block: Block) -> Block:
-        wire = self._running()
-        if wire.stdin is None or wire.stdout is None:
-            raise Truncated("the process has no pipes")
         rows, width = block.shape
         modulus = kernel.n.to_bytes((kernel.n.bit_length() + 7) // 8, "big")
+        data = np.ascontiguousarray(block).data
+        self._process = process = self._process or _started()
+        if process.stdin is None or process.stdout is None:
+            raise Truncated("the process has no pipes")
+        watchdog = threading.Timer(_PATIENCE, process.kill)  # one that is stopped, not dead, answers nothing either
+        watchdog.start()
         try:
-            wire.stdin.write(_HEADER.pack(len(modulus), width, rows) + modulus)
-            wire.stdin.write(np.ascontiguousarray(block).data)
-            wire.stdin.flush()
-            return from_bytes(_exactly(wire.stdout, rows), 1)
-        except (OSError, Truncated):
-            self._end()  # the next batch starts another
+            process.stdin.write(_HEADER.pack(len(modulus), width, rows) + modulus)
+            process.stdin.write(data)
+            process.stdin.flush()
+            if _HEADER.unpack(_exactly(process.stdout, _HEADER.size)) != (len(modulus), width, rows):
+                raise Truncated("the process answered something else")
+            return from_bytes(_exactly(process.stdout, rows), 1)
+        except BaseException:  # whatever it was: what is left in the pipes belongs to this batch
+            self._end()
             raise
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._closed:
-            raise Truncated("it was closed")  # told to nobody
-        if self._process is None:
-            command = [sys.executable, "-m", "crowdfl.services.checker"]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
-        return self._process
+        finally:
+            watchdog.cancel()
 
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
+            process.kill()
             with contextlib.suppress(OSError):
                 process.communicate()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "crowdfl.services.checker"]  # -P: nothing from the working directory
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
 
 
 def _exactly(stream: IO[bytes], length: int) -> bytes:
@@ -98,9 +121,10 @@ def _serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     alone = Threads(1)
     with contextlib.suppress(Truncated, BrokenPipeError):
         while True:
-            modulus_bytes, width, rows = _HEADER.unpack(_exactly(requests, _HEADER.size))
+            asked = _exactly(requests, _HEADER.size)
+            modulus_bytes, width, rows = _HEADER.unpack(asked)
             kernel = CheckUnits(mpz.from_bytes(_exactly(requests, modulus_bytes), "big"))
-            replies.write(alone.map(kernel, from_bytes(_exactly(requests, width * rows), width)).tobytes())
+            replies.write(asked + alone.map(kernel, from_bytes(_exactly(requests, width * rows), width)).tobytes())
             replies.flush()
 
 

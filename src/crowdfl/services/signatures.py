@@ -8,7 +8,7 @@ own task. A signature is checked before the body is read, the body against its d
 import hashlib
 import re
 import threading
-from collections import OrderedDict
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -44,6 +44,7 @@ REQUESTER_HEADER = "X-CrowdFL-Requester"
 REQUESTER = "requester"
 SKEW_SECONDS = 300.0
 _MOST_KEYS = 100_000
+_FORGET_SECONDS = 600.0
 _PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
 _PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
 _REQUESTER = re.compile(_PROOF)
@@ -104,12 +105,20 @@ class Signed:
             raise BadSignature("the body is not the one that was signed: it was cut off or altered")
 
 
+@dataclass
+class _Keys:
+    """Of one task's participants, by name; and when one of them was asked for."""
+
+    of: dict[str, bytes] = field(default_factory=dict)
+    used: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
     sp: Sp
-    _keys: "OrderedDict[str, dict[str, bytes]]" = field(default_factory=OrderedDict, repr=False)  # by task, then name
+    _keys: dict[str, _Keys] = field(default_factory=dict, repr=False)  # by task
     _loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     security: Security = ({PARTICIPANT: []},)
@@ -129,21 +138,31 @@ class ByParticipant:
 
     async def _key(self, task: str, who: str) -> bytes:
         """From the store once: a name is bound to its key for good, and a look for one brings all who joined since."""
-        if who not in self._keys.get(task, {}):
+        known = self._keys.get(task)
+        key = None if known is None else known.of.get(who)
+        if known is None or key is None:
             return await to_thread.run_sync(self._load, task, who)
-        return self._keys[task][who]
+        known.used = time.monotonic()
+        return key
 
     def _load(self, task: str, who: str) -> bytes:
+        # By its index, before anything else: a stranger costs this much, and leaves nothing behind.
+        key = self.sp.participant(task, who).identity.signing
         with self._loading:
-            known = self._keys.setdefault(task, {})
-            if who not in known:  # else whoever looked before has brought it
-                known |= self.sp.store.signing_keys(task, len(known))
-            self._keys.move_to_end(task)
-            while len(self._keys) > 1 and sum(map(len, self._keys.values())) > _MOST_KEYS:
-                self._keys.popitem(last=False)
-        if who not in known:
-            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
-        return known[who]
+            if task not in self._keys and not self._has_room(task):
+                return key
+            known = self._keys.setdefault(task, _Keys())
+            if who not in known.of:  # else whoever looked before has brought it
+                known.of |= self.sp.store.signing_keys(task, len(known.of))
+            known.used = time.monotonic()
+        return key
+
+    def _has_room(self, task: str) -> bool:
+        """Whether everyone of this task fits, beside the tasks that are in use."""
+        for name in [name for name, known in self._keys.items() if time.monotonic() - known.used > _FORGET_SECONDS]:
+            del self._keys[name]
+        places = sum(self.sp.definition(name).settings.max_participants for name in (*self._keys, task))
+        return places <= _MOST_KEYS
 
 
 @dataclass(frozen=True)

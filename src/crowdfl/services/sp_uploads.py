@@ -141,7 +141,7 @@ class _Desk:
 def add_upload_routes(
     app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
 ) -> None:
-    """The routes of uploads; `workers` bounds how many are in memory, those that fit a batch aside."""
+    """The routes of uploads; `workers` bounds how many large ones are in memory, where small ones wait, one a connection."""
     incoming = Incoming(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")

@@ -22,7 +22,8 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        _make_folder(folder)
+        self._durable = {folder} if folder.is_dir() else set()  # folders that survive a power cut, as far as is known
+        self._make_folder(folder)
 
     def put(self, name: str, data: bytes) -> None:
         """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
@@ -34,7 +35,7 @@ class FileBlobs:
         folders = {path.parent: name for name, path in paths.items()}
         for folder, name in folders.items():
             try:
-                _make_folder(folder)
+                self._make_folder(folder)
             except NotADirectoryError:
                 raise Conflict(f"{name} cannot be: a part of its name is a blob already") from None
         for name, path in paths.items():
@@ -67,6 +68,7 @@ class FileBlobs:
     def clear(self, name: str) -> None:
         """Remove everything below a name durably, unfinished writes included; gone already is fine."""
         path = self._path(name)
+        self._durable = {folder for folder in self._durable if not folder.is_relative_to(path)}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             shutil.rmtree(path)
             sync_directory(path.parent)
@@ -76,6 +78,18 @@ class FileBlobs:
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and not path.name.startswith("."):  # hidden: a write that is under way, or was cut short
                 yield str(path.relative_to(self.folder))
+
+    def _make_folder(self, folder: Path) -> None:
+        """With the folders above it, each its owner's alone and each durable: a file is no safer than the way to it."""
+        if folder.is_dir() and (folder in self._durable or not folder.is_relative_to(self.folder)):
+            return
+        self._make_folder(folder.parent)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is no folder")
+        sync_directory(folder.parent)  # of one that was there too: whoever made it may not have come to this yet
+        self._durable.add(folder)
 
     def _path(self, name: str) -> Path:
         segments = name.split("/")
@@ -88,15 +102,3 @@ def _plain(segment: str) -> bool:
     """No way up, nothing hidden, nothing that a file system could read in another way."""
     short = 0 < len(segment) <= _LONGEST_SEGMENT
     return short and segment[0] != "." and segment.isascii() and segment.isprintable() and "\\" not in segment
-
-
-def _make_folder(folder: Path) -> None:
-    """With the folders above it, each its owner's alone and each durable: a file is no safer than the way to it."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is no folder")
-    sync_directory(folder.parent)

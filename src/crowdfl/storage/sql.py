@@ -50,9 +50,11 @@ def _standing() -> Select[*tuple[Any, ...]]:
 def _alike() -> Select[*tuple[Any, ...]]:
     """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
-    own = (u.number == bindparam("of_number", type_=u.number.type)) & u.who.in_(bindparam("of_people", expanding=True))
-    same = u.digest.in_(bindparam("of_digests", expanding=True))
-    return select(u.number, u.who, u.digest).where((u.task == bindparam("of_task")) & (own | same))
+    # The task in each arm: else SQLite looks through all uploads of the task instead of by both indexes.
+    task, number = bindparam("of_task", type_=u.task.type), bindparam("of_number", type_=u.number.type)
+    own = (u.task == task) & (u.number == number) & u.who.in_(bindparam("of_people", expanding=True))
+    same = (u.task == task) & u.digest.in_(bindparam("of_digests", expanding=True))
+    return select(u.number, u.who, u.digest).where(own | same)
 
 
 def _round_state() -> Select[*tuple[Any, ...]]:
