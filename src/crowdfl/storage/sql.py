@@ -10,7 +10,19 @@ import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.engine import Engine
 
 from crowdfl.errors import (
@@ -47,14 +59,16 @@ def _standing() -> Select[*tuple[Any, ...]]:
     return select(*columns).select_from(joined).where(task == bindparam("of_task"))
 
 
-def _alike() -> Select[*tuple[Any, ...]]:
+def _alike() -> CompoundSelect[*tuple[Any, ...]]:
     """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
-    # The task in each arm: else SQLite looks through all uploads of the task instead of by both indexes.
-    task, number = bindparam("of_task", type_=u.task.type), bindparam("of_number", type_=u.number.type)
-    own = (u.task == task) & (u.number == number) & u.who.in_(bindparam("of_people", expanding=True))
-    same = (u.task == task) & u.digest.in_(bindparam("of_digests", expanding=True))
-    return select(u.number, u.who, u.digest).where(own | same)
+    found = select(u.number, u.who, u.digest).where(u.task == bindparam("of_task", type_=u.task.type))
+    own = found.where(u.number == bindparam("of_number", type_=u.number.type))
+    # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
+    return union_all(
+        own.where(u.who.in_(bindparam("of_people", expanding=True))),
+        found.where(u.digest.in_(bindparam("of_digests", expanding=True))),
+    )
 
 
 def _round_state() -> Select[*tuple[Any, ...]]:
