@@ -7,6 +7,7 @@ import pytest
 from crowdfl.experiments.clocked import ClockSettings, clock_points, fits, of_sweep
 from crowdfl.experiments.crowd import LearnSettings
 from crowdfl.experiments.federated import Keys
+from crowdfl.experiments.fig4 import FIG_4
 from crowdfl.experiments.fig5 import FIG_5
 from crowdfl.experiments.fig6 import FIG_6
 from crowdfl.experiments.fig7 import FIG_7, RewardSettings
@@ -131,3 +132,12 @@ def test_a_falling_line_is_not_extrapolated():
     assert [line["extrapolated to 277,006"] for line in lines] == [None, pytest.approx(1 + 3 * 277_006)]
     assert times(lines, [("PPFDL", "average")], ("paper", "average")).startswith("an unknown number")
     assert times(lines, [("PPFDL", "average"), ("PPFDL", "average")], ("PPFDL", "average")) == "2 times"
+
+
+def test_figure_7_takes_each_of_its_parts_at_that_parts_default_size():
+    """The run of figure 4 as quick as there, the sweeps of figures 5 and 6 as full: what was measured for them is used again."""
+    settings = FIG_7.settings(FIG_7.default)
+    assert settings.paid == FIG_4.settings(FIG_4.default)
+    assert settings.clock == FIG_5.settings(FIG_5.default) == FIG_6.settings(FIG_6.default)
+    assert FIG_7.settings("quick").clock == FIG_5.quick
+    assert FIG_7.settings("full") == FIG_7.full

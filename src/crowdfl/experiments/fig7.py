@@ -111,7 +111,8 @@ FIG_7 = Experiment(
     "Figure 7: rewards and their time",
     RewardSettings(FIG_4.full, FIG_5.full),
     RewardSettings(FIG_4.quick, FIG_5.quick),
-    "quick",
+    "mixed",
     _points,
     _present,
+    RewardSettings(FIG_4.quick, FIG_5.full),
 )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Experiment", "Part", "Picture", "Size", "Table", "digits", "spread"]
 
-Size = Literal["full", "quick"]
+Size = Literal["full", "quick", "mixed"]
 Settings = TypeVar("Settings")
 
 
@@ -55,9 +55,12 @@ class Experiment(Generic[Settings]):
     default: Size
     points: Callable[[Settings], Sequence[Point]]
     present: Callable[[Settings, Sequence[Rows]], Part]
+    mixed: Settings | None = None  # where one part of it has time for its full size and another has not
 
     def settings(self, size: Size) -> Settings:
         """Of one size."""
+        if size == "mixed" and self.mixed is not None:
+            return self.mixed
         return self.full if size == "full" else self.quick
 
 
