@@ -135,7 +135,7 @@ def test_a_falling_line_is_not_extrapolated():
 
 
 def test_figure_7_takes_each_of_its_parts_at_that_parts_default_size():
-    """The run of figure 4 as quick as there, the sweeps of figures 5 and 6 as full: what was measured for them is used again."""
+    """The run of figure 4 as quick as there, the sweeps of figures 5 and 6 as full: what they measured is used again."""
     settings = FIG_7.settings(FIG_7.default)
     assert settings.paid == FIG_4.settings(FIG_4.default)
     assert settings.clock == FIG_5.settings(FIG_5.default) == FIG_6.settings(FIG_6.default)
