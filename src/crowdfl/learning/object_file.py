@@ -6,6 +6,7 @@ from the file is imported and nothing from it is called: four constructors are r
 """
 
 import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -75,6 +76,13 @@ def read_object_file(data: bytes) -> object:
     return content  # of an array without axes
 
 
+def _instructions(stream: BytesIO) -> list[tuple[pickletools.OpcodeInfo, Any, int | None]]:
+    """Python warns of odd escapes in texts; a file that has them is refused for what it names, not for that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(pickletools.genops(stream))
+
+
 class _Machine:
     """Pickle's stack machine, with the instructions of protocol 2 that data needs and no other."""
 
@@ -84,7 +92,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, stream: BytesIO) -> object:
-        for opcode, argument, _ in pickletools.genops(stream):
+        for opcode, argument, _ in _instructions(stream):
             if opcode.name in _PUSHES:
                 self.stack.append(argument)
             elif opcode.name in _STEPS:

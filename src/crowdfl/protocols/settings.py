@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
-from math import isfinite
 from typing import Any, Literal, Self
 
 from crowdfl.crypto.budget import WidthBudget
@@ -14,6 +13,7 @@ __all__ = ["MILLION", "TaskSettings", "from_millionths", "to_millionths"]
 MILLION = 1_000_000
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 _LARGEST_AMOUNT = 10**15
+_LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
 _LONGEST_KEY = 16384
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
@@ -87,11 +87,11 @@ class TaskSettings:
             raise SettingsError(f"sigma must lie in 20..256 bits, not {self.sigma}")
         if self.window <= 0:
             raise SettingsError("window must be positive")
+        FixedPoint(self.decimals, self.clip)
         if self.epsilon_units < 1:
             raise SettingsError(f"epsilon must be at least 10^-{2 * self.decimals}, not {self.epsilon}")
         if self.budget is not None:
             to_millionths(self.budget)
-        FixedPoint(self.decimals, self.clip)
 
     @classmethod
     def of(cls, **settings: Any) -> Self:  # noqa: ANN401 -- each value is checked by name above
@@ -127,9 +127,10 @@ class TaskSettings:
     def _require_number(self, name: str, kind: type, *, least: int) -> None:
         value = getattr(self, name)
         allowed = (int,) if kind is int else (int, float)
-        if isinstance(value, bool) or not isinstance(value, allowed) or not isfinite(value) or value < least:
-            whole = "whole number" if kind is int else "number"
-            raise SettingsError(f"{name} must be a {whole} of at least {least}, not {value!r}")
+        number = isinstance(value, allowed) and not isinstance(value, bool)
+        if not number or not least <= value <= _LARGEST_NUMBER:  # no NaN either: it is not at least anything
+            whole, said = "whole number" if kind is int else "number", repr(value)[:100]
+            raise SettingsError(f"{name} must be a {whole} from {least} to {_LARGEST_NUMBER}, not {said}")
 
     def _require(self, name: str, allowed: tuple[str, ...]) -> None:
         if getattr(self, name) not in allowed:
