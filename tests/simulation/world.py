@@ -182,7 +182,7 @@ class World:
 
     def come_late(self, number: int, which: int = 0) -> None:
         """Everyone else is on time; this one comes when the window of the newest round has passed."""
-        for other in self.people:
+        for other in list(self.people):
             if other != number:
                 self.upload(other)
         if self._rounds():
@@ -301,7 +301,7 @@ class World:
             if state == TaskState.SETTLED:
                 break
             if state in (TaskState.FINISHED, TaskState.CANCELLED):
-                for number in self.people:
+                for number in list(self.people):
                     self.claim(number)
             elif all(round_.state in (RoundState.REWARDED, RoundState.ABORTED) for round_ in self._rounds()):
                 self.order("cancel")  # nobody left, or no money: no further round opens
