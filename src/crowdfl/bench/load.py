@@ -22,6 +22,7 @@ from crowdfl.bench.timing import machine
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.vector import RunningProduct, Unchecked
 from crowdfl.errors import ProtocolError, ServiceUnavailable
+from crowdfl.services.batches import IN_WORK
 from crowdfl.services.signatures import Signer
 
 __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
@@ -29,7 +30,6 @@ __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _PATIENCE = 600.0
 _TURNS = 4
-_BATCH = 2 * 16  # uploads that SP works on at a time
 _PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads
 
 _Job = tuple[str, bytes, dict[str, str]]
@@ -195,7 +195,7 @@ def _children(pid: int) -> list[int]:
 def _bound(found: _Found, setting: LoadSetting) -> int:
     """A body for each connection, twice while it is received; a batch that is checked, here, joined, and beside; a running
     product, the side that checks, and an opening: eight. Nothing grows with the participants."""
-    bodies = 2 * setting.connections + 4 * _BATCH + 8
+    bodies = 2 * setting.connections + 4 * IN_WORK + 8
     return _PROGRAM + bodies * found.upload_bytes
 
 

@@ -50,13 +50,13 @@ def train(
     said = {"learner": model or ("module" if module else None), "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
-        entries_, split, notes = _prepared(data, task, chosen)
-        recipe = Recipe.of(entries_)
+        training, split, notes = _prepared(data, task, chosen)
+        recipe = Recipe.of(training)
         learner = recipe.make_learner(module)
     curve = _train(recipe, learner, split, quiet=as_json)
     result = _result(data, notes, recipe, learner, split, curve)
     if save is not None:
-        _save(save, learner, entries_)
+        _save(save, learner, training)
         result["saved"] = str(save)
     if plot is not None:
         plot_curve(curve, data, plot)

@@ -91,12 +91,13 @@ class Intake:
         self, task: str, number: int, arrivals: Sequence[Arrival], judged: Sequence[Upload | Received]
     ) -> list[Upload | Received]:
         """The same, but for those whose name is taken by other bytes: a damaged file hinders no other upload."""
-        pairs = [(a, entry) for a, entry in zip(arrivals, judged, strict=True) if isinstance(entry, Upload)]
-        files = {upload_name(task, number, arrival.digest): arrival.upload for arrival, _ in pairs}
+        pairs = list(zip(arrivals, judged, strict=True))
         try:
-            self.blobs.put_all(files)
+            self.blobs.put_all(
+                {upload_name(task, number, a.digest): a.upload for a, e in pairs if isinstance(e, Upload)}
+            )
         except Conflict:
-            return [self._alone(task, number, arrival, entry) for arrival, entry in zip(arrivals, judged, strict=True)]
+            return [self._alone(task, number, arrival, entry) for arrival, entry in pairs]
         return list(judged)
 
     def _alone(self, task: str, number: int, arrival: Arrival, entry: Upload | Received) -> Upload | Received:

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from crowdfl.errors import ServiceUnavailable
 
-__all__ = ["Batches"]
+__all__ = ["IN_WORK", "Batches"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Item = TypeVar("_Item")
@@ -20,6 +20,7 @@ _Outcome = TypeVar("_Outcome")
 _Place = tuple[asyncio.AbstractEventLoop, _Key]
 _MOST = 16  # of one batch, so that nobody waits long for the rest of it
 _AT_ONCE = 2  # batches of a key: while one waits for the disk, another computes
+IN_WORK = _AT_ONCE * _MOST  # items of a key
 
 
 class Batches(Generic[_Key, _Item, _Outcome]):
