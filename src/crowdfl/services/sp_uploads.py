@@ -74,7 +74,7 @@ class _Owner:
 
 
 class _Direct(APIRoute):
-    """A route of one upload whose guard is called as such: FastAPI's general way there takes as long as all the rest."""
+    """A route of one upload whose guard is called as such: FastAPI's general way there was a fifth of the loop's time."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """With the arguments that FastAPI would find; whatever is odd about a path, FastAPI says."""
