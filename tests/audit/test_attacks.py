@@ -96,7 +96,7 @@ def test_a_reused_seed_would_give_a_late_update_away():
 
 
 def test_printed_masks_leave_omega_bare():
-    """Within a few percent."""
+    """0.2% off on average: what 1,800 intervals leave is exponential, and reaches 5% in one run of 10^13."""
     finding = short_masks.attack_printed_masks()
     assert finding.verdict is Verdict.BROKEN
     assert finding.error < 0.05

@@ -1,10 +1,12 @@
 """The processes of a campaign: the roles as they are, small keys, plain HTTP on loopback, and a death if one is due.
 
 Imported once by the server that forks them, so that a process costs milliseconds. Nothing of the roles is replaced but the
-clock, which the supervisor can put forward, the port, which it keeps open while a server is down, as systemd would, and the
-waiting for the disk: a killed process loses nothing that it handed to the system.
+clock, which the supervisor can put forward, the port, which it keeps open while a server is down, as systemd would, the
+waiting for the disk: a killed process loses nothing that it handed to the system; and chance, which decides whether uploads
+that come at about the same time share a commit: here they never do, or always, so that a step is the same one in every run.
 """
 
+import asyncio
 import functools
 import json
 import os
@@ -25,7 +27,8 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services import links, run
+from crowdfl.services import batches, links, run
+from crowdfl.services.batches import Batches
 from crowdfl.services.clients import KgcClient
 from crowdfl.services.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
 from crowdfl.storage.blobs import FileBlobs
@@ -38,6 +41,7 @@ PEOPLE = 3
 BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
 _PAUSE = 0.1
+_FOR_COMPANY = 3.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Life:
     urls: Mapping[str, str]
     kills: tuple[Kill, ...] = ()
     listener: socket.socket | None = None
+    in_pairs: bool = False  # SP takes uploads two by two
 
     @property
     def home(self) -> Path:
@@ -104,7 +109,29 @@ def _kgc(life: Life) -> None:
 
 
 def _sp(life: Life) -> None:
+    if life.in_pairs:
+        Batches.run = _pairwise(Batches.run)  # type: ignore[method-assign, assignment]
+    else:
+        batches._MOST = 1
     run.serve_sp(_settings(life, kgc=_peer(life, "kgc"), csp=_peer(life, "csp")))
+
+
+def _pairwise(take: Any) -> Any:
+    """Who comes alone waits for company; after a crash there may be none any more."""
+    alone: dict[Any, asyncio.Future[None]] = {}
+
+    async def run_with_another(self: Any, key: Any, item: Any) -> Any:
+        if key in alone:
+            alone.pop(key).set_result(None)
+            await asyncio.sleep(0)  # the one that waited goes first, and is joined before a thread takes it
+        else:
+            alone[key] = company = asyncio.get_running_loop().create_future()
+            await asyncio.wait([company], timeout=_FOR_COMPANY)
+            if alone.get(key) is company:
+                del alone[key]
+        return await take(self, key, item)
+
+    return run_with_another
 
 
 def _csp(life: Life) -> None:

@@ -49,6 +49,7 @@ class Campaign:
     settings: Mapping[str, Any] = field(default_factory=dict)
     servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
     restarts: bool = True
+    in_pairs: bool = False  # the uploads of person1 and person2 arrive together, and share a commit
     deaths: list[str] = field(default_factory=list)
     _tokens: dict[str, list[Kill]] = field(default_factory=dict)
     _lives: Counter[str] = field(default_factory=Counter)
@@ -110,7 +111,9 @@ class Campaign:
         urls = {name: f"http://127.0.0.1:{taken.getsockname()[1]}" for name, taken in self._listeners.items()}
         listener = self._listeners.get(role.partition("+")[0])
         self._lives[role] += 1
-        process = _forking.Process(target=live, args=(Life(role, self.folder, life, urls, kills, listener),))
+        process = _forking.Process(
+            target=live, args=(Life(role, self.folder, life, urls, kills, listener, self.in_pairs),)
+        )
         process.start()
         self._processes[role] = process
 

@@ -18,6 +18,8 @@ SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "requester": 2, "person0": 2, "person1": 
 SHARDS, SLOW_SHARDS = 5, 10
 LIVES, CHAIN = 3, 4
 Point = tuple[str, Kill]
+WRITTEN = "blobs.put_all<intake._written<intake.receive<sp.receive_all<sp_uploads.receive"
+ACKNOWLEDGED = "sql.acknowledge<intake.receive<sp.receive_all<sp_uploads.receive"
 
 
 def points(campaign: Campaign, role: str) -> list[Point]:
@@ -68,6 +70,33 @@ def test_a_process_killed_at_any_durable_step_changes_nothing(shard: int, undist
     """All of them."""
     every = [point for role in KILLED for point in points(undisturbed, role)]
     survive_each(tmp_path, undisturbed, every[shard::SLOW_SHARDS])
+
+
+def test_uploads_in_pairs_share_a_commit_and_change_nothing(undisturbed: Campaign, tmp_path: Path):
+    """So that what follows is about a group of them."""
+    paired = Campaign(tmp_path / "campaign", in_pairs=True)
+    paired.run()
+    steps = {who: Counter(campaign.steps("sp")) for who, campaign in (("pair", paired), ("alone", undisturbed))}
+    assert (steps["pair"][WRITTEN], steps["pair"][ACKNOWLEDGED]) == (4, 2)
+    assert (steps["alone"][WRITTEN], steps["alone"][ACKNOWLEDGED]) == (4, 4)
+    Outcome(paired.folder).require_same(Outcome(undisturbed.folder))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("name", "time"),
+    [
+        pytest.param(WRITTEN, 2, id="file-2"),
+        pytest.param(ACKNOWLEDGED, 1, id="commit-1"),
+        *(pytest.param(WRITTEN, time, id=f"file-{time}", marks=pytest.mark.slow) for time in (1, 3, 4)),
+        pytest.param(ACKNOWLEDGED, 2, id="commit-2", marks=pytest.mark.slow),
+    ],
+)
+def test_an_sp_killed_amid_a_group_of_uploads_changes_nothing(
+    name: str, time: int, after: bool, undisturbed: Campaign, tmp_path: Path
+):
+    """With one file of the group there and the other not, or all files and no acknowledgement."""
+    survive(Campaign(tmp_path / "campaign", {"sp": [Kill(name, time, after)]}, in_pairs=True), undisturbed)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])

@@ -17,13 +17,13 @@ __all__ = ["attack_printed_masks", "attack_scene_masks", "narrow"]
 
 _PRINTED = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
-_TIMES = 36 * 5  # participants and rounds
+_TIMES = 36 * 50  # participants and rounds: what is left is off by 0.2% on average
 _PLACE = ("short masks", "9", "an operand of SMUL, by CSP")
 _MEASURE = "relative error; blind: the middle of the operand's range"
 
 
 def attack_printed_masks(prime_bits: int = 128) -> Finding:
-    """Alg. 2 as printed, Omega masked 180 times."""
+    """Alg. 2 as printed, Omega masked for every participant in every round."""
     keys = pctd.keygen(prime_bits, insecure_test_key=True)
     first, second = keys.private.split_as_printed()
     sp, csp = Party("SP", keys.public, first), Party("CSP", keys.public, second)
