@@ -52,7 +52,8 @@ def survive_each(folder: Path, undisturbed: Campaign, chosen: Sequence[Point]) -
     failures = []
     for number, (role, kill) in enumerate(chosen):
         try:
-            survive(Campaign(folder / str(number), {role: [kill]}), undisturbed)
+            campaign = Campaign(folder / str(number), {role: [kill]}, settings=undisturbed.settings)
+            survive(campaign, undisturbed)
         except (AssertionError, CrowdFLError) as failure:
             failures.append(f"{role} killed {kill}: {type(failure).__name__} {failure}")
     assert not failures, "\n".join(failures)
@@ -97,6 +98,18 @@ def test_an_sp_killed_amid_a_group_of_uploads_changes_nothing(
 ):
     """With one file of the group there and the other not, or all files and no acknowledgement."""
     survive(Campaign(tmp_path / "campaign", {"sp": [Kill(name, time, after)]}, in_pairs=True), undisturbed)
+
+
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["sample", "all"])
+def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(stride: int, undisturbed: Campaign, tmp_path: Path):
+    """At the steps that only such a round has: the seed of its division, and what CSP answers there."""
+    hidden = Campaign(tmp_path / "hidden", settings={"total": "hidden"})
+    hidden.run()
+    Outcome(hidden.folder).check()
+    shown = set(undisturbed.steps("sp"))
+    own = [kill for _, kill in points(hidden, "sp") if kill.name not in shown]
+    assert len({kill.name for kill in own}) == 3
+    survive_each(tmp_path, hidden, [("sp", kill) for kill in own[::stride]])
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
