@@ -82,6 +82,7 @@
     │   ├── ClusterTaken            the cluster works for another role
     │   └── ClusterUnprotected      a cluster without TLS, where nobody asked for it or off loopback
     ├── PeerUnavailable             a benchmark peer is not installed or failed
+    ├── PackageMissing              a command needs a package that is not installed
     ├── ExperimentUnavailable       a package that an experiment needs is not installed
     └── Cancelled                   long work was told to stop
 
@@ -135,6 +136,7 @@ __all__ = [
     "NotFinite",
     "NotThereYet",
     "NothingToAverage",
+    "PackageMissing",
     "PassphraseError",
     "PeerUnavailable",
     "PlainHttpRefused",
@@ -442,6 +444,10 @@ class DataMalformed(LearningError):
 
 class LearningUnavailable(LearningError):
     """A package that training needs is not installed."""
+
+
+class PackageMissing(CrowdFLError):
+    """A package that a command needs is not installed."""
 
 
 class StoreError(CrowdFLError):

@@ -1,6 +1,9 @@
 """Every command: its help, its answers to wrong input, its JSON, its exit codes."""
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -52,6 +55,43 @@ def test_the_tree_is_the_one_that_was_promised():
         "fetch",
         "report",
     }
+
+
+BARE = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Nothing())
+sys.argv = ["crowdfl", *{words}]
+from crowdfl.cli.main import run
+run()
+"""
+SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "starlette", "structlog", "uvicorn"}
+
+
+@pytest.mark.parametrize(
+    ("words", "blocked", "code", "said"),
+    [
+        (["--help"], SERVERS | {"httpx"}, 0, "Not installed: pip install 'crowdfl[services]'"),
+        (["sp", "serve", "--folder", "x"], SERVERS, 3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["participant", "--help"], SERVERS, 0, "Join and take part"),
+        (["participant", "look", "x"], SERVERS | {"httpx"}, 3, "`pip install 'crowdfl[participant]'`"),
+        (["audit", "--help"], SERVERS | {"httpx"}, 0, "--check"),
+        (["train", "--help"], SERVERS | {"httpx"}, 0, "--save"),
+    ],
+)
+def test_without_the_packages_of_servers(words, blocked, code, said):
+    """Help is help, a command says what it lacks, and what needs no server runs."""
+    script = BARE.format(blocked=sorted(blocked), words=words)
+    environment = os.environ | {"COLUMNS": "200"}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

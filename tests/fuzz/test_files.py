@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.cli import participant as participant_command
-from crowdfl.cli.requester_file import RequesterFile, read_settings
+from crowdfl.cli.requester_file import RequesterFile
+from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task_files import template
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
@@ -23,7 +24,7 @@ from crowdfl.protocols.settings import TaskSettings, to_millionths
 from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.services import run, tls
 from crowdfl.services.auth import Tokens
-from crowdfl.services.problems import error_from
+from crowdfl.services.wire import error_from
 from crowdfl.storage import keyfiles
 from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
 from crowdfl.storage.pools import RandomizerPool

@@ -18,7 +18,7 @@ from crowdfl.errors import (
 )
 from crowdfl.services.auth import ROLES, Tokens
 from crowdfl.services.clients import KgcClient
-from crowdfl.services.signatures import Owner, Signer
+from crowdfl.services.credentials import Owner, Signer
 from tests.http.world import definition_of
 
 PUBLIC = "public"

@@ -4,7 +4,7 @@ import pytest
 
 from crowdfl.errors import LimitExceeded
 from crowdfl.services.bodies import JSON_LIMIT
-from crowdfl.services.signatures import Signer
+from crowdfl.services.credentials import Signer
 
 
 class Endless:

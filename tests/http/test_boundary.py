@@ -14,9 +14,10 @@ import pytest
 
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.services.auth import ROLES
-from crowdfl.services.boundary import PROTOCOL_HEADER, REQUEST_ID_HEADER
+from crowdfl.services.boundary import REQUEST_ID_HEADER
 from crowdfl.services.clients import KgcClient
-from crowdfl.services.signatures import Bearer, Signer
+from crowdfl.services.credentials import Bearer, Signer
+from crowdfl.services.wire import PROTOCOL_HEADER
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
 

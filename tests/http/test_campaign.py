@@ -21,9 +21,9 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services import tls
 from crowdfl.services.auth import Tokens
 from crowdfl.services.clients import KgcClient, SpClient
+from crowdfl.services.credentials import Credential, Owner, Signer
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.run import Peer, ServiceSettings, SystemClock, open_csp, open_kgc, open_sp, running, signing_key
-from crowdfl.services.signatures import Credential, Owner, Signer
 from crowdfl.services.transport import connect
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs

@@ -15,8 +15,8 @@ from crowdfl.errors import (
 )
 from crowdfl.roles.documents import sign_document
 from crowdfl.services.clients import CspClient, KgcClient, SpClient
+from crowdfl.services.credentials import Bearer
 from crowdfl.services.problems import problem_for
-from crowdfl.services.signatures import Bearer
 from crowdfl.services.transport import Retries, Service, connect
 
 

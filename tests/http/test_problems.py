@@ -6,7 +6,8 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, KeyFileMissing, StorageFull
-from crowdfl.services.problems import MEDIA_TYPE, error_from, problem_for
+from crowdfl.services.problems import MEDIA_TYPE, problem_for
+from crowdfl.services.wire import error_from
 
 TREE = [getattr(errors, name) for name in errors.__all__]
 

@@ -4,7 +4,8 @@ import pytest
 
 from crowdfl.errors import UnknownParticipant
 from crowdfl.services import signatures
-from crowdfl.services.signatures import DIGEST_HEADER, SKEW_SECONDS, ByParticipant, Signer
+from crowdfl.services.credentials import DIGEST_HEADER, Signer
+from crowdfl.services.signatures import SKEW_SECONDS, ByParticipant
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from crowdfl.services import bodies
+from crowdfl.services.credentials import Signer
 from crowdfl.services.protocol import Protocol
 from crowdfl.services.run import ServiceSettings, running
-from crowdfl.services.signatures import Signer
 
 CLAIM_LIMIT = 16 * 1024 * 1024
 

@@ -9,8 +9,8 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotThereYet, Truncated
 from crowdfl.roles.documents import open_document
+from crowdfl.services.credentials import Signer
 from crowdfl.services.incoming import Incoming
-from crowdfl.services.signatures import Signer
 
 
 def place(task, who, rest=""):

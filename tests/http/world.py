@@ -22,7 +22,7 @@ from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, sp_app
 from crowdfl.services.auth import ROLES, Tokens
 from crowdfl.services.clients import CspClient, KgcClient, SpClient
-from crowdfl.services.signatures import Bearer, Credential, Owner, Signer
+from crowdfl.services.credentials import Bearer, Credential, Owner, Signer
 from crowdfl.services.transport import Retries, Service
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore

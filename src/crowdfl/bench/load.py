@@ -23,7 +23,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.vector import RunningProduct, Unchecked
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.services.batches import IN_WORK
-from crowdfl.services.signatures import Signer
+from crowdfl.services.credentials import Signer
 
 __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 

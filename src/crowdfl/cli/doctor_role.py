@@ -13,7 +13,8 @@ from pathlib import Path
 from cryptography import x509
 
 from crowdfl.cli.finding import Finding, fail, ok, warn
-from crowdfl.cli.requester_file import RequesterFile, read_settings
+from crowdfl.cli.requester_file import RequesterFile
+from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.workspace import read_service
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.services import tls

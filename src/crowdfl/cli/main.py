@@ -10,7 +10,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from crowdfl import __version__
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, PackageMissing
 
 __all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
 
@@ -50,16 +50,40 @@ class _Tree(TyperGroup):
         """One of them."""
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = _COMMANDS[cmd_name].partition(":")
-        found = getattr(import_module(f"crowdfl.cli.{module}"), name)
-        if isinstance(found, typer.Typer):
-            command: Any = typer.main.get_group(found)
-        else:
-            alone = typer.Typer(add_completion=False)
-            alone.command()(found)
-            command = typer.main.get_command(alone)
+        command = _load(cmd_name)
         command.name = cmd_name
         return command
+
+
+def _load(name: str) -> Any:  # noqa: ANN401
+    """A command; if it needs a package that is not there, one that says so."""
+    module, _, attribute = _COMMANDS[name].partition(":")
+    try:
+        found = getattr(import_module(f"crowdfl.cli.{module}"), attribute)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("crowdfl"):
+            raise
+        return _missing(name, missing.name)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command()(found)
+    return typer.main.get_command(alone)
+
+
+def _missing(command: str, package: str | None) -> Any:  # noqa: ANN401
+    extra = "participant" if command == "participant" else "services"
+    needed = f"pip install 'crowdfl[{extra}]'"
+    alone = typer.Typer(add_completion=False)
+
+    @alone.command(
+        help=f"Not installed: {escape(needed)}",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def complain() -> None:
+        raise PackageMissing(f"`crowdfl {command}` needs {package}: `{needed}`")
+
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(

@@ -1,30 +1,22 @@
-"""A requester's settings file, and the requester it opens. Apart from the services: a requester need not load them."""
+"""A requester's settings file, the requester it opens, and invitations. It loads nothing of the services."""
 
-import tomllib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from crowdfl.cli.settings_file import read_settings
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
 from crowdfl.roles.requester import Requester, own_key
+from crowdfl.services.clients import SpClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
+from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["RequesterFile", "open_requester", "read_settings"]
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """A TOML file, or a named error."""
-    try:
-        return tomllib.loads(path.read_text())
-    except (FileNotFoundError, IsADirectoryError):
-        raise SettingsError(f"there is no settings file at {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
-        raise SettingsError(f"{path} is no TOML: {wrong}") from None
+__all__ = ["RequesterFile", "open_requester", "write_invitations"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +70,32 @@ def open_requester(own: RequesterFile) -> Iterator[Requester]:
     finally:
         kgc.close()
         sp.close()
+
+
+def write_invitations(
+    own: RequesterFile, requester: Requester, task: str, folder: Path, count: int, days: float
+) -> list[Path]:
+    """One file per invitation, each with all that its holder needs to find and check the task and its receipts."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    taken = [int(path.stem.rpartition("-")[2]) for path in folder.glob("invitation-[0-9]*.json")]
+    first = max(taken, default=-1) + 1  # a second call must not overwrite invitations that nobody used yet
+    service = own.sp.open()
+    try:
+        sp_key = SpClient(service).key()
+    finally:
+        service.close()
+    paths = []
+    for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
+        contents = {
+            "task": task,
+            "invitation": invitation,
+            "kgc": own.kgc.url,
+            "sp": own.sp.url,
+            "kgc_key": own.kgc_key.hex(),
+            "sp_key": sp_key.hex(),
+            "ca": own.kgc.ca.read_text() if own.kgc.ca else None,
+            "insecure_test_key": own.insecure_test_key,
+        }
+        paths.append(folder / f"invitation-{number}.json")
+        write_private(paths[-1], json.dumps(contents).encode())
+    return paths

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.requester_file import RequesterFile, open_requester, read_settings
-from crowdfl.cli.task_files import FORMATS, defined, template, write_invitations, write_model
+from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
+from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.task_files import FORMATS, defined, template, write_model
 from crowdfl.cli.task_run import run, status_line
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError

@@ -1,4 +1,4 @@
-"""The files of a task: the one that defines it, invitations, and the model with what is needed to use it."""
+"""The files of a task: the one that defines it, and the model with what is needed to use it."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning import watch
 from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
@@ -16,11 +15,9 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays
-from crowdfl.roles.requester import Requester
-from crowdfl.services.clients import SpClient
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["FORMATS", "defined", "read_model", "template", "write_invitations", "write_model"]
+__all__ = ["FORMATS", "defined", "read_model", "template", "write_model"]
 
 FORMATS = (".safetensors", ".npz")
 _WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
@@ -79,35 +76,6 @@ def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tup
     except (KeyError, TypeError, ValueError) as wrong:
         raise SettingsError(f"{file}: a setting is missing or wrong: {wrong}") from None
     return definition, learner.weights()
-
-
-def write_invitations(
-    own: RequesterFile, requester: Requester, task: str, folder: Path, count: int, days: float
-) -> list[Path]:
-    """One file per invitation, each with all that its holder needs to find and check the task and its receipts."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken = [int(path.stem.rpartition("-")[2]) for path in folder.glob("invitation-[0-9]*.json")]
-    first = max(taken, default=-1) + 1  # a second call must not overwrite invitations that nobody used yet
-    service = own.sp.open()
-    try:
-        sp_key = SpClient(service).key()
-    finally:
-        service.close()
-    paths = []
-    for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
-        contents = {
-            "task": task,
-            "invitation": invitation,
-            "kgc": own.kgc.url,
-            "sp": own.sp.url,
-            "kgc_key": own.kgc_key.hex(),
-            "sp_key": sp_key.hex(),
-            "ca": own.kgc.ca.read_text() if own.kgc.ca else None,
-            "insecure_test_key": own.insecure_test_key,
-        }
-        paths.append(folder / f"invitation-{number}.json")
-        write_private(paths[-1], json.dumps(contents).encode())
-    return paths
 
 
 def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.requester_file import RequesterFile, open_requester, read_settings
-from crowdfl.cli.task_files import defined, write_invitations, write_model
+from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
+from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.task_files import defined, write_model
 from crowdfl.errors import NotThereYet, SettingsError
 from crowdfl.protocols.settings import from_millionths, to_millionths
 from crowdfl.roles.requester import Requester

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crowdfl.cli.requester_file import read_settings
+from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task_files import FORMATS, write_model
 from crowdfl.cli.train_report import plot_curve, show
 from crowdfl.cli.waiting import waiting

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.requester_file import read_settings
+from crowdfl.cli.settings_file import read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.services.auth import Tokens
 from crowdfl.services.cluster import ClusterSettings

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import tempfile
-from base64 import b64decode
-from binascii import Error as _NotBase64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +28,6 @@ __all__ = [
     "TaskId",
     "Who",
     "binary_body",
-    "from_base64",
     "json_body",
     "parse",
     "read_bytes",
@@ -136,14 +133,6 @@ def takes_json(model: type[Form]) -> dict[str, Any]:
 def takes_bytes() -> dict[str, Any]:
     """For OpenAPI."""
     return _takes("application/octet-stream", {"type": "string", "format": "binary"})
-
-
-def from_base64(text: str) -> bytes:
-    """Strictly."""
-    try:
-        return b64decode(text, validate=True)
-    except (_NotBase64, ValueError):
-        raise FormatError("a field that should be base64 is not") from None
 
 
 def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:

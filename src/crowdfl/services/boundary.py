@@ -17,11 +17,10 @@ from crowdfl.errors import WrongProtocol
 from crowdfl.services import logs
 from crowdfl.services.metrics import Metrics
 from crowdfl.services.problems import respond
+from crowdfl.services.wire import PROTOCOL, PROTOCOL_HEADER
 
-__all__ = ["PROTOCOL", "PROTOCOL_HEADER", "REQUEST_ID_HEADER", "Boundary", "require_protocol"]
+__all__ = ["REQUEST_ID_HEADER", "Boundary", "require_protocol"]
 
-PROTOCOL = "1"
-PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

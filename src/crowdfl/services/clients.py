@@ -19,9 +19,9 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.roles.kgc import Created, Enrolled
-from crowdfl.services.bodies import from_base64
-from crowdfl.services.signatures import Signer
+from crowdfl.services.credentials import Signer
 from crowdfl.services.transport import Service
+from crowdfl.services.wire import from_base64
 
 __all__ = ["CspClient", "KgcClient", "SpClient"]
 

@@ -16,8 +16,9 @@ from crowdfl import __version__
 from crowdfl.errors import UnknownTask
 from crowdfl.services import logs, problems
 from crowdfl.services.auth import SCHEMES, Security, Tokens
-from crowdfl.services.boundary import PROTOCOL_HEADER, Boundary, require_protocol
+from crowdfl.services.boundary import Boundary, require_protocol
 from crowdfl.services.metrics import Metrics
+from crowdfl.services.wire import PROTOCOL_HEADER
 
 __all__ = ["OCTETS", "Background", "between_roles", "make_app", "ready_check"]
 

@@ -16,9 +16,10 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.services.auth import RoleToken, Security, TokenEntry, Tokens
 from crowdfl.services.bodies import JSON_LIMIT, Form, TaskId, binary_body, json_body, parse, takes_json
+from crowdfl.services.credentials import REQUESTER_HEADER
 from crowdfl.services.frame import Background, between_roles, make_app, ready_check
 from crowdfl.services.metrics import Metrics
-from crowdfl.services.signatures import REQUESTER_HEADER, ByOwner, ByRequester, Proof, signed_json_body
+from crowdfl.services.signatures import ByOwner, ByRequester, Proof, signed_json_body
 
 __all__ = ["Joining", "NewTask", "Order", "create_app"]
 

@@ -8,7 +8,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.services.clients import KgcClient, SpClient
-from crowdfl.services.signatures import Credential, Owner, Signer
+from crowdfl.services.credentials import Credential, Owner, Signer
 from crowdfl.services.transport import Service, connect
 
 __all__ = ["Link", "ParticipantLink", "RequesterKgcLink", "RequesterSpLink"]

@@ -1,11 +1,10 @@
-"""Errors as RFC 9457 problems and back, from one table.
+"""Errors as RFC 9457 problems, from one table.
 
 The table gives a status to a branch of the tree in errors.py; every class below it has a type of its own, made from its name,
 so that a client raises the very error that the server did.
 """
 
 import errno
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +17,11 @@ from starlette.requests import ClientDisconnect
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
+from crowdfl.services.wire import PROBLEM_TYPE, slug_of
 
-__all__ = ["MEDIA_TYPE", "Problem", "error_from", "install", "problem_for", "respond"]
+__all__ = ["MEDIA_TYPE", "Problem", "install", "problem_for", "respond"]
 
 MEDIA_TYPE = "application/problem+json"
-_TYPE = "urn:crowdfl:problem:"
 
 _STATUS: dict[type[BaseException], int] = {
     CrowdFLError: 500,
@@ -85,7 +84,7 @@ class Problem:
 
     def body(self, request_id: str | None = None) -> dict[str, Any]:
         """As JSON."""
-        body: dict[str, Any] = {"type": _TYPE + self.slug, "title": self.title, "status": self.status}
+        body: dict[str, Any] = {"type": PROBLEM_TYPE + self.slug, "title": self.title, "status": self.status}
         body |= {"detail": self.detail} if self.detail else {}
         body |= {"request": request_id} if request_id else {}
         return body | dict(self.more)
@@ -101,20 +100,10 @@ def problem_for(error: BaseException) -> Problem:
         return _invalid(error)
     if isinstance(error, HTTPException):
         title = str(error.detail)
-        return Problem(error.status_code, _slug(title), title, headers=error.headers or {})
+        return Problem(error.status_code, slug_of(title), title, headers=error.headers or {})
     if isinstance(error, ClientDisconnect):
         return Problem(400, "cut-off", "The request was cut off.")
     return Problem(500, "internal", "The service failed; its log says more under this request's id.")
-
-
-def error_from(status: int, body: object) -> CrowdFLError:
-    """A problem that a service answered with, as the error it was."""
-    fields = body if isinstance(body, dict) else {}
-    slug = str(fields.get("type", "")).removeprefix(_TYPE)
-    text = str(fields.get("detail") or fields.get("title") or f"the service answered with status {status}")[:2000]
-    if slug == "invalid-request":
-        return errors.FormatError(f"{text} {fields.get('errors', '')}"[:2000])
-    return _BY_SLUG.get(slug, ServiceUnavailable)(text)
 
 
 def respond(error: BaseException, request_id: str | None) -> JSONResponse:
@@ -140,7 +129,7 @@ def _named(error: CrowdFLError) -> Problem:
     status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
     headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
     detail = None if status == 500 else _tellable(str(error))  # a fault of this service's own may name its files
-    return Problem(status, _slug(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
+    return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
@@ -153,11 +142,3 @@ def _invalid(error: RequestValidationError) -> Problem:
 def _tellable(text: str) -> str:
     """A message may quote its cause, and that may be long, or hold half of a surrogate pair, which no answer can."""
     return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
-
-
-def _slug(name: str) -> str:
-    """`TooLate` and `Too late` as `too-late`."""
-    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip("-")
-
-
-_BY_SLUG: dict[str, type[CrowdFLError]] = {_slug(name): getattr(errors, name) for name in errors.__all__}

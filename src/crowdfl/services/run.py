@@ -27,9 +27,9 @@ from crowdfl.services.checker import Checker
 from crowdfl.services.clients import CspClient, KgcClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.cluster import Cluster, ClusterSettings
+from crowdfl.services.credentials import Bearer
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.protocol import Protocol
-from crowdfl.services.signatures import Bearer
 from crowdfl.services.ticker import Ticker
 from crowdfl.services.tls import CertificateFiles
 from crowdfl.services.transport import Service, connect

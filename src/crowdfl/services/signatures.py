@@ -1,9 +1,4 @@
-"""Credentials as clients hold them, and signed requests.
-
-A participant signs method, path with query, time and the SHA-256 of the body with the key that KGC certified. A requester signs
-the same with the key that its task's definition names, beside its token: the token lets it use the service, the signature its
-own task. A signature is checked before the body is read, the body against its digest when it is in.
-"""
+"""Signed requests as a service checks them: the signature before the body is read, the body against its digest afterwards."""
 
 import hashlib
 import re
@@ -16,31 +11,24 @@ from typing import TypeVar
 from anyio import to_thread
 from fastapi import Depends, Request
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.sealing import verify
 from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, UnknownParticipant
 from crowdfl.roles.sp import Sp
 from crowdfl.services.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleToken, Security
 from crowdfl.services.bodies import JSON_LIMIT, Form, TaskId, parse, read_bytes
+from crowdfl.services.credentials import DIGEST_HEADER, REQUESTER_HEADER, signed_text
 
 __all__ = [
-    "DIGEST_HEADER",
     "REQUESTER",
-    "REQUESTER_HEADER",
     "SKEW_SECONDS",
-    "Bearer",
     "ByOwner",
     "ByParticipant",
     "ByRequester",
-    "Credential",
-    "Owner",
     "Proof",
     "Signed",
-    "Signer",
     "signed_json_body",
 ]
 
-DIGEST_HEADER = "X-Content-SHA256"
-REQUESTER_HEADER = "X-CrowdFL-Requester"
 REQUESTER = "requester"
 SKEW_SECONDS = 300.0
 _MOST_KEYS = 100_000
@@ -50,46 +38,6 @@ _PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
 _REQUESTER = re.compile(_PROOF)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _Form = TypeVar("_Form", bound=Form)
-
-
-@dataclass(frozen=True)
-class Bearer:
-    """A role's token."""
-
-    token: str = field(repr=False)
-
-    def headers(self, _method: str, _target: str, _body: bytes, _now: float) -> dict[str, str]:
-        """What goes with a request."""
-        return {"Authorization": f"Bearer {self.token}"}
-
-
-@dataclass(frozen=True)
-class Signer:
-    """A participant's certified key."""
-
-    who: str
-    signing: SigningKey
-
-    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
-        """What goes with this request, and with no other."""
-        proof, digest = _prove(self.signing, method, target, body, now)
-        return {"Authorization": f'CrowdFL who="{self.who}", {proof}', DIGEST_HEADER: digest}
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A requester's token, and the key that its tasks' definitions name."""
-
-    token: str = field(repr=False)
-    signing: SigningKey
-
-    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
-        """What goes with this request, and with no other."""
-        proof, digest = _prove(self.signing, method, target, body, now)
-        return {"Authorization": f"Bearer {self.token}", REQUESTER_HEADER: proof, DIGEST_HEADER: digest}
-
-
-Credential = Bearer | Signer | Owner
 
 
 @dataclass(frozen=True)
@@ -230,11 +178,6 @@ def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callab
     return read
 
 
-def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
-    digest, time = hashlib.sha256(body).hexdigest(), str(int(now))
-    return f'time="{time}", signature="{key.sign(_message(method, target, time, digest)).hex()}"', digest
-
-
 def _digest_in_time(request: Request, time: str, now: float) -> str:
     """The digest that the body must have, of a request that was signed about now."""
     digest = request.headers.get(DIGEST_HEADER, "")
@@ -248,8 +191,4 @@ def _digest_in_time(request: Request, time: str, now: float) -> str:
 def _verify(key: bytes, request: Request, time: str, digest: str, signature: str) -> None:
     query = request.url.query
     target = request.scope["path"] + (f"?{query}" if query else "")
-    verify(key, _message(request.method, target, time, digest), bytes.fromhex(signature))
-
-
-def _message(method: str, target: str, time: str, digest: str) -> bytes:
-    return "\n".join(("crowdfl request 1", method, target, time, digest)).encode()
+    verify(key, signed_text(request.method, target, time, digest), bytes.fromhex(signature))

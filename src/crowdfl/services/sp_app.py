@@ -25,22 +25,16 @@ from crowdfl.services.bodies import (
     TaskId,
     Who,
     binary_body,
-    from_base64,
     json_body,
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.credentials import REQUESTER_HEADER
 from crowdfl.services.frame import OCTETS, Background, make_app, ready_check
 from crowdfl.services.metrics import Metrics
-from crowdfl.services.signatures import (
-    REQUESTER_HEADER,
-    ByOwner,
-    ByParticipant,
-    ByRequester,
-    Signed,
-    signed_json_body,
-)
+from crowdfl.services.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.sp_uploads import add_upload_routes
+from crowdfl.services.wire import from_base64
 
 __all__ = ["Deposit", "Enrolment", "Order", "Takeover", "create_app"]
 

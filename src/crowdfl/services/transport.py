@@ -12,9 +12,8 @@ import httpx
 
 from crowdfl.errors import LimitExceeded, ServiceUnavailable, WrongProtocol
 from crowdfl.services import tls
-from crowdfl.services.boundary import PROTOCOL, PROTOCOL_HEADER
-from crowdfl.services.problems import error_from
-from crowdfl.services.signatures import Credential
+from crowdfl.services.credentials import Credential
+from crowdfl.services.wire import PROTOCOL, PROTOCOL_HEADER, error_from
 
 __all__ = ["Reply", "Retries", "Service", "connect"]
 

@@ -1,0 +1,43 @@
+"""What both ends of a connection agree on: the protocol's version, the names of problems, bytes in JSON.
+
+A phone needs this and httpx, and nothing that a server is made of.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as _NotBase64
+
+from crowdfl import errors
+from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable
+
+__all__ = ["PROBLEM_TYPE", "PROTOCOL", "PROTOCOL_HEADER", "error_from", "from_base64", "slug_of"]
+
+PROTOCOL = "1"
+PROTOCOL_HEADER = "X-CrowdFL-Protocol"
+PROBLEM_TYPE = "urn:crowdfl:problem:"
+
+
+def error_from(status: int, body: object) -> CrowdFLError:
+    """A problem that a service answered with, as the error it was."""
+    fields = body if isinstance(body, dict) else {}
+    slug = str(fields.get("type", "")).removeprefix(PROBLEM_TYPE)
+    text = str(fields.get("detail") or fields.get("title") or f"the service answered with status {status}")[:2000]
+    if slug == "invalid-request":
+        return FormatError(f"{text} {fields.get('errors', '')}"[:2000])
+    return _BY_SLUG.get(slug, ServiceUnavailable)(text)
+
+
+def from_base64(text: str) -> bytes:
+    """Strictly."""
+    try:
+        return b64decode(text, validate=True)
+    except (_NotBase64, ValueError):
+        raise FormatError("a field that should be base64 is not") from None
+
+
+def slug_of(name: str) -> str:
+    """`TooLate` and `Too late` as `too-late`."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip("-")
+
+
+_BY_SLUG: dict[str, type[CrowdFLError]] = {slug_of(name): getattr(errors, name) for name in errors.__all__}
