@@ -52,7 +52,7 @@ def test_hardened_stands(attack, hardened):
 
 def test_the_paper_shows_csp_every_weight(paper):
     """All to six decimals."""
-    assert attack_average(paper).recovered.startswith("8 of 8")
+    assert attack_average(paper).recovered.startswith("30 of 30")
 
 
 def test_the_paper_shows_csp_every_sample_count(paper):
@@ -78,7 +78,7 @@ def test_the_attacks_do_not_fail_for_want_of_trying(hardened):
     together = replace(hardened, sp_shares=(*hardened.sp_shares, hardened.csp_share))
     finding = attack_upload(together)
     assert finding.verdict is Verdict.BROKEN
-    assert finding.recovered.startswith("8 of 8")
+    assert finding.recovered.startswith("30 of 30")
 
 
 @pytest.mark.parametrize("finding", small_key.attack_small_key(128), ids=lambda f: f.subject)

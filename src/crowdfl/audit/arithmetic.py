@@ -9,6 +9,7 @@ from gmpy2 import mpz
 
 __all__ = ["common_divisor", "common_multiple", "factor_with", "fraction_behind", "lll", "rounded"]
 
+_BASES = 300  # every other prime below splits N
 _SURPRISE = 64  # a partial quotient this many bits long does not happen by chance
 
 
@@ -46,7 +47,7 @@ def factor_with(n: mpz, multiple: int) -> tuple[int, int] | None:
         return None
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1
-    for base in (2, 3, 5, 7, 11, 13, 17, 19):
+    for base in range(2, _BASES):
         power = gmpy2.powmod(base, odd, n)
         for _ in range(twos):
             square = power * power % n

@@ -24,7 +24,7 @@ from crowdfl.protocols.settings import to_millionths
 
 __all__ = ["LEVEL", "SHORTENED", "Views", "observe", "tell_apart"]
 
-LEVEL = 1e-4
+LEVEL = 1e-5
 SHORTENED = "hardened, masks shortened"
 _PEOPLE = 3
 _PARAMETERS = 2
