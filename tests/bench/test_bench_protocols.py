@@ -18,7 +18,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.kernels import MulMod
 from crowdfl.protocols.hardened import reward_widths
 
-SMALL = replace(QUICK_PROTOCOLS, prime_bits=512, insecure_test_key=True)
+SMALL = replace(QUICK_PROTOCOLS, prime_bits=512, insecure_test_key=True, averaging_turns=8)
 KEYS = [
     "averaging_decryptions",
     "averaging_time",

@@ -1,6 +1,8 @@
 """A campaign through the command line alone: three services and three participants as processes, short test keys."""
 
+import contextlib
 import json
+import secrets
 import shutil
 import socket
 import subprocess
@@ -90,11 +92,12 @@ class Campaign:
 
 
 def free_ports() -> list[str]:
-    """Options for `init`."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = [str(s.getsockname()[1]) for s in sockets]
-    for s in sockets:
-        s.close()
+    """Options for `init`: ports that nothing listens on, and that the system gives to nobody who asks for any."""
+    ports: set[str] = set()
+    while len(ports) < 3:
+        port = 20_000 + secrets.randbelow(10_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.add(str(port))
     return [part for pair in zip(("--kgc-port", "--sp-port", "--csp-port"), ports, strict=True) for part in pair]
 
 

@@ -23,7 +23,7 @@ CLOCK = ClockSettings(
     crowd=3,
     crowds=(3, 4),
     lanes=20,
-    repetitions=1,
+    repetitions=3,
     **KEY,
 )
 PAID = PaidSettings(LearnSettings(hidden=1, epochs=2, rounds=2, people=3, source="synthetic"), Keys(lanes=20, **KEY))

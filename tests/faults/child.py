@@ -41,7 +41,7 @@ PEOPLE = 3
 BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
 _PAUSE = 0.1
-_FOR_COMPANY = 3.0
+_FOR_COMPANY = 15.0
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def asked(work: Work, *wishes: tuple[str, int], patience: float = 0.2) -> list[i
 def test_those_who_wait_share_batches_and_each_gets_its_own_answer():
     """The first batch takes who is there, the others wait in batches of a bounded size, two at a time."""
     work = Work()
-    assert asked(work, *(("t", n) for n in range(0, 200, 2))) == [2 * n for n in range(0, 200, 2)]
+    assert asked(work, *(("t", n) for n in range(0, 200, 2)), patience=1.0) == [2 * n for n in range(0, 200, 2)]
     sizes = [size for _, size in work.batches]
     assert sum(sizes) == 100
     assert max(sizes) == 16

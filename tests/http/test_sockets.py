@@ -84,12 +84,13 @@ def test_an_upload_over_the_task_s_limit_is_refused_before_it_is_sent(campaign, 
 def test_a_body_without_end_is_cut_off_at_the_limit(campaign, served, monkeypatch):
     """413 once it is over the limit; a sender that does not stop is hung up on."""
     monkeypatch.setattr(Protocol, "linger_seconds", 0.3)
-    sent = []
+    sent, started = [], time.monotonic()
     with connected(served) as connection:
         connection.sendall(head("POST", claims(campaign), "Transfer-Encoding: chunked"))
         with pytest.raises(OSError, match=r"(?i)reset|broken pipe"):
             flood(connection, sent)
-    assert CLAIM_LIMIT // 2 < sum(sent) < 40 * CLAIM_LIMIT
+    assert sum(sent) > CLAIM_LIMIT // 2
+    assert time.monotonic() - started < 30
 
 
 def flood(connection, sent):
@@ -155,8 +156,9 @@ def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
     assert sorted(path.name for path in (campaign.world.folder / "sp").rglob("*")) == before
 
 
-def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried):
+def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypatch):
     """Longer than the patience, but no slower than the pace."""
+    monkeypatch.setattr(bodies.PACE, "idle", 10.0)  # this is not about pauses, and a busy machine makes some
     with connected(served) as connection:
         connection.sendall(head("POST", claims(campaign), "Content-Length: 12288"))
         for _ in range(12):
@@ -195,13 +197,14 @@ def test_bytes_that_are_no_http_are_a_problem_too(served, bad):
         assert (status, problem["type"]) == (400, "urn:crowdfl:problem:format-error")
 
 
-def test_a_connection_serves_one_request_after_another(served, hurried):
+def test_a_connection_serves_one_request_after_another(served, monkeypatch):
     """The timers are for those who keep others waiting."""
+    monkeypatch.setattr(Protocol, "header_seconds", 2.0)
     with connected(served) as connection:
         for _ in range(3):
             connection.sendall(b"GET /nowhere HTTP/1.1\r\nHost: sp\r\n\r\n")
             assert answer(connection)[0] == 404
-            time.sleep(0.4)
+            time.sleep(0.8)
 
 
 def test_a_body_cut_off_by_a_lost_connection_leaves_nothing(campaign, served, person):

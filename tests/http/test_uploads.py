@@ -165,7 +165,7 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
 
     def noted(task, number, arrivals):
         groups.append(len(arrivals))
-        time.sleep(0.05)  # so that others come meanwhile
+        time.sleep(0.3)  # so that others come meanwhile
         return whole(task, number, arrivals)
 
     campaign.world.sp.receive_all = noted
