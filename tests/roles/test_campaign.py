@@ -1,9 +1,12 @@
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
+from crowdfl.crypto import vector
+from crowdfl.crypto.kernels import PartialDecrypt
 from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
@@ -18,6 +21,7 @@ from crowdfl.errors import (
     UnknownParticipant,
 )
 from crowdfl.learning.fedavg import fedavg
+from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.sp import TaskState
@@ -75,6 +79,30 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     assert report["paid_in"] == 2 * BUDGET
     assert report["rewards"] + report["returned"] == 2 * BUDGET
     assert desk.status(desk.task)["state"] == TaskState.SETTLED
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, constant):
+    """Every one of them by a share, in averages and in rewards."""
+    asked = set()
+
+    def noted(exponent, modulus, constant_time):
+        asked.add((exponent, constant_time))
+        return PartialDecrypt(exponent, modulus, constant_time)
+
+    monkeypatch.setattr(vector, "PartialDecrypt", noted)
+    desk.csp = replace(desk.csp, constant_time=constant)
+    desk.platform = replace(desk.platform, constant_time=constant, csp=desk.csp)
+    take_part(desk)
+    desk.run()
+    assert len(asked) == 2, "a share of each server's"
+    assert {how for _, how in asked} == {constant}
+
+
+def test_a_short_key_is_shown_with_a_warning(desk):
+    """In every status."""
+    assert desk.status(desk.task)["key"] == "768 bits, INSECURE TEST KEY"
+    assert TaskSettings().key == "2048 bits"
 
 
 def test_everyone_reads_the_average_and_goes_on_from_it(desk):

@@ -42,7 +42,7 @@ class Scale:
 
 
 DEFAULT = Scale("real keys", 2048, 2048, 30, 2048, 40)
-QUICK = Scale("test keys", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
+QUICK = Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ _COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green"}
 
 def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Short test keys and a smaller model.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Short test keys and fewer rounds.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if an attack does other than it should.")] = False,
 ) -> None:
     """Attack both profiles: what each attacker recovers from honest transcripts, beside a blind guess."""

@@ -19,7 +19,9 @@ from crowdfl.learning.recipe import Recipe
 
 __all__ = ["evaluate", "predict"]
 
-_Model = Annotated[Path, typer.Argument(help="A model that `crowdfl task fetch` wrote: .safetensors or .npz.")]
+_Model = Annotated[
+    Path, typer.Argument(help="A model that `crowdfl task fetch` or `train --save` wrote: .safetensors or .npz.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _Module = Annotated[
     str | None, typer.Option(help="Your own torch module, where the task has one: package.module:Class.")

@@ -125,9 +125,7 @@ def _ask(person: Participant, *, yes: bool, as_json: bool) -> Definition:
 def _show(definition: Definition) -> None:
     settings = definition.settings
     typer.echo(f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}")
-    typer.echo(
-        f"Model: {definition.about.parameters:,} parameters; profile {settings.profile}, {settings.key_bits}-bit keys"
-    )
+    typer.echo(f"Model: {definition.about.parameters:,} parameters; profile {settings.profile}, key of {settings.key}")
     typer.echo(
         f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}"
     )

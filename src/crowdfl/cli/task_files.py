@@ -23,7 +23,7 @@ FORMATS = (".safetensors", ".npz")
 _WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
 _READERS = {".safetensors": from_safetensors, ".npz": from_npz}
 
-template = f"""# A task. Every setting is here with a value to start from; docs/security.md says what each one protects.
+template = f"""# A task: every setting, with a value to start from.
 purpose = "Recognise which exercise the wearer of a watch is doing"
 terms = "Windows of sensor data stay on your device. Only an encrypted model leaves it."
 readers = "The requester reads the last average; every participant reads the others."
@@ -44,6 +44,8 @@ min_participants = 3      # below, a round waits one more window, then it is giv
 rounds = 3
 budget = "36.00"          # per round, prepaid
 key_bits = 2048           # shorter ones are for tests
+# sigma = 40              # bits by which masks hide what they cover, over the whole task; 80 in "paper"
+# epsilon = 0.000001      # added to each distance, so that nobody's is zero
 
 [training]                # what every participant's device does; the platform does not look inside
 learner = "network"       # or "conv", "softmax", "module": docs/learning.md says what each takes

@@ -62,7 +62,9 @@ def run(
 def status_line(status: dict[str, Any]) -> str:
     """Where a task stands, in a line."""
     rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
-    return f"{status['state']}: {status['enrolled']} enrolled; {rounds or 'no round yet'}"
+    key = status.get("key", "")
+    warning = f" [{key}]" if "INSECURE" in key else ""
+    return f"{status['state']}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
 
 
 def _follow(

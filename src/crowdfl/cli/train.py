@@ -30,13 +30,15 @@ __all__ = ["train"]
 
 def train(
     data: Annotated[str, typer.Option(help="Whose data: " + "; ".join(FORMS.values()) + ".")],
-    task: Annotated[Path | None, typer.Option(help="A task file: its [training] section says what to train.")] = None,
+    task: Annotated[Path | None, typer.Option(help="A task file: its \\[training] section says what to train.")] = None,
     model: Annotated[str | None, typer.Option(help=f"Without a task file: {', '.join(LEARNERS)}.")] = None,
     module: Annotated[str | None, typer.Option(help="Your own torch module to run: package.module:Class.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     entries: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any entry of [training], such as window=90 or hidden=[64]."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any entry of \\[training], such as window=90 or hidden=\\[64]."
+        ),
     ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Write the model for `crowdfl evaluate` and `predict`: .npz or .safetensors.")

@@ -15,6 +15,7 @@ _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives t
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
 _LONGEST_KEY = 16384
+_SHORTEST_SECURE = 2048
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -61,6 +62,11 @@ class TaskSettings:
     rounds: int = 5
     budget: str | None = None
     key_bits: int = 2048
+
+    @property
+    def key(self) -> str:
+        """The key's length as everyone is told it: a short one never without the warning."""
+        return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
     def __post_init__(self) -> None:
         if not isinstance(self.profile, str):

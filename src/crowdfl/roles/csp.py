@@ -26,6 +26,7 @@ class Csp:
     kgc_key: bytes
     insecure_test_key: bool = False
     backend: Backend = field(default_factory=default_backend)
+    constant_time: bool = False  # on a host that others share: docs/constant-time.md
     _sides: dict[str, "_Enrolling"] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
@@ -77,7 +78,12 @@ class Csp:
     def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspSide:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
-            tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+            tools = Tools(
+                self.backend,
+                insecure_test_key=self.insecure_test_key,
+                constant_time=self.constant_time,
+                keep_views=False,
+            )
             bundle = self.bundles.get(f"{task}.csp")
             side = PROFILES[definition.settings.profile].csp(definition.about, bundle, tools)
             self._sides[task] = _Enrolling(side)

@@ -68,13 +68,19 @@ class Sp:
     ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    constant_time: bool = False  # on a host that others share: docs/constant-time.md
     sides: Sides = field(init=False, repr=False)
     intake: Intake = field(init=False, repr=False)
     _all_told: set[str] = field(default_factory=set, repr=False)
     _last_look: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # by task: round, uploads in it
 
     def __post_init__(self) -> None:
-        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+        tools = Tools(
+            self.backend,
+            insecure_test_key=self.insecure_test_key,
+            constant_time=self.constant_time,
+            keep_views=False,
+        )
         self.sides = Sides(self.store, self.blobs, self.bundles, tools, self.checker)
         self.intake = Intake(self.store, self.blobs, self.clock, self.sides, self._extended)
 
@@ -253,6 +259,7 @@ class Sp:
         return {
             "task": task,
             "state": stored.state,
+            "key": settings.key,
             "enrolled": self._active(task),
             "rounds": [
                 {

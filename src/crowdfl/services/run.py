@@ -80,6 +80,7 @@ class ServiceSettings:
     on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
     compute: str = "threads"  # where SP and CSP compute: threads, cuda or dask
     cluster: ClusterSettings | None = None  # for dask
+    constant_time: bool = False  # SP's and CSP's powers by their shares: docs/constant-time.md
     insecure_test_key: bool = False
 
 
@@ -136,6 +137,7 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
         KgcClient(kgc),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
+        constant_time=settings.constant_time,
         backend=backend,
     )
     background = (_Resources(store.close, kgc.close, close),)
@@ -157,6 +159,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         CspClient(csp),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
+        constant_time=settings.constant_time,
         backend=backend,
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
@@ -219,6 +222,8 @@ def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
     gc.freeze()  # what is there by now stays: looking through it again and again is a tenth of a request's time
     with contextlib.closing(listener):
         logs.get(name).info("listening", url=url)
+        if settings.insecure_test_key:
+            logs.get(name).warning("INSECURE TEST KEYS are allowed here")
         server.run(sockets=[listener])
         logs.get(name).info("stopped")
 
