@@ -39,7 +39,6 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "PUT /v1/tasks/{task}/deposits/{name}": {OWNER},
         "POST /v1/tasks/{task}/orders": {OWNER},
         "GET /v1/tasks/{task}/ledger": {OWNER},
-        "GET /v1/tasks/{task}/payouts.csv": {OWNER},
         "GET /v1/tasks/{task}": {PUBLIC},
         "GET /v1/tasks/{task}/initial": {PUBLIC},
         "POST /v1/tasks/{task}/participants": {PUBLIC},

@@ -140,9 +140,9 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     claims = [wait_for(partial(mine.claim, task, side.claim())) for side, mine in people]
     assert claims == rewards
     assert people[0][1].claim(task, people[0][0].claim()) == rewards[0]  # a repeat is answered, and paid once
-    balances = sp.ledger(task)["balances"]
-    assert balances["rewards"] == PAID - sum(rewards)
-    assert len(sp.payouts(task).splitlines()) == 1 + len(people)
+    books = sp.ledger(task)
+    assert books["balances"]["rewards"] == PAID  # the requester does not see it shrink, claim by claim
+    assert not [movement for movement in books["movements"] if movement["name"].startswith("pay")]
 
 
 def _open(sp: SpClient, task: str) -> None:

@@ -181,7 +181,7 @@ class Desk:
 
     def movements(self, task: str) -> list[dict[str, Any]]:
         """SP's."""
-        return [vars(movement) for movement in self.platform.store.movements(task)]
+        return [vars(movement) for movement in self.platform.statement(task).movements]
 
 
 class _KgcFor:

@@ -99,6 +99,24 @@ def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, c
     assert {how for _, how in asked} == {constant}
 
 
+def test_the_requester_never_sees_what_one_participant_earned(desk):
+    """Not while claims come in, one after the other, and not in the end: payments are one sum."""
+    for _ in range(3):
+        take_part(desk)
+        desk.run()
+    before = desk.requester.report(desk.task)
+    claimed = [person.claim() for person in desk.people[:3]]
+    assert desk.requester.report(desk.task) == before
+    assert before["rewards"] == 2 * BUDGET
+    desk.clock.time += 1000
+    desk.run()
+    after = desk.requester.report(desk.task)
+    assert after["rewards"] == sum(claimed) == 2 * BUDGET - after["returned"]
+    assert [m["amount"] for m in after["movements"] if m["name"].startswith("pay")] == [sum(claimed)]
+    assert not set(claimed) & {movement["amount"] for movement in after["movements"]}
+    assert set(desk.platform.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}
+
+
 def test_a_short_key_is_shown_with_a_warning(desk):
     """In every status."""
     assert desk.status(desk.task)["key"] == "768 bits, INSECURE TEST KEY"

@@ -16,10 +16,15 @@ from rich.table import Table
 from crowdfl.cli.demo_servers import Sight, look_at
 from crowdfl.cli.plain import Plain, uploads_of, weighted
 from crowdfl.cli.task_files import read_model
+from crowdfl.cli.workspace import read_service
 from crowdfl.protocols.settings import from_millionths
+from crowdfl.roles.ledger import Ledger
 from crowdfl.roles.participant import Arrays, arrays_from_npz
+from crowdfl.services.run import read_ledger
 
 __all__ = ["Outcome", "print_outcome", "write_report"]
+
+_TOLD = ("paid_in", "rewards", "returned")
 
 _READABLE = {
     "kgc": "who was invited, under pseudonyms",
@@ -51,6 +56,11 @@ class Outcome:
         """A round's average on each participant's own held-out windows, as it said: accuracy, windows."""
         rows = [(name, details) for name, details in self.said("read") if details["round"] == number]
         return {int(name.split()[1]): (details["accuracy"], details["windows"]) for name, details in rows}
+
+    @cached_property
+    def books(self) -> Ledger:
+        """From SP's own store: the requester is told sums alone."""
+        return read_ledger(read_service(self.folder / "roles/sp/settings.toml"), self.task)
 
     @cached_property
     def uploads(self) -> dict[int, list[int]]:
@@ -145,10 +155,11 @@ def _reward_table(outcome: Outcome) -> Table:
 
 
 def _money_table(outcome: Outcome) -> Table:
-    table = Table("movement", "from", "to", "amount", title="The ledger")
-    for movement in outcome.report["movements"]:
-        amount = f"{from_millionths(movement['amount']):.6f}"
-        table.add_row(movement["name"], movement["source"], movement["target"], amount)
+    told = ", ".join(f"{n.replace('_', ' ')} {from_millionths(outcome.report[n]):.6f}" for n in _TOLD)
+    table = Table("movement", "from", "to", "amount", title="The ledger, as SP keeps it")
+    table.caption = f"the requester is told sums alone: {told}"
+    for movement in outcome.books.movements:
+        table.add_row(movement.name, movement.source, movement.target, f"{from_millionths(movement.amount):.6f}")
     return table
 
 

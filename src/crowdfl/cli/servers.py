@@ -1,5 +1,7 @@
 """`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out."""
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +13,13 @@ import typer
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError
+from crowdfl.protocols.settings import from_millionths
 from crowdfl.services.auth import Tokens
 from crowdfl.services.cluster import ClusterSettings
-from crowdfl.services.run import ServiceSettings, serve_csp, serve_kgc, serve_sp
+from crowdfl.services.run import ServiceSettings, read_ledger, serve_csp, serve_kgc, serve_sp
+from crowdfl.storage.atomic import write_private
 
-__all__ = ["csp_app", "kgc_app", "sp_app"]
+__all__ = ["csp_app", "kgc_app", "payouts", "sp_app"]
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
 
@@ -87,3 +91,23 @@ def _tokens(settings: Path) -> Tokens:
 kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", serve_kgc, computes=False)
 sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", serve_sp)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", serve_csp)
+
+
+@sp_app.command()
+def payouts(
+    settings: _Settings,
+    task: Annotated[str, typer.Argument(help="The task's id.")],
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; without, it is printed.")] = None,
+) -> None:
+    """Who was paid how much, as CSV, for whoever moves the money: the requester is told sums alone."""
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(("participant", "amount"))
+    table.writerows(
+        (who, f"{from_millionths(amount):f}")
+        for who, amount in read_ledger(read_service(settings), task).paid().items()
+    )
+    if file is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_private(file, text.getvalue().encode(), overwrite=True)

@@ -14,8 +14,6 @@ from crowdfl.cli.task_run import run, status_line
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.settings import from_millionths, to_millionths
-from crowdfl.services.clients import SpClient
-from crowdfl.storage.atomic import write_private
 
 __all__ = [
     "app",
@@ -27,7 +25,6 @@ __all__ = [
     "invite",
     "new",
     "pause",
-    "payouts",
     "report",
     "resume",
     "watch",
@@ -159,7 +156,7 @@ def fetch(
 
 @app.command()
 def report(task: _Task, settings: _Settings = _SETTINGS, as_json: _Json = False) -> None:
-    """What was paid in, spent and returned, and every movement."""
+    """What was paid in, earned by participants and returned, and every movement; what each of them was paid is not shown."""
     with open_requester(RequesterFile.read(settings)) as requester:
         found = requester.report(task)
     if as_json:
@@ -170,25 +167,6 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: _Json = False)
     for movement in found["movements"]:
         amount = from_millionths(movement["amount"])
         typer.echo(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
-
-
-@app.command()
-def payouts(
-    task: _Task,
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; without, it is printed.")] = None,
-    settings: _Settings = _SETTINGS,
-) -> None:
-    """Who was paid how much, as CSV."""
-    own = RequesterFile.read(settings)
-    service = own.sp.as_requester(own.sp_token, own.key)
-    try:
-        text = SpClient(service).payouts(task)
-    finally:
-        service.close()
-    if file is None:
-        typer.echo(text, nl=False)
-    else:
-        write_private(file, text.encode(), overwrite=True)
 
 
 app.command()(run)

@@ -86,6 +86,18 @@ class Ledger:
         """Millionths paid, by participant."""
         return {m.name.removeprefix(_PAY): m.amount for m in self.movements if m.name.startswith(_PAY)}
 
+    def for_requester(self, *, settled: bool) -> "Ledger":
+        """The books as the requester sees them: all payments as one, and only when no claim can follow any more.
+
+        One by one, or seen to grow, they would say what each participant earned, which is for that participant and the servers.
+        """
+        shown = [movement for movement in self.movements if not movement.name.startswith(_PAY)]
+        paid = sum(self.paid().values())
+        if settled and paid:
+            earned = max(i for i, movement in enumerate(shown) if movement.target == REWARDS)
+            shown.insert(earned + 1, Movement(f"{_PAY}participants", REWARDS, "participants", paid))
+        return Ledger(shown)
+
     # The movements of a campaign, by what they are for.
 
     def deposit(self, name: str, amount: int) -> Movement:

@@ -16,6 +16,7 @@ from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
+from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 
@@ -133,9 +134,10 @@ class Requester:
         return definition.shape.arrays(side.read(self.sp.final(task, done[-1]), done[-1]).weights)
 
     def report(self, task: str) -> dict[str, Any]:
-        """What was paid in, spent and returned, in millionths."""
+        """What was paid in, earned by participants (once claims have ended: claimed by them) and returned, in millionths."""
         movements = self.sp.movements(task)
-        paid_in = sum(m["amount"] for m in movements if m["source"] == "requester")
-        returned = sum(m["amount"] for m in movements if m["target"] == "requester")
-        rewards = sum(m["amount"] for m in movements if m["target"].startswith("participant "))
-        return {"paid_in": paid_in, "returned": returned, "rewards": rewards, "movements": movements}
+        paid_in = sum(m["amount"] for m in movements if m["source"] == REQUESTER)
+        returned = sum(m["amount"] for m in movements if m["target"] == REQUESTER)
+        earned = sum(m["amount"] for m in movements if m["target"] == REWARDS)
+        unclaimed = sum(m["amount"] for m in movements if (m["source"], m["target"]) == (REWARDS, ESCROW))
+        return {"paid_in": paid_in, "returned": returned, "rewards": earned - unclaimed, "movements": movements}

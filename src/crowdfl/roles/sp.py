@@ -252,6 +252,10 @@ class Sp:
         """The task's books."""
         return Ledger(self.store.movements(task))
 
+    def statement(self, task: str) -> Ledger:
+        """The task's books as its requester sees them."""
+        return self.ledger(task).for_requester(settled=self.store.task(task).state == TaskState.SETTLED)
+
     def status(self, task: str) -> dict[str, Any]:
         """Where the task stands."""
         stored, settings = self.store.task(task), self.definition(task).settings

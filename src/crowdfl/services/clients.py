@@ -150,10 +150,6 @@ class SpClient:
         """Movements and balances."""
         return self.service.call("GET", f"/v1/tasks/{task}/ledger").json()
 
-    def payouts(self, task: str) -> str:
-        """Who was paid how much, as CSV."""
-        return self.service.call("GET", f"/v1/tasks/{task}/payouts.csv").body.decode()
-
     # The participants' part.
 
     def enrol(self, task: str, certificate: str) -> str:

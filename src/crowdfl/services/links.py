@@ -148,10 +148,6 @@ class RequesterSpLink:
         movements: list[dict[str, Any]] = self._client.ledger(task)["movements"]
         return movements
 
-    def payouts(self, task: str) -> str:
-        """Who was paid how much, as CSV."""
-        return self._client.payouts(task)
-
     def close(self) -> None:
         """Hang up."""
         self._client.service.close()

@@ -20,6 +20,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, ServiceUnavailable, SettingsError
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.ledger import Ledger
 from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
@@ -44,6 +45,7 @@ __all__ = [
     "open_csp",
     "open_kgc",
     "open_sp",
+    "read_ledger",
     "running",
     "serve_csp",
     "serve_kgc",
@@ -263,6 +265,13 @@ def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> Non
 def _folder(settings: ServiceSettings) -> Path:
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     return settings.data
+
+
+def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
+    """A task's books as SP keeps them, for its operator."""
+    with contextlib.closing(_store(settings)) as store:
+        store.task(task)
+        return Ledger(store.movements(task))
 
 
 def _store(settings: ServiceSettings) -> SqlStore:

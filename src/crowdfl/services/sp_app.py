@@ -1,7 +1,5 @@
 """SP over HTTP: the requester's and the participants' routes; uploads are in `sp_uploads`."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +13,6 @@ from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
-from crowdfl.protocols.settings import from_millionths
 from crowdfl.roles.sp import Sp
 from crowdfl.services.auth import Security, Tokens
 from crowdfl.services.bodies import (
@@ -125,16 +122,9 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
 
     @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
     def ledger(task: TaskId) -> dict[str, Any]:
-        """The task's books."""
-        sp.store.task(task)
-        books = sp.ledger(task)
+        """The task's books, payments as one once they have ended: who earned what is not the requester's to know."""
+        books = sp.statement(task)
         return {"movements": [asdict(movement) for movement in books.movements], "balances": books.balances()}
-
-    @app.get("/v1/tasks/{task}/payouts.csv", dependencies=owner, response_class=Response)
-    def payouts(task: TaskId) -> Response:
-        """Who was paid how much."""
-        sp.store.task(task)
-        return Response(_payouts(sp, task), media_type="text/csv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +151,7 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
 
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
-        """What the task is and where it stands, for everyone; who was paid what is in the ledger."""
+        """What the task is and where it stands, for everyone; the books are the requester's."""
         stored, status = sp.store.task(task), sp.status(task)
         status.pop("balances", None)
         return {"definition": stored.definition, "appointment": stored.appointment, "status": status}
@@ -205,13 +195,3 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
 
 def _rounds(sp: Sp) -> Counter[str]:
     return Counter(str(round_.state) for stored in sp.store.tasks() for round_ in sp.store.rounds(stored.task))
-
-
-def _payouts(sp: Sp, task: str) -> str:
-    text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(("participant", "amount"))
-    for movement in sp.ledger(task).movements:
-        if movement.name.startswith("pay "):
-            table.writerow((movement.name.removeprefix("pay "), f"{from_millionths(movement.amount):f}"))
-    return text.getvalue()
