@@ -177,7 +177,7 @@ class WidthBudget:
         return bits(self.encoding.bound) + self.dither_bits + 2
 
     def _slot_bits_for_lanes(self, slots: int) -> int:
-        return self._lane_mask_bits_with(slots) + 1  # |lane| + half a mask range stays below 2^mask_bits
+        return self._lane_mask_bits_with(slots) + 1  # lane + mask stays below 2^mask_bits
 
     def _slot_bits_with(self, slots: int) -> int:
         needs = [self._slot_bits_for_sums]
