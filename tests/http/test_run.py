@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from crowdfl.errors import (
     KeyFileDamaged,
     KeyFileMissing,
     KeyFilePermissions,
+    PassphraseError,
     PlainHttpRefused,
     ServiceUnavailable,
     SettingsError,
@@ -169,3 +171,28 @@ def test_nothing_of_a_role_is_open_to_others(tmp_path):
         os.umask(before)
     found: list[Path] = [tmp_path / "kgc", *(tmp_path / "kgc").rglob("*")]
     assert [path.name for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+
+
+def test_key_folders_open_with_their_passphrase(tmp_path):
+    """From a file of the owner's; a wrong one, none, or one that others can read ends the service before it serves."""
+    file = tmp_path / "passphrase"
+    file.write_text("correct horse\n")
+    file.chmod(0o600)
+    settings = ServiceSettings(data=tmp_path / "kgc", plain_http=True, passphrase_file=file)
+    open_kgc(settings)
+    open_kgc(settings)
+    with pytest.raises(PassphraseError, match="is sealed"):
+        open_kgc(replace(settings, passphrase_file=None))
+    with pytest.raises(SettingsError, match="not sealed"):
+        open_kgc(replace(settings, compute="dask"))
+    with pytest.raises(KeyFileMissing):
+        open_kgc(replace(settings, passphrase_file=tmp_path / "nowhere"))
+    file.write_text("wrong")
+    with pytest.raises(PassphraseError, match="does not open"):
+        open_kgc(settings)
+    file.write_bytes(b"\xff")
+    with pytest.raises(PassphraseError, match="no text"):
+        open_kgc(settings)
+    file.chmod(0o644)
+    with pytest.raises(KeyFilePermissions):
+        open_kgc(settings)

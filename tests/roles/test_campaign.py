@@ -25,6 +25,8 @@ from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.sp import TaskState
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs
 from tests.roles.desk import Desk
 
 BUDGET = 36_000_000
@@ -97,6 +99,26 @@ def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, c
     desk.run()
     assert len(asked) == 2, "a share of each server's"
     assert {how for _, how in asked} == {constant}
+
+
+def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
+    """Every role's key folder under a passphrase: nothing else changes."""
+
+    def opened(folder):
+        return SealedBlobs(FileBlobs(folder), "a phrase", 8) if folder.name == "keys" else FileBlobs(folder)
+
+    monkeypatch.setattr("tests.roles.desk.FileBlobs", opened)
+    desk = Desk(tmp_path)
+    desk.join(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    for _ in range(3):
+        desk.restart()
+        desk.run()
+        take_part(desk)
+    desk.run()
+    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert all(person.claim() > 0 for person in desk.people)
+    assert b"CFLM" not in b"".join(path.read_bytes() for path in tmp_path.glob("*/keys/*"))
 
 
 def test_the_requester_never_sees_what_one_participant_earned(desk):

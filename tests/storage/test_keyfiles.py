@@ -337,7 +337,7 @@ def test_a_file_cannot_ask_for_more_scrypt_than_allowed(tmp_path: Path, monkeypa
     def boom(*_: object, **__: object) -> None:
         raise AssertionError("scrypt was started")
 
-    monkeypatch.setattr("crowdfl.storage.keyfiles.Scrypt", boom)
+    monkeypatch.setattr("crowdfl.storage.passphrase.Scrypt", boom)
     with pytest.raises(KeyFileDamaged, match=f"2\\^{log_n}"):
         read(tmp_path / "key", passphrase=PASSPHRASE)
 

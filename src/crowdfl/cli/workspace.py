@@ -131,6 +131,7 @@ def read_service(path: Path) -> ServiceSettings:
             kgc=peers.get("kgc"),
             csp=peers.get("csp"),
             kgc_key=bytes.fromhex(found["kgc_key"]) if "kgc_key" in found else None,
+            passphrase_file=here / found["passphrase_file"] if "passphrase_file" in found else None,
             constant_time=found.get("constant_time", False),
             insecure_test_key=found.get("insecure_test_key", False),
             tick_seconds=found.get("tick_seconds", 1.0),

@@ -17,10 +17,18 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, ServiceUnavailable, SettingsError
+from crowdfl.errors import (
+    KeyFileDamaged,
+    KeyFileMissing,
+    KeyFilePermissions,
+    PassphraseError,
+    ServiceUnavailable,
+    SettingsError,
+)
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.ledger import Ledger
+from crowdfl.roles.ports import Blobs
 from crowdfl.roles.sp import Sp
 from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
 from crowdfl.services.auth import Tokens
@@ -37,6 +45,7 @@ from crowdfl.services.transport import Service, connect
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
 
 __all__ = [
@@ -82,6 +91,7 @@ class ServiceSettings:
     on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
     compute: str = "threads"  # where SP and CSP compute: threads, cuda or dask
     cluster: ClusterSettings | None = None  # for dask
+    passphrase_file: Path | None = None  # what the folder `keys` is sealed with
     constant_time: bool = False  # SP's and CSP's powers by their shares: docs/constant-time.md
     insecure_test_key: bool = False
 
@@ -121,7 +131,7 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
     """KGC's app over its data folder."""
     folder = _folder(settings)
     signing = signing_key(folder / "signing.key")
-    bundles = FileBlobs(folder / "keys")
+    bundles = _keys(settings)
     store = _store(settings)
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=settings.insecure_test_key)
     return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
@@ -130,12 +140,12 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
 def open_csp(settings: ServiceSettings) -> FastAPI:
     """CSP's app over its data folder."""
     folder = _folder(settings)
-    store, kgc = _store(settings), _peer(settings, settings.kgc, "KGC")
+    keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
     backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
         FileBlobs(folder / "blobs"),
-        FileBlobs(folder / "keys"),
+        keys,
         KgcClient(kgc),
         _kgc_key(settings),
         insecure_test_key=settings.insecure_test_key,
@@ -149,13 +159,14 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
 def open_sp(settings: ServiceSettings) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    store, kgc, csp = _store(settings), _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
+    keys, store = _keys(settings), _store(settings)
+    kgc, csp = _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     sp = Sp(
         store,
         FileBlobs(folder / "blobs"),
-        FileBlobs(folder / "keys"),
+        keys,
         SystemClock(),
         KgcClient(kgc),
         CspClient(csp),
@@ -278,6 +289,28 @@ def _store(settings: ServiceSettings) -> SqlStore:
     url = settings.database or f"sqlite:///{settings.data / 'state.db'}"
     migrations.upgrade(url)
     return SqlStore(url)
+
+
+def _keys(settings: ServiceSettings) -> Blobs:
+    """The role's key shares."""
+    blobs = FileBlobs(settings.data / "keys")
+    if settings.passphrase_file is None:
+        return require_open(blobs)
+    if settings.compute == "dask":
+        raise SettingsError("workers of a cluster read key shares that are not sealed: leave `passphrase_file` out")
+    return SealedBlobs(blobs, _passphrase(settings.passphrase_file))
+
+
+def _passphrase(path: Path) -> str:
+    """The first line of a file that is its owner's alone."""
+    try:
+        with open(path, "rb") as file:
+            require_owner_only(file.fileno(), path, KeyFilePermissions)
+            return file.readline(1000).decode().rstrip("\r\n")
+    except FileNotFoundError:
+        raise KeyFileMissing(f"there is no passphrase at {path}") from None
+    except UnicodeDecodeError:
+        raise PassphraseError(f"{path} holds characters that are no text") from None
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:

@@ -8,14 +8,12 @@ import hmac
 import os
 import secrets
 import struct
-import unicodedata
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.errors import (
@@ -30,11 +28,10 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
+from crowdfl.storage.passphrase import DEFAULT_WORK_FACTOR, LARGEST_WORK_FACTOR, cipher_from
 
 __all__ = ["DEFAULT_WORK_FACTOR", "KeyBundle", "Role", "load", "save"]
 
-DEFAULT_WORK_FACTOR = 17
-_LARGEST_WORK_FACTOR = 20  # 1 GiB and some seconds: no file may ask for more
 _SMALLEST_WORK_FACTOR = 15
 _SMALLEST_TEST_WORK_FACTOR = 8
 
@@ -132,7 +129,7 @@ class _Header:
         sealed = self.protection == _Protection.PASSPHRASE
         if size != _HEADER_SIZE + self.body_length + (_TAG if sealed else _DIGEST):
             raise KeyFileDamaged(f"{path} is truncated, or longer than it says; restore it from a backup")
-        if sealed and not _SMALLEST_TEST_WORK_FACTOR <= self.work_factor <= _LARGEST_WORK_FACTOR:
+        if sealed and not _SMALLEST_TEST_WORK_FACTOR <= self.work_factor <= LARGEST_WORK_FACTOR:
             raise KeyFileDamaged(f"{path} was altered: it asks for scrypt with n = 2^{self.work_factor}")
         if not sealed and (self.work_factor or any(self.salt) or any(self.nonce)):
             raise KeyFileDamaged(f"{path} was altered: scrypt settings without a passphrase")
@@ -144,8 +141,8 @@ class _Header:
 
 def _require_work_factor(work_factor: int, public: PublicKey) -> None:
     smallest = _SMALLEST_WORK_FACTOR if public.is_secure else _SMALLEST_TEST_WORK_FACTOR
-    if not smallest <= work_factor <= _LARGEST_WORK_FACTOR:
-        raise PassphraseError(f"a work factor must lie in {smallest}..{_LARGEST_WORK_FACTOR}, not {work_factor}")
+    if not smallest <= work_factor <= LARGEST_WORK_FACTOR:
+        raise PassphraseError(f"a work factor must lie in {smallest}..{LARGEST_WORK_FACTOR}, not {work_factor}")
 
 
 def _read(path: Path) -> bytes:
@@ -197,15 +194,4 @@ def _unsealed(path: Path, data: bytes, header: _Header, passphrase: str) -> byte
 
 
 def _cipher(header: _Header, passphrase: str) -> ChaCha20Poly1305:
-    scrypt = Scrypt(salt=header.salt, length=32, n=1 << header.work_factor, r=8, p=1)
-    return ChaCha20Poly1305(scrypt.derive(_passphrase_bytes(passphrase)))
-
-
-def _passphrase_bytes(passphrase: str) -> bytes:
-    if not passphrase:
-        raise PassphraseError("the passphrase is empty: give one, or none at all")
-    try:
-        # One keyboard types an accented letter as one character, another as two.
-        return unicodedata.normalize("NFKC", passphrase).encode()
-    except UnicodeEncodeError:
-        raise PassphraseError("the passphrase holds characters that are no text") from None
+    return cipher_from(passphrase, header.salt, header.work_factor)

@@ -1,0 +1,96 @@
+"""Blobs that nobody reads or alters without the folder's passphrase; their names and lengths stay visible.
+
+One blob, `sealing`, says how the key follows from the passphrase; layout: docs/key-files.md.
+"""
+
+import secrets
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidTag
+
+from crowdfl.errors import Conflict, KeyFileDamaged, PassphraseError
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.passphrase import DEFAULT_WORK_FACTOR, LARGEST_WORK_FACTOR, SALT_BYTES, cipher_from
+
+__all__ = ["SealedBlobs", "require_open"]
+
+_SEALING = "sealing"
+_MAGIC = b"CFLS\x01"
+_HEAD = len(_MAGIC) + 1 + SALT_BYTES  # the work factor, and the salt
+_NONCE = 12
+
+
+def require_open(blobs: FileBlobs) -> FileBlobs:
+    """The same, unless a passphrase is needed to read them."""
+    if blobs.has(_SEALING):
+        raise PassphraseError(f"{blobs.folder} is sealed: name the file of its passphrase, `passphrase_file`")
+    return blobs
+
+
+class SealedBlobs:
+    """The blobs of a folder that was empty when it was given its passphrase."""
+
+    def __init__(self, blobs: FileBlobs, passphrase: str, work_factor: int = DEFAULT_WORK_FACTOR) -> None:
+        self._blobs = blobs
+        if not blobs.has(_SEALING):
+            self._begin(passphrase, work_factor)
+        told = blobs.get(_SEALING)  # another process may have begun at the same moment: what is there counts
+        if len(told) < _HEAD or not told.startswith(_MAGIC) or told[len(_MAGIC)] > LARGEST_WORK_FACTOR:
+            raise KeyFileDamaged(f"{blobs.folder / _SEALING} was altered; restore it from a backup")
+        self._cipher = cipher_from(passphrase, told[_HEAD - SALT_BYTES : _HEAD], told[len(_MAGIC)])
+        self._open(_SEALING, told[_HEAD:], told[:_HEAD])
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
+        if not self.has(name):
+            try:
+                return self._blobs.put(name, self._seal(name, data))
+            except Conflict:  # someone was faster, and sealed it in another way
+                pass
+        if self.get(name) != data:
+            raise Conflict(f"{name} is there already, with other contents")
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """`put` for several."""
+        for name, data in blobs.items():
+            self.put(name, data)
+
+    def get(self, name: str) -> bytes:
+        """Read, or `NotThereYet`."""
+        return self._open(name, self._blobs.get(name), _MAGIC + name.encode())
+
+    def has(self, name: str) -> bool:
+        """Whether it is there."""
+        return self._blobs.has(name)
+
+    def delete(self, name: str) -> None:
+        """Remove durably; gone already is fine."""
+        self._blobs.delete(name)
+
+    def clear(self, folder: str) -> None:
+        """Remove everything below a name durably."""
+        self._blobs.clear(folder)
+
+    def _begin(self, passphrase: str, work_factor: int) -> None:
+        if any(self._blobs.names()):
+            raise PassphraseError(
+                f"{self._blobs.folder} holds keys that are not sealed: end their tasks first, or take the passphrase out"
+            )
+        head = _MAGIC + bytes([work_factor]) + secrets.token_bytes(SALT_BYTES)
+        nonce = secrets.token_bytes(_NONCE)
+        proof = cipher_from(passphrase, head[-SALT_BYTES:], work_factor).encrypt(nonce, b"", head)
+        try:
+            self._blobs.put(_SEALING, head + nonce + proof)
+        except Conflict:  # another process has begun
+            return
+
+    def _seal(self, name: str, data: bytes) -> bytes:
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, data, _MAGIC + name.encode())
+
+    def _open(self, name: str, sealed: bytes, about: bytes) -> bytes:
+        try:
+            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], about)
+        except (InvalidTag, ValueError):
+            where = self._blobs.folder / name
+            raise PassphraseError(f"{where} does not open: the passphrase is wrong, or the file was altered") from None
