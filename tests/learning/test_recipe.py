@@ -57,6 +57,7 @@ def test_what_is_said_is_taken():
         ({"window": 10**9}, "1 to 10,000"),
         ({"channels": 0}, "1 to 10,000"),
         ({"window": 0}, "1 to 10,000"),
+        ({"epochs": 10**9}, "at most 10,000 epochs"),
         ({"rate": -1}, "rate > 0"),
         ({"hertz": 0}, "above zero"),
     ],

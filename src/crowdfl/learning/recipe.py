@@ -60,6 +60,8 @@ class Recipe:
         length, channels = cut.pop("window", watch.CUT.length), _number("channels", section.get("channels", 6), int)
         if not (0 < length <= _LONGEST and 0 < channels <= _LONGEST):
             raise SettingsError(f"[training] takes a window and channels of 1 to {_LONGEST:,}")
+        if training.get("epochs", 1) > _LONGEST:  # a phone must not be kept busy for ever
+            raise SettingsError(f"[training] takes at most {_LONGEST:,} epochs a round, not {training['epochs']:,}")
         usual = {"step": max(1, length // 4), "gap": length, "hertz": watch.HERTZ}
         return cls(
             labels=labels,
