@@ -7,6 +7,7 @@ transaction read is still true when it writes; what only reads outside `together
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
@@ -112,6 +113,11 @@ class _Known:
         self._digests.add(digest)
 
 
+def _let_go(engine: Engine, process: int) -> None:
+    """Of a child's copy of its parent's connections nothing is closed: that would drop the parent's locks."""
+    engine.dispose(close=os.getpid() == process)
+
+
 class SqlStore:
     """A role's durable state. Threads and processes may share one database, each process with a store of its own."""
 
@@ -119,6 +125,8 @@ class SqlStore:
         self.engine: Engine = open_engine(url)
         self._local = threading.local()
         self._process = os.getpid()
+        # One that nobody closed lets go when it is collected; at the very end the system does that anyway.
+        weakref.finalize(self, _let_go, self.engine, self._process).atexit = False
 
     def create_tables(self) -> None:
         """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
