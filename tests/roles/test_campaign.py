@@ -12,6 +12,7 @@ from crowdfl.errors import (
     Conflict,
     CrowdFLError,
     DocumentError,
+    Forbidden,
     InvitationRefused,
     NotThereYet,
     RoundNotOpen,
@@ -24,6 +25,7 @@ from crowdfl.learning.fedavg import fedavg
 from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
+from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp import TaskState
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs
@@ -317,6 +319,81 @@ def test_a_paused_task_stands_still(desk):
     assert state_of(desk, 1) == "rewarded"
 
 
+def test_a_pause_takes_nothing_from_a_round(desk):
+    """However long it lasts: uploads are welcome meanwhile, the window goes on afterwards, and nobody was too late."""
+    desk.clock.time += 60
+    take_part(desk, {0, 1})
+    desk.requester.order(desk.task, "pause")
+    desk.clock.time += 5000
+    take_part(desk, {2})
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    desk.requester.order(desk.task, "pause")  # again changes nothing
+    desk.clock.time += 5000
+    desk.requester.order(desk.task, "resume")
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    desk.clock.time += 39
+    desk.run()
+    assert state_of(desk, 1) == "open"
+    desk.clock.time += 2
+    desk.run()
+    assert (state_of(desk, 1), desk.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
+
+
+def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
+    """The average of the last rewarded round; of none, it is told that there is none."""
+    take_part(desk)
+    desk.run()
+    take_part(desk, {0, 1})
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    average = arrays_from_npz(desk.people[0].blobs.get("rounds/1/average"), desk.requester.definition(desk.task))
+    assert all(np.allclose(ours, theirs) for ours, theirs in zip(desk.requester.model(desk.task), average, strict=True))
+    assert not desk.kgc.bundles.has(f"{desk.task}.participant")
+
+
+def test_a_cancel_before_any_round_leaves_no_model(desk):
+    """And says so, without a promise."""
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    with pytest.raises(NotThereYet, match="there is no model"):
+        desk.requester.model(desk.task)
+
+
+def test_an_upload_whose_round_was_given_up_is_explained(desk):
+    """Once, to whoever has a receipt for it."""
+    heard = []
+    desk.people[0].on_event = lambda what, details: heard.append((what, details.get("round")))
+    take_part(desk, {0, 1})
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    take_part(desk)
+    take_part(desk)
+    assert heard.count(("given up", 1)) == 1
+
+
+def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
+    """Not even by a claim that CSP was looking at when the deadline passed."""
+    for _ in range(3):
+        take_part(desk)
+        desk.run()
+    answer = desk.csp.answer
+
+    def slowly(task, request):
+        found = answer(task, request)
+        desk.clock.time += 1000
+        desk.run()
+        return found
+
+    monkeypatch.setattr(desk.csp, "answer", slowly)
+    with pytest.raises(NotThereYet, match="before their deadline"):
+        desk.people[0].claim()
+    assert desk.requester.report(desk.task)["returned"] == 2 * BUDGET
+    with pytest.raises(TaskNotRunning):
+        desk.requester.fund(desk.task, 5, "more")
+
+
 def test_an_order_of_someone_else_is_refused(desk):
     """Only the requester's signature moves a task, and only by known actions."""
     with pytest.raises(Exception, match="signature"):
@@ -369,6 +446,31 @@ def test_who_left_is_not_waited_for(desk):
     take_part(desk, {0, 1, 2})
     desk.run()
     assert state_of(desk, 1) == "rewarded"
+
+
+def test_who_left_uploads_nothing_until_it_joins_again(desk):
+    """Neither by itself nor past its own software; its place is kept."""
+    person = desk.people[3]
+    upload = person.side.prepare(np.zeros(8), 5)
+    person.leave()
+    assert not person.step(trainer(3))
+    assert person.state == "left"
+    with pytest.raises(Forbidden, match="has left"):
+        desk.platform.upload(desk.task, 1, person.keys.who, upload)
+    take_part(desk, {0, 1})
+    person.join("")
+    take_part(desk)
+    desk.run()
+    assert desk.status(desk.task)["enrolled"] == 4
+    assert desk.status(desk.task)["rounds"][0]["uploads"] == 4
+
+
+def test_a_repeat_is_welcome_from_one_who_has_left(desk):
+    """Its upload is in, and its receipt may have been lost."""
+    take_part(desk, {0})
+    desk.people[0].leave()
+    sent = desk.people[0].blobs.get("rounds/1/upload")
+    assert desk.platform.upload(desk.task, 1, desk.people[0].keys.who, sent).who == desk.people[0].keys.who
 
 
 def test_strangers_get_nothing(desk):

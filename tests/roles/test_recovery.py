@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
 from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
 from crowdfl.protocols.hardened import HardenedCsp
 from crowdfl.services.payouts import PayoutCommand
+from crowdfl.services.ticker import Rests
 from tests.roles.desk import Desk
 
 
@@ -110,6 +112,57 @@ def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):
     for _ in range(3):
         desk.platform.tick()
     assert told == [(person.keys.who, paid)]
+
+
+def test_a_hook_that_fails_for_one_is_run_for_the_others(desk: Desk):
+    """And not at all where there is nothing to pay."""
+    desk.run()
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    poor, unlucky, *lucky = (person.keys.who for person in desk.people)
+    for person in desk.people[1:]:
+        assert person.claim() > 0
+    desk.platform.store.post(desk.task, desk.platform.ledger(desk.task).pay(poor, 0))
+    told: list[str] = []
+
+    def hook(_task: str, who: str, _amount: int) -> None:
+        if who == unlucky:
+            raise ServiceUnavailable("the bank does not know them")
+        told.append(who)
+
+    desk.platform.on_paid = hook
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailable):
+            desk.platform.tick()
+    assert sorted(told) == sorted(lucky)
+
+
+def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
+    """A service does not raise: it logs which task failed, waits longer each time, and forgets that when it is over."""
+    with structlog.testing.capture_logs() as logged:
+        rests = Rests(structlog.get_logger(), interval=1000.0)
+        desk.platform.troubles = rests
+        desk.platform.on_paid = None
+        steps: list[str] = []
+        step, broken = desk.platform._step, [True]
+
+        def breaking(task: str) -> bool:
+            steps.append(task)
+            if broken[0]:
+                raise ServiceUnavailable("CSP is away")
+            return step(task)
+
+        desk.platform._step = breaking  # type: ignore[method-assign]
+        assert desk.platform.tick() is False
+        assert desk.platform.tick() is False
+    assert steps == [desk.task]
+    assert [(entry["task"], entry["error"], entry["failures"]) for entry in logged] == [
+        (desk.task, "ServiceUnavailable", 1)
+    ]
+    assert not rests.rests("another task")
+    rests._until[desk.task], broken[0] = 0.0, False
+    desk.platform.tick()
+    assert rests._failures == rests._until == {}
 
 
 def test_a_payout_command_gets_the_payment_and_its_failure_is_told(tmp_path: Path):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -28,6 +28,7 @@ app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
 _Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]
 _HOME = Path("participant")
+_Found = TypeVar("_Found")
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
 _FIELDS = ("task", "invitation", "kgc", "sp", "kgc_key", "sp_key", "ca", "insecure_test_key")
@@ -74,11 +75,12 @@ def run(
 ) -> None:
     """Join and take part until the task ends; interrupted, it goes on where it stopped."""
     with _participant(invitation, home, as_json) as person:
-        definition = _ask(person, yes=yes, as_json=as_json)
+        definition = _patiently(person, lambda: _ask(person, yes=yes, as_json=as_json))
         lesson = Lesson(data, definition.training, module)
         if not person.blobs.has("certificate"):
             lesson.prepare(definition.shape)  # whoever cannot train must not take a place
-        person.join(_read(invitation)["invitation"])
+        if not person.has_left:  # else `join` is how to come back; what was earned is claimed all the same
+            _patiently(person, lambda: person.join(_read(invitation)["invitation"]))
         if hold_upload:
             person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
         _follow(person, lesson, definition.settings.window)
@@ -131,6 +133,25 @@ def _show(definition: Definition) -> None:
     )
 
 
+def _patiently(person: Participant, act: Callable[[], _Found]) -> _Found:
+    """Again and again while the platform is away, for one who has joined: whoever has not should be told at once."""
+    misses = 0
+    while True:
+        try:
+            return act()
+        except ServiceUnavailable as away:
+            if not person.blobs.has("certificate"):
+                raise
+            misses += 1
+            _wait_for_platform(person, away, misses)
+
+
+def _wait_for_platform(person: Participant, away: ServiceUnavailable, misses: int) -> None:
+    pause = min(0.5 * 2.0**misses, 60.0)
+    person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
+    time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
+
+
 def _follow(person: Participant, lesson: Lesson, window: float) -> None:
     """Step by step until the task has ended. Looks less often while nothing happens or the platform is away."""
     longest = min(60.0, max(2.0, window / 20))
@@ -144,8 +165,8 @@ def _follow(person: Participant, lesson: Lesson, window: float) -> None:
             pause = 0.5 if did else min(pause * 1.5, longest)
         except ServiceUnavailable as away:
             misses += 1
-            did, pause = False, min(0.5 * 2.0**misses, 60.0)
-            person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
+            _wait_for_platform(person, away, misses)
+            continue
         if not did:
             time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
@@ -227,6 +248,9 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "paid": lambda e: f"paid {from_millionths(e['millionths']):.6f}",
     "waiting": lambda e: f"the platform is away, next try in about {e['seconds']} s: {e['why']}",
     "not paid": lambda e: f"not paid: {e['why']}",
+    "given up": lambda e: (
+        f"round {e['round']} was given up or cancelled: your upload was not averaged, nobody is paid for it"
+    ),
     "left": lambda _: "you have left the task; what you earned stays claimable",
 }
 

@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from crowdfl.errors import Conflict, CrowdFLError, TaskNotRunning, UnknownParticipant
-from crowdfl.roles.ports import Blobs, Clock, SpStore, Standing, Upload
+from crowdfl.errors import Conflict, CrowdFLError, Forbidden, TaskNotRunning, UnknownParticipant
+from crowdfl.roles.ports import Blobs, SpStore, Standing, Upload
 from crowdfl.roles.rounds import Round, TaskState
 from crowdfl.roles.sides import Sides, upload_name
 
@@ -44,7 +44,7 @@ class Intake:
 
     store: SpStore
     blobs: Blobs
-    clock: Clock
+    time: Callable[[str, str], float]  # the task's own, by its name and state
     sides: Sides
     extended: Callable[[str, int, Round | None], Round]  # the round as it was seen, or as the clock has made it since
 
@@ -67,13 +67,15 @@ class Intake:
             return refusal
 
     def _welcome(self, task: str, number: int, arrival: Arrival, standing: Standing) -> Upload | Received:
-        settings, now = self.sides.definition(task).settings, self.clock.now()
+        settings = self.sides.definition(task).settings
         if arrival.who not in standing.enrolled:
             raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
         known = standing.uploads.get(arrival.who)
         if known is not None and known.digest == arrival.digest:
             return known, False
-        current = self.extended(task, number, standing.round)
+        if arrival.who in standing.left:
+            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
+        current, now = self.extended(task, number, standing.round), self.time(task, standing.state)
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))

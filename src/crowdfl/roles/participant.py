@@ -126,6 +126,7 @@ class Participant:
             self.blobs.put("bundle", bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
 
@@ -140,6 +141,9 @@ class Participant:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
         status = self.sp.status(self.task)
         self.state = status["state"]
+        if self.has_left and self.state in ("running", "paused"):
+            self.state = "left"
+            return False
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
         for number, state in rounds.items():
@@ -149,7 +153,22 @@ class Participant:
                 did |= self._read(number, evaluate)
             if state == "rewarded":
                 did |= self._open_reward(number)
+            if state == "aborted":
+                did |= self._explain(number)
         return did
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this participant has left, and not joined again."""
+        return self.blobs.has("left")
+
+    def _explain(self, number: int) -> bool:
+        """A round that an upload was accepted for and that nobody is paid for."""
+        if self.blobs.has(f"rounds/{number}/given-up") or not self.blobs.has(f"rounds/{number}/receipt"):
+            return False
+        self.blobs.put(f"rounds/{number}/given-up", b"")
+        self.on_event("given up", {"round": number})
+        return True
 
     def stock_up(self) -> bool:
         """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
@@ -255,6 +274,7 @@ class Participant:
     def leave(self) -> None:
         """Leave the task; what was earned stays claimable."""
         self.sp.quit(self.task, self.keys)
+        self.blobs.put("left", b"")
         self.on_event("left", {})
 
     def model(self) -> Arrays:

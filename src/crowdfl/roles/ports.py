@@ -103,6 +103,7 @@ class Standing:
     state: str  # of the task
     round: Round | None
     enrolled: frozenset[str]
+    left: frozenset[str]  # of those
     uploads: Mapping[str, Upload]  # by participant
 
 

@@ -109,6 +109,8 @@ class Requester:
         """pause, resume or cancel."""
         body = {"task": task, "action": action, "at": self.clock.now()}
         self.sp.order(task, sign_document("order", body, self.signing))
+        if action == "cancel":
+            self.close_enrolment(task)  # what KGC kept for newcomers serves nobody any more
 
     def close_enrolment(self, task: str) -> None:
         """Nobody else can join; KGC destroys what it kept for that."""
@@ -123,11 +125,12 @@ class Requester:
     def model(self, task: str) -> list[npt.NDArray[np.float64]]:
         """The last average, opened to the requester."""
         definition = self.definition(task)
-        done = [
-            entry["number"] for entry in self.sp.status(task)["rounds"] if entry["state"] in ("published", "rewarded")
-        ]
-        if not done:
+        status = self.sp.status(task)
+        done = [entry["number"] for entry in status["rounds"] if entry["state"] in ("published", "rewarded")]
+        if not done and status["state"] in ("running", "paused"):
             raise NotThereYet("no round is finished yet")
+        if not done:
+            raise NotThereYet(f"the task was {status['state']} before a round was through: there is no model")
         tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
         profile = PROFILES[definition.settings.profile]
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)

@@ -36,10 +36,12 @@ from crowdfl.roles.ledger import ESCROW, REWARDS, Ledger
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sides import Sides
+from crowdfl.roles.troubles import Troubles
 
 __all__ = ["Sp", "TaskState"]
 
 _ORDERED = "ordered at"
+_PAUSED = "paused at"
 _PIECE = 100  # uploads counted at a look, so that other tasks and uploads have their turn
 _UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
 
@@ -65,6 +67,7 @@ class Sp:
     on_paid: Callable[[str, str, int], None] | None = (
         None  # task, participant, millionths: once or more for each payment
     )
+    troubles: Troubles = field(default_factory=Troubles, repr=False)
     ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
@@ -82,7 +85,7 @@ class Sp:
             keep_views=False,
         )
         self.sides = Sides(self.store, self.blobs, self.bundles, tools, self.checker)
-        self.intake = Intake(self.store, self.blobs, self.clock, self.sides, self._extended)
+        self.intake = Intake(self.store, self.blobs, self._time, self.sides, self._extended)
 
     # The requester's part.
 
@@ -105,11 +108,12 @@ class Sp:
 
     def deposit(self, task: str, name: str, amount: int) -> None:
         """The requester pays in, once per name."""
-        ledger = self.ledger(task)
-        movement = ledger.deposit(name, amount)
-        if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
-            self._require_running(task)
-        self.store.post(task, movement)
+        with self.store.together():  # or the task could end in between, and nobody would look at the money again
+            ledger = self.ledger(task)
+            movement = ledger.deposit(name, amount)
+            if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
+                self._require_running(task)
+            self.store.post(task, movement)
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
@@ -127,10 +131,15 @@ class Sp:
 
     def _pause(self, task: str) -> None:
         self._require_running(task)
+        self.store.memory(task).setdefault(_PAUSED, repr(self.clock.now()).encode())
         self.store.set_state(task, TaskState.PAUSED)
 
     def _resume(self, task: str) -> None:
         self._require_running(task)
+        since, last = self.store.memory(task).pop(_PAUSED, None), self._last_round(task)
+        if since is not None and last is not None and last.state in (RoundState.OPEN, *_UNDER_WAY):
+            lost = max(0.0, self.clock.now() - float(since))  # a round has its whole window, pauses apart
+            self.store.put_round(task, replace(last, opened_at=last.opened_at + lost))
         self.store.set_state(task, TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
@@ -162,7 +171,7 @@ class Sp:
         return opened.identity.who
 
     def leave(self, task: str, who: str) -> None:
-        """A participant leaves: rounds no longer wait for it; what it earned stays claimable."""
+        """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
         self.participant(task, who)
         self.store.leave(task, who)
 
@@ -187,11 +196,18 @@ class Sp:
             return seen
         with self.store.together():
             current = self.store.round(task, number)
+            if self.store.task(task).state == TaskState.PAUSED:
+                return current
             decided = self._as_of_now(task, current)
             if decided.state is RoundState.OPEN and decided != current:
                 self.store.put_round(task, decided)
                 return decided
         return current
+
+    def _time(self, task: str, state: str) -> float:
+        """The task's own, which stands still while it is paused."""
+        since = self.store.memory(task).get(_PAUSED) if state == TaskState.PAUSED else None
+        return self.clock.now() if since is None else float(since)
 
     def upload_limit(self, task: str) -> int:
         """Bytes of an upload of this task: a longer body is refused before it is read."""
@@ -213,9 +229,7 @@ class Sp:
 
     def claim(self, task: str, claim: bytes) -> int:
         """Pay a claim that CSP attests, once per task, after its end and before its deadline."""
-        state = self.store.task(task).state
-        if state not in (TaskState.FINISHED, TaskState.CANCELLED):
-            raise NotThereYet(f"task is {state}: claims are paid after its end and before their deadline")
+        self._require_claims(task)
         last = self._last_round(task)
         if last is not None and last.state in _UNDER_WAY:
             raise NotThereYet(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
@@ -226,8 +240,15 @@ class Sp:
             return before
         amount = side.pay(claim, self.csp.answer(task, claim))
         self.blobs.put(_claim_name(task, who, claim), b"")
-        self.store.post(task, self.ledger(task).pay(who, amount))
+        with self.store.together():
+            self._require_claims(task)  # the deadline may have passed while CSP looked
+            self.store.post(task, self.ledger(task).pay(who, amount))
         return amount
+
+    def _require_claims(self, task: str) -> None:
+        state = self.store.task(task).state
+        if state not in (TaskState.FINISHED, TaskState.CANCELLED):
+            raise NotThereYet(f"task is {state}: claims are paid after its end and before their deadline")
 
     def _paid(self, task: str, who: str, claim: bytes) -> int | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
@@ -283,19 +304,17 @@ class Sp:
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken."""
         moved = False
-        trouble: CrowdFLError | ConnectionError | None = None
+        trouble: Exception | None = None
         for stored in self.store.tasks():
-            if stored.state == TaskState.PAUSED or self._nothing_left(stored):
+            if stored.state == TaskState.PAUSED or self._nothing_left(stored) or self.troubles.rests(stored.task):
                 continue
             if self.store.lease(stored.task, self.owner, self.clock.now(), self.lease_seconds):
                 try:
                     moved |= self._step(stored.task)
                     self._tell_paid(stored.task)
-                except (
-                    CrowdFLError,
-                    ConnectionError,
-                ) as failure:  # one task's trouble does not keep the others waiting
-                    trouble = trouble or failure
+                    self.troubles.over(stored.task)
+                except (CrowdFLError, ConnectionError) as failure:  # does not keep the other tasks waiting
+                    trouble = trouble or self.troubles.met(stored.task, failure)
                 finally:
                     self.store.release(stored.task, self.owner)
         if trouble is not None and not moved:  # while others move, the caller comes back at once
@@ -310,10 +329,16 @@ class Sp:
         if self.on_paid is None or self.store.task(task).state not in _ENDED:
             return
         settled = self.store.task(task).state == TaskState.SETTLED  # before the movements: none comes after it
+        trouble: CrowdFLError | None = None
         for who, amount in self.ledger(task).paid().items():
-            if not self.blobs.has(f"{task}/claims/{who}-told"):
-                self.on_paid(task, who, amount)
-                self.blobs.put(f"{task}/claims/{who}-told", b"")
+            if amount and not self.blobs.has(f"{task}/claims/{who}-told"):
+                try:
+                    self.on_paid(task, who, amount)
+                    self.blobs.put(f"{task}/claims/{who}-told", b"")
+                except CrowdFLError as failure:  # does not keep the others from their money
+                    trouble = trouble or failure
+        if trouble is not None:
+            raise trouble
         if settled:
             self._all_told.add(task)
 
@@ -422,17 +447,23 @@ class Sp:
         return True
 
     def _finish(self, task: str, last: Round | None) -> bool:
-        """All rounds are done. The requester gets the last average there is, even if the last round was aborted."""
-        done = [r for r in self.store.rounds(task) if r.state is RoundState.REWARDED]
-        if done and not self.blobs.has(f"{task}/rounds/{done[-1].number}/requester"):
-            try:
-                self._open_to(task, done[-1].number, final=True)
-            except (ServiceUnavailable, ConnectionError):
-                if last is None or not self._out_of_patience(task, last):
-                    raise
+        """All rounds are done."""
+        try:
+            self._deliver(task)
+        except (ServiceUnavailable, ConnectionError):
+            if last is None or not self._out_of_patience(task, last):
+                raise
         with self.store.together():
             if self.store.task(task).state == TaskState.RUNNING:
                 self.store.set_state(task, TaskState.FINISHED, self.clock.now())
+        return True
+
+    def _deliver(self, task: str) -> bool:
+        """The requester gets the last average that was paid for, even if later rounds were given up or cancelled."""
+        paid = [r.number for r in self.store.rounds(task) if r.state is RoundState.REWARDED]
+        if not paid or self.blobs.has(f"{task}/rounds/{paid[-1]}/requester"):
+            return False
+        self._open_to(task, paid[-1], final=True)
         return True
 
     def _settle(self, task: str, stored: StoredTask) -> bool:
@@ -443,7 +474,7 @@ class Sp:
         if ledger.balance(ESCROW) > 0:
             return self.store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
         if self.clock.now() < deadline:
-            return False
+            return self._deliver(task)
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with self.store.together():
             ledger = self.ledger(task)

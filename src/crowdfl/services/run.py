@@ -39,7 +39,7 @@ from crowdfl.services.cluster import Cluster, ClusterSettings
 from crowdfl.services.credentials import Bearer
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.protocol import Protocol
-from crowdfl.services.ticker import Ticker
+from crowdfl.services.ticker import Rests, Ticker
 from crowdfl.services.tls import CertificateFiles
 from crowdfl.services.transport import Service, connect
 from crowdfl.storage import migrations
@@ -176,6 +176,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         backend=backend,
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
+        troubles=Rests(logs.get("sp"), settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
     )

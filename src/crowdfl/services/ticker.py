@@ -1,16 +1,50 @@
 """SP's own work in the background: `tick` until nothing is left to do, then wait a little."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.roles.troubles import Troubles
 
-__all__ = ["Ticker"]
+__all__ = ["Rests", "Ticker"]
 
 _LONGEST_PAUSE = 30.0
+
+
+@dataclass
+class Rests(Troubles):
+    """Lets a task whose steps fail rest, longer each time, while the others go on."""
+
+    log: FilteringBoundLogger
+    interval: float = 1.0
+    _failures: dict[str, int] = field(default_factory=dict, repr=False)
+    _until: dict[str, float] = field(default_factory=dict, repr=False)
+
+    def rests(self, task: str) -> bool:
+        """For now."""
+        return time.monotonic() < self._until.get(task, 0.0)
+
+    def met(self, task: str, failure: Exception) -> None:
+        """The log gets the name of what was wrong; a message may quote what is not for it."""
+        self._failures[task] = failures = self._failures.get(task, 0) + 1
+        pause = _pause(self.interval, failures)
+        self._until[task] = time.monotonic() + pause
+        self.log.warning(
+            "a task's step failed", task=task, error=type(failure).__name__, failures=failures, rests=pause
+        )
+
+    def over(self, task: str) -> None:
+        """As new."""
+        self._failures.pop(task, None)
+        self._until.pop(task, None)
+
+
+def _pause(interval: float, failures: int) -> float:
+    return min(_LONGEST_PAUSE, interval * 2.0 ** min(failures, 10))
 
 
 @dataclass
@@ -42,7 +76,7 @@ class Ticker:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stop.wait(min(_LONGEST_PAUSE, self.interval * 2.0 ** min(failures, 10))):
+        while not self._stop.wait(_pause(self.interval, failures)):
             try:
                 while not self._stop.is_set() and self.tick():
                     pass

@@ -56,7 +56,7 @@ def _standing() -> Select[*tuple[Any, ...]]:
         .outerjoin(t.rounds, (r.task == task) & (r.number == number))
         .outerjoin(t.uploads, (u.task == task) & (u.number == number) & (u.who == p.who))
     )
-    columns = (t.tasks.c.state, r.opened_at, r.state, r.extended, p.who, u.digest, u.late)
+    columns = (t.tasks.c.state, r.opened_at, r.state, r.extended, p.left, p.who, u.digest, u.late)
     return select(*columns).select_from(joined).where(task == bindparam("of_task"))
 
 
@@ -212,12 +212,15 @@ class SqlStore:
     # Participants.
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Once; `TaskFull` beyond the limit, `Conflict` for other keys under a known name."""
+        """Once, or back again; `TaskFull` beyond the limit, `Conflict` for other keys under a known name."""
         who = participant.identity
         with self._write() as c:
             for known in self._participants(c, task, t.participants.c.who == who.who):
                 if known.identity != who:
                     raise Conflict(f"{who.who} is enrolled with other keys")
+                if known.left and not participant.left:  # back again
+                    p = t.participants.c
+                    c.execute(update(t.participants).where(p.task == task, p.who == who.who).values(left=False))
                 return
             count = c.execute(select(func.count()).where(t.participants.c.task == task)).scalar() or 0
             if count >= limit:
@@ -357,9 +360,10 @@ class SqlStore:
             raise UnknownTask(f"there is no task {task} here")
         state, opened_at, round_state, extended = rows[0][:4]
         round_ = None if round_state is None else Round(number, opened_at, RoundState(round_state), extended)
-        enrolled = frozenset(row[4] for row in rows if row[4] is not None)
+        enrolled = frozenset(row[5] for row in rows if row[5] is not None)
+        left = frozenset(row[5] for row in rows if row[4])
         uploads = {who: Upload(who, digest, late) for *_, who, digest, late in rows if digest is not None}
-        return Standing(state, round_, enrolled, uploads)
+        return Standing(state, round_, enrolled, left, uploads)
 
     def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c
