@@ -53,6 +53,20 @@ def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
         assert (process.wait(20), events) == (0, ["served", "stopped"])
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_stop_at_once_stops(tmp_path, number):
+    """Before it looks for signals: one that got lost would leave it running for ever."""
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "kgc")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
 def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
     """Nagle's algorithm and delayed receipts together cost 40 ms an answer; connections inherit it from their listener."""
     settings = ServiceSettings(data=tmp_path, plain_http=True)

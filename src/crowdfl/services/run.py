@@ -229,9 +229,10 @@ def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
 def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
     logs.configure()
     server, listener, url = _server(app, settings)
-    # uvicorn repeats the signal that stopped it; by then all is written, and the process ends as one that was not killed.
+    # One that comes before uvicorn looks for signals counts too; and uvicorn repeats the one that stopped it, when all is
+    # written: the process ends as one that was not killed.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: None)
+        signal.signal(number, lambda _number, _frame: setattr(server, "should_exit", True))
     gc.collect()
     gc.freeze()  # what is there by now stays: looking through it again and again is a tenth of a request's time
     with contextlib.closing(listener):
