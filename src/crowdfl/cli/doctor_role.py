@@ -122,7 +122,7 @@ def _port(settings: ServiceSettings) -> Finding:
     what = f"port {settings.port}"
     try:
         bind(settings).close()
-    except ServiceUnavailable:
+    except ServiceUnavailable as taken:
         scheme = "http" if settings.tls is None else "https"
         url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
         service = connect(url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
@@ -130,9 +130,7 @@ def _port(settings: ServiceSettings) -> Finding:
             service.call("GET", "/healthz")
             service.call("GET", "/readyz")
         except CrowdFLError as wrong:
-            return fail(
-                what, f"taken, and not by a healthy service: {wrong}", "look into the log, or choose another port"
-            )
+            return fail(what, f"{taken}; no healthy service answers there: {wrong}", "look into the service's log")
         finally:
             service.close()
         return ok(what, "the service runs, its store and disk work")

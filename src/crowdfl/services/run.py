@@ -282,9 +282,9 @@ def bind(settings: ServiceSettings) -> socket.socket:
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
     except OSError as wrong:
-        raise ServiceUnavailable(
-            f"cannot listen on {settings.address} port {settings.port}: {wrong.strerror}; choose another `listen` or `port`"
-        ) from None
+        where = f"{settings.address} port {settings.port}"
+        why = str(wrong.strerror).partition(" (while")[0]  # Python adds the address, which is said already
+        raise ServiceUnavailable(f"cannot listen on {where}: {why}; choose another `listen` or `port`") from None
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
