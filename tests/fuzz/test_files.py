@@ -36,9 +36,23 @@ SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
 DEFINITION = definition_of(SigningKey.fresh())
 SERVICE = (
-    'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\nkgc_key = "00"\n[kgc]\nurl = "u"\ntoken = "t"\n'
+    'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\ntick_seconds = 1\non_paid = ["pay"]\nplain_http = false\n'
+    f'kgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://kgc:7101"\ntoken = "t"\n[dask]\nscheduler = "tls://127.0.0.1:8786"\n'
 )
-REQUESTER = 'kgc = "u"\nsp = "u"\nkgc_key = "00"\nkgc_token = "t"\nsp_token = "t"\n'
+REQUESTER = (
+    f'kgc = "https://kgc"\nsp = "https://[::1]:1"\nkgc_key = "{"00" * 32}"\nkgc_token = "t"\nsp_token = "t"\n'
+    "insecure_test_key = true\n"
+)
+INVITATION = {
+    "task": "0",
+    "invitation": "x",
+    "kgc": "https://kgc:7101",
+    "sp": "https://10.0.0.7",
+    "kgc_key": "00" * 32,
+    "sp_key": "ff" * 32,
+    "ca": None,
+    "insecure_test_key": True,
+}
 
 
 def npy(array):
@@ -226,9 +240,21 @@ def test_problems_of_a_hostile_service(body, status):
 @given(data=st.data())
 def test_damaged_invitations(folder, data):
     """What a participant was handed."""
-    body = {"task": "0", "invitation": "x", "kgc": "u", "sp": "u", "kgc_key": "", "ca": None, "insecure_test_key": True}
-    text = json.dumps(data.draw(changed_body(body) | JSON)).encode()
-    attempt(participant_command._read, put(folder / "invitation.json", data.draw(st.just(text) | mutated(text))))
+    text = json.dumps(data.draw(changed_body(INVITATION) | JSON)).encode()
+    path = put(folder / "invitation.json", data.draw(st.just(text) | mutated(text)))
+    attempt(opened_as_participant, path, folder / "home")
+
+
+def opened_as_participant(path, home):
+    """The invitation, and the links that it says."""
+    with participant_command._participant(path, home, True) as person:
+        return person.task
+
+
+def test_a_good_invitation_is_read(folder):
+    """The reader under test does accept something."""
+    path = put(folder / "invitation.json", json.dumps(INVITATION).encode())
+    assert attempt(opened_as_participant, path, folder / "home") == "0"
 
 
 @given(training=changed_body({"labels": ["a", "b"], "features": "motion", "learner": "softmax", "epochs": 1}))

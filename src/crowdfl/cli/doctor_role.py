@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +13,13 @@ from cryptography import x509
 
 from crowdfl.cli.finding import Finding, fail, ok, warn
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.settings_file import in_url, read_settings
 from crowdfl.cli.workspace import read_service
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.services import tls
 from crowdfl.services.clients import KgcClient
 from crowdfl.services.cluster import Cluster
-from crowdfl.services.run import ServiceSettings
+from crowdfl.services.run import ServiceSettings, bind
 from crowdfl.services.signatures import SKEW_SECONDS
 from crowdfl.services.transport import Retries, Service, connect
 from crowdfl.storage import migrations
@@ -122,18 +121,16 @@ def _cluster(settings: ServiceSettings) -> Finding:
 def _port(settings: ServiceSettings) -> Finding:
     what = f"port {settings.port}"
     try:
-        socket.create_server((settings.host, settings.port)).close()
-    except OSError:
+        bind(settings).close()
+    except ServiceUnavailable as taken:
         scheme = "http" if settings.tls is None else "https"
-        url = f"{scheme}://{settings.host}:{settings.port}"
+        url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
         service = connect(url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
         try:
             service.call("GET", "/healthz")
             service.call("GET", "/readyz")
         except CrowdFLError as wrong:
-            return fail(
-                what, f"taken, and not by a healthy service: {wrong}", "look into the log, or choose another port"
-            )
+            return fail(what, f"{taken}; no healthy service answers there: {wrong}", "look into the service's log")
         finally:
             service.close()
         return ok(what, "the service runs, its store and disk work")

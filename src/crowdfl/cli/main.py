@@ -118,6 +118,17 @@ def run() -> None:
     except CrowdFLError as error:
         complain.print(f"[red]{type(error).__name__}[/red]: {escape(str(error))}", soft_wrap=True)
         sys.exit(EXIT_ERROR)
+    except OSError as error:  # a closed pipe at standard output is not among them: Typer ends quietly there
+        complain.print(f"[red]{type(error).__name__}[/red]: {escape(_told(error))}", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         complain.print("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _told(error: OSError) -> str:
+    """What the system says, and of which file."""
+    if error.strerror is None:
+        return str(error) or "the system gives no reason"
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join((error.strerror, " -> ".join(names))) if names else error.strerror

@@ -6,11 +6,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
+from crowdfl.cli.settings_file import CA_TEXT, KEY, SWITCH, TEXT, URL, Table, check_settings
 from crowdfl.cli.training import Lesson
 from crowdfl.errors import ClaimRefused, NotThereYet, ServiceUnavailable, SettingsError, TooLate
 from crowdfl.protocols.profile import ParticipantKeys
@@ -31,7 +33,21 @@ _HOME = Path("participant")
 _Found = TypeVar("_Found")
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
-_FIELDS = ("task", "invitation", "kgc", "sp", "kgc_key", "sp_key", "ca", "insecure_test_key")
+_FIELDS = Table(
+    {
+        name: replace(setting, required=True)
+        for name, setting in {
+            "task": TEXT,
+            "invitation": TEXT,
+            "kgc": URL,
+            "sp": URL,
+            "kgc_key": KEY,
+            "sp_key": KEY,
+            "ca": CA_TEXT,
+            "insecure_test_key": SWITCH,
+        }.items()
+    }
+)
 
 
 @app.command()
@@ -91,6 +107,7 @@ def run(
 @app.command()
 def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
     """What you earned, by round. Only you can read this."""
+    _require_joined(home)
     with _participant(invitation, home, as_json) as person:
         for number, amount in person.rewards().items():
             line = {"round": number, "amount": str(from_millionths(amount))}
@@ -100,6 +117,7 @@ def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False
 @app.command("claim")
 def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
     """Be paid; both servers learn the amount now, and not before."""
+    _require_joined(home)
     with _participant(invitation, home, as_json) as person:
         person.on_event = lambda _what, _details: None  # the amount is this command's answer
         amount = from_millionths(person.claim())
@@ -109,6 +127,7 @@ def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = Fal
 @app.command()
 def leave(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
     """Leave the task; what you earned stays claimable."""
+    _require_joined(home)
     with _participant(invitation, home, as_json) as person:
         person.leave()
 
@@ -205,12 +224,21 @@ class _Holding:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        return {name: found[name] for name in _FIELDS}
+        found = json.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
-    except (ValueError, KeyError, TypeError) as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise SettingsError(f"{path} is no invitation: {type(wrong).__name__} {wrong}") from None
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path} is no invitation: wanted is a JSON object, as `crowdfl task invite` writes it")
+    check_settings(path, found, _FIELDS, others=True)  # a newer requester may say more
+    return {name: found[name] for name in _FIELDS.entries}
+
+
+def _require_joined(home: Path) -> None:
+    """Before anything is made there: a mistyped home would look like one of somebody who has not joined yet."""
+    if not (home / "keys").is_file():
+        raise SettingsError(f"nobody has joined with the home folder {home}: name with --home the one you joined with")
 
 
 @contextmanager

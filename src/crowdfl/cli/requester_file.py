@@ -1,22 +1,37 @@
 """A requester's settings file, the requester it opens, and invitations. It loads nothing of the services."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.settings_file import KEY, SWITCH, TEXT, URL, Table, check_settings, read_settings
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import SettingsError
+from crowdfl.errors import KeyFileMissing, KeyFilePermissions, SettingsError
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.clients import SpClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
-from crowdfl.storage.atomic import write_private
+from crowdfl.storage.atomic import require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
 
 __all__ = ["RequesterFile", "open_requester", "write_invitations"]
+
+_ALLOWED = Table(
+    {
+        "kgc": replace(URL, required=True),
+        "sp": replace(URL, required=True),
+        "ca": TEXT,
+        "plain_http": SWITCH,
+        "kgc_key": replace(KEY, required=True),
+        "kgc_token": replace(TEXT, required=True),
+        "sp_token": replace(TEXT, required=True),
+        "insecure_test_key": SWITCH,
+    }
+)
+_INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
 
 
 @dataclass(frozen=True)
@@ -45,20 +60,30 @@ class RequesterFile:
     def read(cls, path: Path) -> "RequesterFile":
         """From TOML."""
         found, here = read_settings(path), path.resolve().parent
-        try:
-            ca = here / found["ca"] if "ca" in found else None
-            plain = found.get("plain_http", False)
-            return cls(
-                folder=here,
-                kgc=Link(found["kgc"], ca, plain),
-                sp=Link(found["sp"], ca, plain),
-                kgc_key=bytes.fromhex(found["kgc_key"]),
-                kgc_token=(here / found["kgc_token"]).read_text().strip(),
-                sp_token=(here / found["sp_token"]).read_text().strip(),
-                insecure_test_key=found.get("insecure_test_key", False),
-            )
-        except (KeyError, TypeError, ValueError, OSError) as wrong:
-            raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None
+        check_settings(path, found, _ALLOWED)
+        ca = here / found["ca"] if "ca" in found else None
+        plain = found.get("plain_http", False)
+        return cls(
+            folder=here,
+            kgc=Link(found["kgc"], ca, plain),
+            sp=Link(found["sp"], ca, plain),
+            kgc_key=bytes.fromhex(found["kgc_key"]),
+            kgc_token=_token(here / found["kgc_token"]),
+            sp_token=_token(here / found["sp_token"]),
+            insecure_test_key=found.get("insecure_test_key", False),
+        )
+
+
+def _token(path: Path) -> str:
+    """A token of this requester's, from a file that is its owner's alone."""
+    try:
+        with open(path, encoding="ascii") as file:
+            require_owner_only(file.fileno(), path, KeyFilePermissions)
+            return file.read(1000).strip()
+    except FileNotFoundError:
+        raise KeyFileMissing(f"there is no token at {path}; ask for it whoever runs the service") from None
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise SettingsError(f"{path} cannot be read as a token: {wrong}") from None
 
 
 @contextmanager
@@ -76,14 +101,16 @@ def write_invitations(
     own: RequesterFile, requester: Requester, task: str, folder: Path, count: int, days: float
 ) -> list[Path]:
     """One file per invitation, each with all that its holder needs to find and check the task and its receipts."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    taken = [int(path.stem.rpartition("-")[2]) for path in folder.glob("invitation-[0-9]*.json")]
-    first = max(taken, default=-1) + 1  # a second call must not overwrite invitations that nobody used yet
+    requester.definition(task)  # an invitation to another's task would open nothing
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; name a folder for the invitations")
     service = own.sp.open()
     try:
         sp_key = SpClient(service).key()
     finally:
         service.close()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    first = _first_free(folder)
     paths = []
     for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
         contents = {
@@ -99,3 +126,9 @@ def write_invitations(
         paths.append(folder / f"invitation-{number}.json")
         write_private(paths[-1], json.dumps(contents).encode())
     return paths
+
+
+def _first_free(folder: Path) -> int:
+    """Above every number that is taken: a second call must not overwrite invitations that nobody used yet."""
+    names = [_INVITATION.fullmatch(path.name) for path in folder.iterdir()]
+    return max((int(name[1]) for name in names if name), default=-1) + 1

@@ -49,12 +49,12 @@ def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None], *,
     command(_serve_computing if computes else _serve)
 
     @token.command("add", help="A new token, shown once.")
-    def _add(settings: _Settings, holder: str, role: str) -> None:
-        typer.echo(_tokens(settings).add(holder, role))
+    def _add(settings: _Settings, holder: str, role: str, as_json: _Json = False) -> None:
+        _show_token(_tokens(settings).add(holder, role), as_json)
 
     @token.command("rotate", help="A new token in place of the old one, shown once; restart is not needed.")
-    def _rotate(settings: _Settings, holder: str) -> None:
-        typer.echo(_tokens(settings).rotate(holder))
+    def _rotate(settings: _Settings, holder: str, as_json: _Json = False) -> None:
+        _show_token(_tokens(settings).rotate(holder), as_json)
 
     @token.command("revoke", help="The holder's token opens nothing any more.")
     def _revoke(settings: _Settings, holder: str) -> None:
@@ -70,6 +70,10 @@ def _role_app(name: str, what: str, serve: Callable[[ServiceSettings], None], *,
             typer.echo(f"{entry.name}\t{entry.role}")
 
     return app
+
+
+def _show_token(token: str, as_json: bool) -> None:
+    typer.echo(json.dumps({"token": token}) if as_json else token)
 
 
 def _with_compute(found: ServiceSettings, compute: str | None, scheduler: str | None) -> ServiceSettings:
@@ -98,16 +102,25 @@ def payouts(
     settings: _Settings,
     task: Annotated[str, typer.Argument(help="The task's id.")],
     file: Annotated[Path | None, typer.Argument(help="Where to write it; without, it is printed.")] = None,
+    as_json: _Json = False,
 ) -> None:
-    """Who was paid how much, as CSV, for whoever moves the money: the requester is told sums alone."""
+    """Who was paid how much, as CSV or JSON, for whoever moves the money: the requester is told sums alone."""
+    paid = read_ledger(read_service(settings), task).paid()
+    rows = [(who, f"{from_millionths(amount):f}") for who, amount in paid.items()]
+    text = _as_json(rows) if as_json else _as_csv(rows)
+    if file is None:
+        typer.echo(text, nl=False)
+    else:
+        write_private(file, text.encode(), overwrite=True)
+
+
+def _as_json(rows: list[tuple[str, str]]) -> str:
+    return json.dumps([{"participant": who, "amount": amount} for who, amount in rows]) + "\n"
+
+
+def _as_csv(rows: list[tuple[str, str]]) -> str:
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(("participant", "amount"))
-    table.writerows(
-        (who, f"{from_millionths(amount):f}")
-        for who, amount in read_ledger(read_service(settings), task).paid().items()
-    )
-    if file is None:
-        typer.echo(text.getvalue(), nl=False)
-    else:
-        write_private(file, text.getvalue().encode(), overwrite=True)
+    table.writerows(rows)
+    return text.getvalue()

@@ -9,7 +9,7 @@ import typer
 
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task_files import FORMATS, defined, template, write_model
+from crowdfl.cli.task_files import FORMATS, defined, require_model_path, template, write_model
 from crowdfl.cli.task_run import run, status_line
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
@@ -149,6 +149,7 @@ def fetch(
     if form is not None and f".{form}" not in FORMATS:
         raise SettingsError(f"a model is written as safetensors or npz, not {form!r}")
     path = model if form is None or model.suffix == f".{form}" else model.with_name(f"{model.name}.{form}")
+    require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
     typer.echo(json.dumps({"model": str(path)}) if as_json else str(path))

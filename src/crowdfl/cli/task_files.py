@@ -17,7 +17,7 @@ from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["FORMATS", "defined", "read_model", "template", "write_model"]
+__all__ = ["FORMATS", "defined", "read_model", "require_model_path", "template", "write_model"]
 
 FORMATS = (".safetensors", ".npz")
 _WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
@@ -80,10 +80,19 @@ def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tup
     return definition, learner.weights()
 
 
-def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:
-    """The model, and beside it the definition: arrays alone do not say which network they fill."""
+def require_model_path(path: Path) -> None:
+    """A model can be written here: to be asked before the work, not after it."""
     if path.suffix not in _WRITERS:
         raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {path.suffix!r}")
+    if not path.parent.is_dir():
+        raise SettingsError(f"there is no folder {path.parent} to write {path.name} into")
+    if path.is_dir():
+        raise SettingsError(f"{path} is a folder; name a file for the model")
+
+
+def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:
+    """The model, and beside it the definition: arrays alone do not say which network they fill."""
+    require_model_path(path)
     write_private(path, _WRITERS[path.suffix](definition.shape, arrays), overwrite=True)
     about = {"task": definition.task, "definition": definition.body()}
     write_private(_beside(path), json.dumps(about, indent=1).encode(), overwrite=True)

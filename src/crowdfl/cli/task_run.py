@@ -10,7 +10,7 @@ import typer
 
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task_files import defined, write_model
+from crowdfl.cli.task_files import defined, require_model_path, write_model
 from crowdfl.errors import NotThereYet, SettingsError
 from crowdfl.protocols.settings import from_millionths, to_millionths
 from crowdfl.roles.requester import Requester
@@ -32,6 +32,7 @@ def run(
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
     say = _say_json if as_json else _say
+    require_model_path(model)
     own = RequesterFile.read(settings)
     definition, initial = defined(file, read_settings(file))
     if people > definition.settings.max_participants:

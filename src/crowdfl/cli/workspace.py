@@ -1,11 +1,27 @@
 """`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.settings_file import (
+    HOST,
+    KEY,
+    PORT,
+    SECONDS,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    URL,
+    Table,
+    check_settings,
+    in_url,
+    is_host,
+    read_settings,
+)
 from crowdfl.errors import SettingsError
 from crowdfl.services.auth import Tokens
 from crowdfl.services.cluster import ClusterSettings
@@ -19,6 +35,46 @@ _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each
 # Who holds a token of whose service.
 _TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}
+_PEER = Table({"url": replace(URL, required=True), "token": replace(TEXT, required=True)})
+_DASK = Table({"scheduler": replace(TEXT, required=True), "ca": TEXT, "certificate": TEXT, "key": TEXT})
+_SERVICE = Table(
+    {
+        "host": replace(HOST, required=True),
+        "listen": HOST,
+        "port": replace(PORT, required=True),
+        "database": TEXT,
+        "certificate": TEXT,
+        "key": TEXT,
+        "plain_http": SWITCH,
+        "ca": TEXT,
+        "kgc": _PEER,
+        "csp": _PEER,
+        "kgc_key": KEY,
+        "passphrase_file": TEXT,
+        "constant_time": SWITCH,
+        "insecure_test_key": SWITCH,
+        "tick_seconds": SECONDS,
+        "lease_seconds": SECONDS,
+        "csp_patience": SECONDS,
+        "on_paid": TEXTS,
+        "compute": TEXT,
+        "dask": _DASK,
+    }
+)
+# Those of a service that are handed on as they are.
+_AS_FOUND = (
+    "host",
+    "listen",
+    "port",
+    "database",
+    "plain_http",
+    "constant_time",
+    "insecure_test_key",
+    "tick_seconds",
+    "lease_seconds",
+    "csp_patience",
+    "compute",
+)
 
 
 def init(
@@ -26,34 +82,50 @@ def init(
         Path, typer.Argument(help="A new folder; each role's part of it can be moved to its own machine.")
     ],
     host: Annotated[str, typer.Option(help="The name or address the services are reached by.")] = "127.0.0.1",
+    kgc_host: Annotated[str | None, typer.Option(help="KGC's, if it is another than --host.")] = None,
+    sp_host: Annotated[str | None, typer.Option(help="SP's, if it is another than --host.")] = None,
+    csp_host: Annotated[str | None, typer.Option(help="CSP's, if it is another than --host.")] = None,
     kgc_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["kgc"],
     sp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["sp"],
     csp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["csp"],
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Make certificates, tokens and settings for KGC, SP, CSP and a requester."""
     if folder.exists() and any(folder.iterdir()):
         raise SettingsError(f"{folder} is not empty: keys in it would be lost; name a new folder")
     ports = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
+    hosts = {"kgc": kgc_host or host, "sp": sp_host or host, "csp": csp_host or host}
+    _require_hosts(hosts)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = _authority(folder)
     held = _tokens(folder)
     key = signing_key(folder / "kgc" / "signing.key").public.hex()
-    urls = {role: f"https://{host}:{port}" for role, port in ports.items()}
+    urls = {role: f"https://{in_url(hosts[role])}:{port}" for role, port in ports.items()}
     for role, port in ports.items():
-        make_server_certificate(folder / role, authority, "tls", [host])
+        make_server_certificate(folder / role, authority, "tls", [hosts[role]])
         _put_ca(folder / role, authority)
         peers = {peer: urls[peer] for peer in held[role]}
         if role in _SCHEDULERS:
             make_cluster_certificate(folder / role)
             (folder / role / "keys").mkdir(mode=0o700)  # for the cluster's workers, which may start before the role
-        text = _service_text(role, host, port, peers, key, insecure_test_key)
+        text = _service_text(role, hosts[role], port, peers, key, insecure_test_key)
         write_private(folder / role / "settings.toml", text.encode())
     _put_ca(folder / "requester", authority)
     write_private(folder / "requester" / "settings.toml", _requester_text(urls, key, insecure_test_key).encode())
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), "roles": [*ports, "requester"]}))
+        return
     typer.echo(f"{folder}: kgc, sp, csp and requester are set up; start each with")
     for role in ports:
         typer.echo(f"  crowdfl {role} serve {folder / role / 'settings.toml'}")
+
+
+def _require_hosts(hosts: dict[str, str]) -> None:
+    """They go into settings, URLs and certificates, where anything but a plain name means something else."""
+    for role, host in hosts.items():
+        if not is_host(host):
+            raise SettingsError(f"the host of {role} is {host!r}; wanted is {HOST.wanted}, without scheme or port")
 
 
 def _authority(folder: Path) -> CertificateFiles:
@@ -116,32 +188,24 @@ def _requester_text(urls: dict[str, str], key: str, insecure: bool) -> str:
 def read_service(path: Path) -> ServiceSettings:
     """What a service's process is told."""
     found, here = read_settings(path), path.resolve().parent
-    try:
-        peers = {
-            name: Peer(found[name]["url"], here / found[name]["token"]) for name in ("kgc", "csp") if name in found
-        }
-        return ServiceSettings(
-            data=here,
-            host=found["host"],
-            port=found["port"],
-            database=found.get("database"),
-            tls=CertificateFiles(here / found["certificate"], here / found["key"]) if "certificate" in found else None,
-            plain_http=found.get("plain_http", False),
-            ca=here / found["ca"] if "ca" in found else None,
-            kgc=peers.get("kgc"),
-            csp=peers.get("csp"),
-            kgc_key=bytes.fromhex(found["kgc_key"]) if "kgc_key" in found else None,
-            passphrase_file=here / found["passphrase_file"] if "passphrase_file" in found else None,
-            constant_time=found.get("constant_time", False),
-            insecure_test_key=found.get("insecure_test_key", False),
-            tick_seconds=found.get("tick_seconds", 1.0),
-            lease_seconds=found.get("lease_seconds", 30.0),
-            on_paid=tuple(found.get("on_paid", ())),
-            compute=found.get("compute", "threads"),
-            cluster=_cluster(found["dask"], here, found.get("plain_http", False)) if "dask" in found else None,
-        )
-    except (KeyError, TypeError, ValueError) as wrong:
-        raise SettingsError(f"{path}: a setting is missing or wrong: {wrong}") from None
+    check_settings(path, found, _SERVICE)
+    files = {name: here / found[name] for name in ("certificate", "key", "ca", "passphrase_file") if name in found}
+    if ("certificate" in files) != ("key" in files):
+        raise SettingsError(f"{path}: `certificate` and `key` go together; give both, or neither")
+    peers = {name: Peer(found[name]["url"], here / found[name]["token"]) for name in ("kgc", "csp") if name in found}
+    same = {name: found[name] for name in _AS_FOUND if name in found}
+    return ServiceSettings(
+        data=here,
+        tls=CertificateFiles(files["certificate"], files["key"]) if "key" in files else None,
+        ca=files.get("ca"),
+        passphrase_file=files.get("passphrase_file"),
+        kgc=peers.get("kgc"),
+        csp=peers.get("csp"),
+        kgc_key=bytes.fromhex(found["kgc_key"]) if "kgc_key" in found else None,
+        on_paid=tuple(found.get("on_paid", ())),
+        cluster=_cluster(found["dask"], here, found.get("plain_http", False)) if "dask" in found else None,
+        **same,
+    )
 
 
 def _cluster(found: dict[str, Any], here: Path, plain: bool) -> ClusterSettings:

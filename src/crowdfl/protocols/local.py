@@ -33,9 +33,18 @@ from crowdfl.protocols.profile import (
 )
 from crowdfl.protocols.settings import TaskSettings, from_millionths, to_millionths
 
-__all__ = ["PROFILES", "LocalDealer", "LocalFederation", "RoundResult", "Update"]
+__all__ = ["PROFILES", "LocalDealer", "LocalFederation", "RoundResult", "Update", "profile_named"]
 
 PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile())}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile that a task asks for."""
+    if name not in PROFILES:
+        raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {name!r}")
+    return PROFILES[name]
+
+
 _Arrays = Sequence[npt.ArrayLike]
 _Server = TypeVar("_Server", SpSide, CspSide)
 
@@ -115,8 +124,7 @@ class LocalFederation:
         **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
     ) -> None:
         self.settings = TaskSettings.of(**settings)
-        if self.settings.profile not in PROFILES:
-            raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {self.settings.profile!r}")
+        self._profile = profile_named(self.settings.profile)
         watch = Watch(progress) if progress else None
         self._tools = Tools(backend or default_backend(), watch, insecure_test_key, constant_time)
         self.dealer: LocalDealer | None = None
@@ -193,7 +201,7 @@ class LocalFederation:
 
     def _deal(self, parameters: int) -> None:
         about = About("local", self.settings, parameters)
-        self.dealer = LocalDealer(PROFILES[self.settings.profile], about, self._tools)
+        self.dealer = LocalDealer(self._profile, about, self._tools)
         self.sp = self.dealer.sp()
         self.csp = self.dealer.csp()
         self.requester = self.dealer.requester()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import CrowdFLError, DocumentError
-from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.local import profile_named
 from crowdfl.protocols.profile import STOPPED, CspSide, Tools
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
@@ -85,7 +85,7 @@ class Csp:
                 keep_views=False,
             )
             bundle = self.bundles.get(f"{task}.csp")
-            side = PROFILES[definition.settings.profile].csp(definition.about, bundle, tools)
+            side = profile_named(definition.settings.profile).csp(definition.about, bundle, tools)
             self._sides[task] = _Enrolling(side)
         known = self._sides[task]
         for participant in self.store.participants(task, known.enrolled):  # whichever process was told of them

@@ -4,8 +4,8 @@ import threading
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey, seal_to
-from crowdfl.errors import Forbidden, InvitationRefused, NotThereYet, SettingsError, TaskNotRunning
-from crowdfl.protocols.local import PROFILES
+from crowdfl.errors import Forbidden, InvitationRefused, NotThereYet, TaskNotRunning
+from crowdfl.protocols.local import profile_named
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.documents import Appointment, Certificate, Definition, Invitation, open_document, participant_name
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
@@ -47,8 +47,7 @@ class Kgc:
         """Make the keys of a task, once; asked again with the same definition, the same answer."""
         opened = Definition.open(definition)
         task = opened.task
-        if opened.settings.profile not in PROFILES:
-            raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {opened.settings.profile!r}")
+        profile_named(opened.settings.profile)  # refused here, an unknown one gets no appointment, and so no further
         with self._dealing:  # a retry may come while keys are made
             if not self.bundles.has(f"{task}.dealt"):
                 self._deal(opened)
@@ -58,7 +57,7 @@ class Kgc:
 
     def _deal(self, definition: Definition) -> None:
         task = definition.task
-        profile = PROFILES[definition.settings.profile]
+        profile = profile_named(definition.settings.profile)
         dealing = profile.deal(definition.about, insecure_test_key=self.insecure_test_key)
         # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
         for role, bundle in (

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import NotThereYet, UnknownTask
-from crowdfl.protocols.local import PROFILES
+from crowdfl.errors import FormatError, NotThereYet, UnknownTask
+from crowdfl.protocols.local import profile_named
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
@@ -85,7 +85,7 @@ class Requester:
         """Have keys made, post the task. Again with the same definition is fine."""
         weights = arrays_to_npz(initial)
         complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
-        PROFILES[complete.settings.profile].check(complete.settings, complete.about.parameters)
+        profile_named(complete.settings.profile).check(complete.settings, complete.about.parameters)
         text, task = complete.sign(self.signing), complete.task
         self.blobs.put(f"{task}/definition", text.encode())
         if not self.blobs.has(f"{task}/bundle"):
@@ -118,9 +118,11 @@ class Requester:
 
     def definition(self, task: str) -> Definition:
         """A task of this requester's, as it was posted."""
-        if not self.blobs.has(f"{task}/definition"):
-            raise UnknownTask(f"this requester has posted no task {task}")
-        return Definition.open(self.blobs.get(f"{task}/definition").decode())
+        try:
+            text = self.blobs.get(f"{task}/definition").decode()
+        except (NotThereYet, FormatError):  # the latter of a name that no task can have
+            raise UnknownTask(f"this requester has posted no task {task!r}; look for its id again") from None
+        return Definition.open(text)
 
     def model(self, task: str) -> list[npt.NDArray[np.float64]]:
         """The last average, opened to the requester."""
@@ -132,7 +134,7 @@ class Requester:
         if not done:
             raise NotThereYet(f"the task was {status['state']} before a round was through: there is no model")
         tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
-        profile = PROFILES[definition.settings.profile]
+        profile = profile_named(definition.settings.profile)
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)
         return definition.shape.arrays(side.read(self.sp.final(task, done[-1]), done[-1]).weights)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.local import profile_named
 from crowdfl.protocols.profile import SpSide, Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.ports import Blobs, SpStore
@@ -97,7 +97,7 @@ class Sides:
 
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpSide:
         definition = self.definition(task)
-        profile = PROFILES[definition.settings.profile]
+        profile = profile_named(definition.settings.profile)
         side = profile.sp(definition.about, self.bundles.get(f"{task}.sp"), tools or self.tools)
         side.open_round(number)
         return side

@@ -51,6 +51,7 @@ from crowdfl.storage.sql import SqlStore
 __all__ = [
     "Peer",
     "ServiceSettings",
+    "bind",
     "open_csp",
     "open_kgc",
     "open_sp",
@@ -76,7 +77,8 @@ class ServiceSettings:
     """Everything that a role's process is told."""
 
     data: Path  # this role's folder, its own alone
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # the name or address that others reach this role by
+    listen: str | None = None  # the address to bind to, if that is another
     port: int = 0  # 0 takes a free one
     database: str | None = None  # a URL; SQLite in the data folder if none is given
     tls: CertificateFiles | None = None
@@ -88,12 +90,18 @@ class ServiceSettings:
     tokens: Path | None = None  # `tokens.json` in the data folder if none is given
     tick_seconds: float = 1.0
     lease_seconds: float = 30.0  # how long a killed SP's work waits for the next process
+    csp_patience: float = 86400.0  # how long SP waits for a CSP that stays away before it gives a round up
     on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
     compute: str = "threads"  # where SP and CSP compute: threads, cuda or dask
     cluster: ClusterSettings | None = None  # for dask
     passphrase_file: Path | None = None  # what the folder `keys` is sealed with
     constant_time: bool = False  # SP's and CSP's powers by their shares: docs/constant-time.md
     insecure_test_key: bool = False
+
+    @property
+    def address(self) -> str:
+        """What the socket is bound to."""
+        return self.listen or self.host
 
 
 class _Resources:
@@ -179,6 +187,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         troubles=Rests(logs.get("sp"), settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
+        csp_patience=settings.csp_patience,
     )
     background = (
         _Resources(
@@ -246,7 +255,7 @@ def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
 def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:
     files = settings.tls
     if files is None:
-        tls.require_plain_http_allowed(settings.host, asked=settings.plain_http)
+        tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
     else:
         tls.require_usable(files)
     config = uvicorn.Config(
@@ -261,11 +270,23 @@ def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, so
         proxy_headers=False,  # nobody's address is used for anything
         timeout_graceful_shutdown=20,
     )
-    listener = socket.create_server((settings.host, settings.port), backlog=2048)
+    listener = bind(settings)
     # asyncio does this for sockets of its own alone; without it, an answer's second part waits 40 ms for the first's receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = listener.getsockname()[:2]
-    return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{host}:{port}"
+    shown = f"[{host}]" if ":" in host else host
+    return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{shown}:{port}"
+
+
+def bind(settings: ServiceSettings) -> socket.socket:
+    """A socket that listens where the settings say."""
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    try:
+        return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
+    except OSError as wrong:
+        where = f"{settings.address} port {settings.port}"
+        why = str(wrong.strerror).partition(" (while")[0]  # Python adds the address, which is said already
+        raise ServiceUnavailable(f"cannot listen on {where}: {why}; choose another `listen` or `port`") from None
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:

@@ -21,7 +21,11 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
     """
     # Beside its destination, for a rename is atomic within one file system alone; hidden, so that no `*` picks it up.
     temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(12)}.part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as wrong:
+        wrong.filename = str(path)  # the temporary name says nothing to whoever reads the message
+        raise
     try:
         _write_and_close(descriptor, data)
         if overwrite:

@@ -1,0 +1,398 @@
+"""What users mistype, mislay or name twice: a named error that says where and what, and nothing half done."""
+
+import contextlib
+import csv
+import json
+import subprocess
+import sys
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+from cryptography import x509
+
+from crowdfl.cli import requester_file
+from crowdfl.cli.requester_file import RequesterFile
+from crowdfl.cli.settings_file import is_host
+from crowdfl.cli.task_files import template
+from crowdfl.cli.workspace import read_service
+from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
+from crowdfl.roles.ledger import REQUESTER, REWARDS, Movement
+from crowdfl.roles.ports import StoredTask
+from crowdfl.services import run as services
+from crowdfl.services.run import ServiceSettings, bind, open_kgc, running
+from crowdfl.storage import migrations
+from crowdfl.storage.sql import SqlStore
+from tests.cli.program import call
+from tests.http.world import definition_of
+
+TASK = template.replace('learner = "network"', 'learner = "softmax"')
+INVITATION = {
+    "task": "0" * 32,
+    "invitation": "x",
+    "kgc": "https://127.0.0.1:1",
+    "sp": "https://127.0.0.1:1",
+    "kgc_key": "00" * 32,
+    "sp_key": "00" * 32,
+    "ca": None,
+    "insecure_test_key": True,
+}
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """A folder as `crowdfl init` makes it, for services that do not run."""
+    folder = tmp_path / "campaign"
+    assert call("init", folder, "--insecure-test-key").code == 0
+    return folder
+
+
+def refused(result, *said):
+    """A named error, exit code 3, no traceback, and each of these words in the message."""
+    assert result.code == 3, result
+    assert "Traceback" not in result.err
+    for words in said:
+        assert words in result.err, result.err
+
+
+def with_line(path, table, line):
+    """A settings file with one more line at the start, or at the start of a table; the line it replaces goes."""
+    lines = path.read_text().splitlines()
+    start = lines.index(f"[{table}]") + 1 if table else 0
+    name = line.split("=")[0].strip()
+    end = next((i for i, text in enumerate(lines) if i >= start and text.startswith("[")), len(lines))
+    kept = [text for text in lines[start:end] if text.split("=")[0].strip() != name]
+    path.write_text("\n".join([*lines[:start], line, *kept, *lines[end:]]) + "\n")
+
+
+SERVICE_WRONG = [
+    ("", 'port = "abc"'),
+    ("", "port = 99999"),
+    ("", "port = -1"),
+    ("", "port = true"),
+    ("", "port = 7101.0"),
+    ("", "host = 5"),
+    ("", 'host = "a b"'),
+    ("", "listen = 0"),
+    ("", 'listen = ""'),
+    ("", "tick_seconds = 0"),
+    ("", "tick_seconds = nan"),
+    ("", "tick_seconds = true"),
+    ("", "lease_seconds = inf"),
+    ("", 'lease_seconds = "30"'),
+    ("", "csp_patience = -1.0"),
+    ("", 'on_paid = "/bin/pay"'),
+    ("", 'on_paid = ["/bin/pay", 1]'),
+    ("", 'plain_http = "false"'),
+    ("", "insecure_test_key = 0"),
+    ("", "constant_time = 1"),
+    ("", 'kgc_key = "zz"'),
+    ("", "database = 1"),
+    ("", "passphrase_file = true"),
+    ("kgc", "url = 7"),
+    ("kgc", 'url = "kgc:7101"'),
+    ("csp", 'url = "https://csp:99999"'),
+    ("csp", "token = []"),
+    ("dask", "scheduler = 1"),
+]
+UNKNOWN = [("", "prot = 1"), ("kgc", 'tokens = "x"'), ("csp", "port = 1"), ("dask", 'cert = "x"')]
+
+
+@pytest.mark.parametrize(("table", "line"), SERVICE_WRONG)
+def test_a_wrong_service_setting_is_named(workspace, table, line):
+    """File, key, what was found and what is wanted."""
+    path = workspace / "sp/settings.toml"
+    with_line(path, table, line)
+    name = f"{table}.".lstrip(".") + line.split(" =")[0]
+    refused(call("sp", "token", "list", path), "SettingsError", str(path), f"`{name}` is ", "wanted is")
+
+
+@pytest.mark.parametrize(("table", "line"), UNKNOWN)
+def test_an_unknown_service_setting_is_named(workspace, table, line):
+    """A mistyped name is no setting that is silently left at its default."""
+    path = workspace / "sp/settings.toml"
+    with_line(path, table, line)
+    name = f"{table}.".lstrip(".") + line.split(" =")[0]
+    refused(call("sp", "token", "list", path), "SettingsError", str(path), f"no setting `{name}`", "known are")
+
+
+@pytest.mark.parametrize("name", ["host", "port", "key"])
+def test_a_missing_service_setting_is_named(workspace, name):
+    """Also where one setting makes no sense without another."""
+    path = workspace / "kgc/settings.toml"
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(f"{name} =")))
+    refused(call("kgc", "token", "list", path), "SettingsError", str(path), f"`{name}`")
+
+
+def test_a_table_must_be_one(tmp_path):
+    """`kgc = ...` where `[kgc]` belongs."""
+    path = tmp_path / "settings.toml"
+    path.write_text('host = "a"\nport = 1\nkgc = "https://a"\n')
+    refused(call("sp", "token", "list", path), "SettingsError", "a table, [kgc]")
+
+
+def test_good_service_settings_arrive(workspace):
+    """Each kind of value, at its place."""
+    path = workspace / "sp/settings.toml"
+    for line in ('listen = "0.0.0.0"', "csp_patience = 60", "tick_seconds = 0.5", 'on_paid = ["/bin/pay", "x"]'):
+        with_line(path, "", line)
+    found = read_service(path)
+    assert (found.host, found.address, found.csp_patience) == ("127.0.0.1", "0.0.0.0", 60)  # noqa: S104
+    assert (found.tick_seconds, found.on_paid) == (0.5, ("/bin/pay", "x"))
+    assert read_service(workspace / "csp/settings.toml").address == "127.0.0.1"
+    assert read_service(workspace / "csp/settings.toml").csp_patience == 86400.0
+
+
+def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
+    """What the file says of a CSP that stays away is what SP is made with."""
+    told = {}
+    with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
+    monkeypatch.setattr(services, "Sp", lambda *_args, **options: told.update(options) or SimpleNamespace(tick=None))
+    monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: None)
+    services.open_sp(read_service(workspace / "sp/settings.toml"))
+    assert told["csp_patience"] == 60.5
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sp = 7", "`sp` is 7"),
+        ('kgc_key = "zz"', "`kgc_key` is 'zz'"),
+        ("insecure_test_key = 1", "`insecure_test_key` is 1"),
+        ('plain_http = "yes"', "`plain_http` is 'yes'"),
+        ('tokens = "x"', "no setting `tokens`"),
+    ],
+)
+def test_a_wrong_requester_setting_is_named(workspace, line, said):
+    """As for services."""
+    path = workspace / "requester/settings.toml"
+    with_line(path, "", line)
+    refused(call("task", "watch", "0" * 32, "-s", path), "SettingsError", str(path), said)
+
+
+def test_a_token_that_others_can_read_is_refused(workspace):
+    """As servers refuse theirs; without one, the message says which file."""
+    settings, token = workspace / "requester/settings.toml", workspace / "requester/sp.token"
+    assert RequesterFile.read(settings).sp_token == token.read_text()
+    token.chmod(0o640)
+    refused(call("task", "watch", "0" * 32, "-s", settings), "KeyFilePermissions", str(token), "chmod 600")
+    token.unlink()
+    refused(call("task", "watch", "0" * 32, "-s", settings), "KeyFileMissing", str(token))
+    token.mkdir()
+    refused(call("task", "watch", "0" * 32, "-s", settings), "SettingsError", str(token))
+
+
+@pytest.mark.parametrize("host", ['a"b', "", "a b", "https://a", "a:1", "1.2.3.999", "fe80::1%eth0", "-a", "ü", "a\n"])
+def test_init_takes_plain_hosts_alone(tmp_path, host):
+    """Whatever else it is, it must not come out of TOML, a URL or a certificate as something different."""
+    refused(call("init", tmp_path / "new", "--host", host), "SettingsError", repr(host))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("host", ["localhost", "sp.example.org", "sp_1", "10.0.0.7", "::1", "7up"])
+def test_plain_hosts(host):
+    """Names and addresses."""
+    assert is_host(host)
+
+
+def test_three_machines_with_three_names(tmp_path):
+    """Settings, URLs and certificates each follow the role's own name."""
+    folder = tmp_path / "new"
+    hosts = {"kgc": "kgc.example", "sp": "10.0.0.7", "csp": "fd00::3"}
+    result = call("init", folder, *(w for role, host in hosts.items() for w in (f"--{role}-host", host)), "--json")
+    assert json.loads(result.out) == {"folder": str(folder), "roles": ["kgc", "sp", "csp", "requester"]}
+    found = {role: read_service(folder / role / "settings.toml") for role in hosts}
+    assert {role: one.host for role, one in found.items()} == hosts
+    assert (found["sp"].kgc.url, found["sp"].csp.url) == ("https://kgc.example:7101", "https://[fd00::3]:7103")
+    requester = RequesterFile.read(folder / "requester/settings.toml")
+    assert (requester.kgc.url, requester.sp.url) == ("https://kgc.example:7101", "https://10.0.0.7:7102")
+    for role, host in hosts.items():
+        certificate = x509.load_pem_x509_certificate((folder / role / "tls.pem").read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert {str(name.value) for name in names} == {"localhost", "127.0.0.1", host}
+
+
+def test_a_service_listens_where_it_is_told(tmp_path):
+    """`listen` is what is bound; plain HTTP is judged by it; an address of another machine is told by name."""
+    folder = tmp_path / "kgc"
+    elsewhere = ServiceSettings(data=folder, host="kgc.example", listen="127.0.0.1", plain_http=True)
+    app = open_kgc(elsewhere)
+    with running(app, elsewhere) as url:
+        assert url.startswith("http://127.0.0.1:")
+    everywhere = ServiceSettings(data=folder, host="127.0.0.1", listen="0.0.0.0", plain_http=True)  # noqa: S104
+    with pytest.raises(PlainHttpRefused), running(app, everywhere):
+        pass
+    with pytest.raises(ServiceUnavailable, match=r"192\.0\.2\.1 port 7101"):
+        bind(ServiceSettings(data=folder, listen="192.0.2.1", port=7101))
+
+
+def test_doctor_looks_at_the_port_that_is_bound(workspace):
+    """A service behind another name has its port checked here."""
+    path = workspace / "kgc/settings.toml"
+    for line in ('host = "kgc.invalid"', 'listen = "127.0.0.1"', "port = 0"):
+        with_line(path, "", line)
+    findings = {line["what"]: line for line in json.loads(call("doctor", path, "--json").out)["findings"]}
+    assert findings["kgc: port 0"]["verdict"] == "ok"
+
+
+def test_tokens_as_json(workspace):
+    """What is shown once can be read by a program."""
+    path = workspace / "sp/settings.toml"
+    first = json.loads(call("sp", "token", "add", path, "watcher", "operator", "--json").out)
+    second = json.loads(call("sp", "token", "rotate", path, "watcher", "--json").out)
+    assert first.keys() == second.keys() == {"token"}
+    assert first != second
+    assert all(found["token"].startswith("crowdfl_") for found in (first, second))
+
+
+@pytest.fixture
+def books(workspace):
+    """SP's settings, with a task in whose books somebody was paid."""
+    url = f"sqlite:///{workspace / 'sp/state.db'}"
+    migrations.upgrade(url)
+    with contextlib.closing(SqlStore(url)) as store:
+        store.add_task(StoredTask("0" * 32, "d", "a", "settled"))
+        store.post("0" * 32, Movement("deposit a", REQUESTER, REWARDS, 2_000_000))
+        store.post("0" * 32, Movement("pay somebody", REWARDS, "participant somebody", 1_250_000))
+    return workspace / "sp/settings.toml"
+
+
+def test_payouts_as_json_and_csv(books, tmp_path):
+    """The same rows, printed or written."""
+    rows = [{"participant": "somebody", "amount": "1.25"}]
+    assert json.loads(call("sp", "payouts", books, "0" * 32, "--json").out) == rows
+    assert call("sp", "payouts", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
+    assert json.loads((tmp_path / "p.json").read_text()) == rows
+    assert list(csv.DictReader(call("sp", "payouts", books, "0" * 32).out.splitlines())) == rows
+
+
+def test_files_that_the_system_refuses(books, tmp_path):
+    """A folder for a file, a file for a folder, a folder that is not there: which one, exit code 3."""
+    (tmp_path / "afile").write_text("")
+    (tmp_path / "dir.npz").mkdir()
+    (tmp_path / "dir.npz.json").write_text(json.dumps({"definition": {}}))
+    (tmp_path / "invitation.json").write_text(json.dumps(INVITATION))
+    missing = tmp_path / "nodir/x.csv"
+    refused(call("sp", "payouts", books, "0" * 32, missing), f"FileNotFoundError: No such file or directory: {missing}")
+    refused(call("evaluate", tmp_path / "dir.npz", "--data", "watch:0"), "IsADirectoryError", "dir.npz")
+    refused(call("init", tmp_path / "afile"), f"NotADirectoryError: Not a directory: {tmp_path / 'afile'}")
+    look = call("participant", "look", tmp_path / "invitation.json", "--home", tmp_path / "afile")
+    refused(look, "NotADirectoryError", str(tmp_path / "afile"))
+    refused(call("reproduce", "table5", "--quick", "--out", tmp_path / "afile"), str(tmp_path / "afile"))
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    """`crowdfl task new | head -0`: nothing on standard error."""
+    script = "from crowdfl.cli.main import run; run()"
+    with open(tmp_path / "err", "w+") as err:
+        program = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", script, "task", "new"], stdout=subprocess.PIPE, stderr=err
+        )
+        program.stdout.close()
+        program.wait(60)
+        err.seek(0)
+        assert err.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kgc_key": "zz"}, "`kgc_key` is 'zz'"),
+        ({"sp_key": "00"}, "`sp_key` is '00'"),
+        ({"sp": 7}, "`sp` is 7"),
+        ({"kgc": "https://[/"}, "`kgc` is 'https://[/'"),
+        ({"ca": 7}, "`ca` is 7"),
+        ({"insecure_test_key": "no"}, "`insecure_test_key` is 'no'"),
+        ({"task": None}, "`task` is None"),
+    ],
+)
+def test_a_wrong_invitation_is_told(tmp_path, changes, said):
+    """File, entry, what was found."""
+    path = tmp_path / "invitation.json"
+    path.write_text(json.dumps(INVITATION | changes))
+    refused(call("participant", "look", path, "--home", tmp_path / "home"), "SettingsError", str(path), said)
+
+
+def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
+    """A part of one, or a list, is none."""
+    path = tmp_path / "invitation.json"
+    path.write_text(json.dumps({name: value for name, value in INVITATION.items() if name != "sp_key"}))
+    refused(call("participant", "look", path), "SettingsError", "`sp_key` is missing")
+    path.write_text("[]")
+    refused(call("participant", "look", path), "SettingsError", "no invitation")
+
+
+@pytest.mark.parametrize("command", ["leave", "rewards", "claim"])
+def test_a_home_that_nobody_joined_with(tmp_path, command):
+    """Said so before anything is made there."""
+    path, home = tmp_path / "invitation.json", tmp_path / "home"
+    path.write_text(json.dumps(INVITATION))
+    refused(
+        call("participant", command, path, "--home", home), "SettingsError", "nobody has joined", str(home), "--home"
+    )
+    assert not home.exists()
+
+
+def test_an_unknown_profile_is_told_with_those_there_are(workspace, tmp_path):
+    """Before KGC is asked for keys."""
+    (tmp_path / "task.toml").write_text(TASK.replace('profile = "hardened"', 'profile = "x"'))
+    result = call("task", "create", tmp_path / "task.toml", "-s", workspace / "requester/settings.toml")
+    refused(result, "SettingsError", "hardened or paper", "'x'")
+
+
+@pytest.mark.parametrize("name", ["m.xyz", "m", "nodir/m.npz", "dir.npz"])
+def test_a_model_that_could_not_be_written_is_refused_at_the_start(workspace, tmp_path, name):
+    """No task is posted, and nobody invited, for a model that has nowhere to go."""
+    (tmp_path / "dir.npz").mkdir()
+    (tmp_path / "task.toml").write_text(TASK)
+    settings = workspace / "requester/settings.toml"
+    words = ("task", "run", tmp_path / "task.toml", tmp_path / "invitations", tmp_path / name, "-s", settings)
+    refused(call(*words), "SettingsError")
+    assert not (workspace / "requester/state").exists()
+    refused(call("task", "fetch", "0" * 32, tmp_path / name, "-s", settings), "SettingsError")
+
+
+@pytest.fixture
+def posted(workspace, monkeypatch):
+    """A requester's settings and a task that it has posted, with an SP that tells its key."""
+    settings = workspace / "requester/settings.toml"
+    own = RequesterFile.read(settings)
+    definition = definition_of(own.key)
+    own.blobs.put(f"{definition.task}/definition", definition.sign(own.key).encode())
+    monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp())
+    return settings, definition.task
+
+
+class Sp:
+    """Answers one question."""
+
+    def key(self):
+        """A public key."""
+        return bytes(32)
+
+
+@pytest.mark.parametrize("task", ["0" * 32, "nonsense", "../x", ""])
+def test_nobody_is_invited_to_a_task_that_is_not_there(posted, tmp_path, task):
+    """Another requester's is one of those too."""
+    refused(call("task", "invite", task, tmp_path / "invitations", "-s", posted[0]), "UnknownTask", repr(task))
+    assert not (tmp_path / "invitations").exists()
+
+
+def test_invitations_are_numbered_on_whatever_lies_beside_them(posted, tmp_path):
+    """A copy that a file manager made, or a friend's file, is no invitation's name; none is overwritten."""
+    settings, task = posted
+    folder = tmp_path / "invitations"
+    folder.mkdir()
+    for name in ("invitation-3 (1).json", "invitation-7x.json", "invitation-2.json"):
+        (folder / name).write_text("")
+    found = json.loads(call("task", "invite", task, folder, "-n", "2", "--json", "-s", settings).out)
+    assert found["invitations"] == [str(folder / f"invitation-{number}.json") for number in (3, 4)]
+    (tmp_path / "afile").write_text("")
+    refused(call("task", "invite", task, tmp_path / "afile", "-s", settings), "SettingsError", str(tmp_path / "afile"))
+
+
+def test_what_init_writes_is_what_is_read(workspace):
+    """Every entry that it writes is a known one, of every role."""
+    for role in ("kgc", "sp", "csp"):
+        found = tomllib.loads((workspace / role / "settings.toml").read_text())
+        assert read_service(workspace / role / "settings.toml").port == found["port"]
