@@ -98,9 +98,11 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
         trusting = connect(url, ca=ca.certificate)
         assert len(KgcClient(trusting).key()) == 32
         trusting.close()
-        doubting = connect(url, ca=other.certificate, retries=Retries(deadline=0.0))
+        waits: list[float] = []
+        doubting = connect(url, ca=other.certificate, retries=Retries(sleep=waits.append))
         with pytest.raises(ServiceUnavailable, match=r"(?i)certificate"):
             KgcClient(doubting).key()
+        assert waits == []  # at once: it would be refused again
         doubting.close()
 
 

@@ -30,7 +30,7 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.model import ModelShape
 from crowdfl.learning.model_files import from_npz
-from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.local import profile_named
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
@@ -291,7 +291,7 @@ class Participant:
         """The protocols' side."""
         if self._side is None:
             tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
-            profile = PROFILES[self._definition.settings.profile]
+            profile = profile_named(self._definition.settings.profile)
             side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
             if self.open_stock is not None and side.party.randomizers is not None:
                 self._stock = self.open_stock(side.party.public)

@@ -112,6 +112,8 @@ class Service:
         try:
             reply = self._once(method, target, body, media_type)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as failure:  # it was never sent
+            if "CERTIFICATE_VERIFY_FAILED" in str(failure):  # time does not mend that
+                raise self._unreachable(failure) from None
             return self._unreachable(failure), None
         except httpx.TransportError as failure:
             if not repeatable:
