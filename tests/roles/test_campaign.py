@@ -16,6 +16,7 @@ from crowdfl.errors import (
     InvitationRefused,
     NotThereYet,
     RoundNotOpen,
+    ServiceUnavailable,
     TaskFull,
     TaskNotRunning,
     TooLate,
@@ -341,6 +342,22 @@ def test_a_pause_takes_nothing_from_a_round(desk):
     assert (state_of(desk, 1), desk.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
 
 
+def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkeypatch):
+    """CSP is waited for as long as if there had been none."""
+    take_part(desk)
+    desk.platform.tick()
+    assert state_of(desk, 1) == "closed"
+    desk.requester.order(desk.task, "pause")
+    desk.clock.time += 10 * desk.platform.csp_patience
+    desk.requester.order(desk.task, "cancel")
+    with monkeypatch.context() as away:
+        away.setattr(desk.csp, "answer", lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone")))
+        with pytest.raises(ServiceUnavailable):
+            desk.platform.tick()
+    desk.run()
+    assert state_of(desk, 1) == "rewarded"
+
+
 def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
     """The average of the last rewarded round; of none, it is told that there is none."""
     take_part(desk)
@@ -463,6 +480,39 @@ def test_who_left_uploads_nothing_until_it_joins_again(desk):
     desk.run()
     assert desk.status(desk.task)["enrolled"] == 4
     assert desk.status(desk.task)["rounds"][0]["uploads"] == 4
+
+
+def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
+    """The upload waits for a return; when the task has ended it is refused like any other, and claims go on."""
+    person = desk.people[3]
+
+    def leaving(arrays, settings, number):
+        person.leave()
+        return trainer(3)(arrays, settings)
+
+    take_part(desk, {0, 1, 2})
+    assert not person.step(leaving)  # left while it trained
+    assert person.blobs.has("rounds/1/upload")
+    desk.run()
+    person.join("")
+    take_part(desk)
+    person.leave()
+    desk.run()
+    take_part(desk)
+    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert person.claim() > 0
+
+
+def test_leaving_survives_a_crash(desk):
+    """It is noted before SP is told, and SP is told again until it knows."""
+    person = desk.people[0]
+    told = desk.platform.leave
+    desk.platform.leave = lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone"))
+    with pytest.raises(ServiceUnavailable):
+        person.leave()
+    desk.platform.leave = told
+    assert not person.step(trainer(0))
+    assert desk.status(desk.task)["enrolled"] == 3
 
 
 def test_a_repeat_is_welcome_from_one_who_has_left(desk):

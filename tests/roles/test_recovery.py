@@ -1,5 +1,6 @@
 """What servers remember: SP the replies it had, CSP that it has stopped, both what was paid and told."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -135,6 +136,38 @@ def test_a_hook_that_fails_for_one_is_run_for_the_others(desk: Desk):
         with pytest.raises(ServiceUnavailable):
             desk.platform.tick()
     assert sorted(told) == sorted(lucky)
+
+
+def test_payments_are_told_whatever_else_goes_wrong(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """A task that cannot be carried on has still paid; and an error of the disk's is the task's trouble, no other's."""
+    desk.run()
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    paid = {person.keys.who: person.claim() for person in desk.people}
+    told: dict[str, int] = {}
+    desk.platform.on_paid = lambda _task, who, amount: told.update({who: amount})
+    monkeypatch.setattr(desk.platform, "_step", lambda _task: (_ for _ in ()).throw(PermissionError("an upload")))
+    met: list[Exception] = []
+    desk.platform.troubles.met = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
+    assert desk.platform.tick() is False
+    assert told == paid
+    assert [type(failure) for failure in met] == [PermissionError]
+
+
+def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """Once nobody can wait any longer the task ends without it."""
+    monkeypatch.setattr(desk.platform, "_deliver", lambda _task: (_ for _ in ()).throw(ProtocolError("stopped")))
+    for _ in range(4):
+        with contextlib.suppress(ProtocolError):
+            desk.run()
+        for person in desk.people:
+            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    assert desk.status(desk.task)["state"] == "running"
+    desk.clock.time += 2 * desk.platform.csp_patience
+    with contextlib.suppress(ProtocolError):
+        desk.run()
+    assert desk.status(desk.task)["state"] == "finished"
+    assert desk.people[0].claim() > 0
 
 
 def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):

@@ -93,7 +93,9 @@ def test_blobs_do_not_change_places(tmp_path: Path):
         blobs.get("b")
 
 
-@pytest.mark.parametrize("damage", [b"", b"CFLS\x02", b"CFLS\x01\x40" + bytes(44), b"CFLS\x01\x08" + bytes(3)])
+@pytest.mark.parametrize(
+    "damage", [b"", b"CFLS\x02", b"CFLS\x01\x40" + bytes(44), b"CFLS\x01\x00" + bytes(44), b"CFLS\x01\x08" + bytes(3)]
+)
 def test_a_damaged_beginning_is_named(tmp_path: Path, damage: bytes):
     """And asks for no gigabytes."""
     (tmp_path / "sealing").write_bytes(damage)

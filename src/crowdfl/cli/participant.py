@@ -166,7 +166,7 @@ def _patiently(person: Participant, act: Callable[[], _Found]) -> _Found:
 
 
 def _wait_for_platform(person: Participant, away: ServiceUnavailable, misses: int) -> None:
-    pause = min(0.5 * 2.0**misses, 60.0)
+    pause = min(0.5 * 2.0 ** min(misses, 10), 60.0)
     person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
     time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
@@ -177,7 +177,7 @@ def _follow(person: Participant, lesson: Lesson, window: float) -> None:
     pause, misses = 0.5, 0
     while True:
         try:
-            did = person.step(lesson.train, lesson.evaluate) or person.stock_up()
+            did = person.step(lesson.train, lesson.evaluate) or (not person.has_left and person.stock_up())
             misses = 0
             if not did and person.state not in ("running", "paused"):
                 return

@@ -31,6 +31,7 @@ _ALLOWED = Table(
         "insecure_test_key": SWITCH,
     }
 )
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
 
 
@@ -120,12 +121,20 @@ def write_invitations(
             "sp": own.sp.url,
             "kgc_key": own.kgc_key.hex(),
             "sp_key": sp_key.hex(),
-            "ca": own.kgc.ca.read_text() if own.kgc.ca else None,
+            "ca": _certificates(own.kgc.ca) if own.kgc.ca else None,
             "insecure_test_key": own.insecure_test_key,
         }
         paths.append(folder / f"invitation-{number}.json")
         write_private(paths[-1], json.dumps(contents).encode())
     return paths
+
+
+def _certificates(path: Path) -> str:
+    """Those of a file, without what is written about them, in whatever language."""
+    found = _PEM.findall(path.read_bytes())
+    if not found:
+        raise SettingsError(f"{path} holds no certificate in PEM")
+    return "\n".join(block.decode() for block in found) + "\n"
 
 
 def _first_free(folder: Path) -> int:

@@ -73,11 +73,11 @@ class Intake:
         known = standing.uploads.get(arrival.who)
         if known is not None and known.digest == arrival.digest:
             return known, False
-        if arrival.who in standing.left:
-            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
         current, now = self.extended(task, number, standing.round), self.time(task, standing.state)
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
+        if arrival.who in standing.left:
+            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
     def _checked(

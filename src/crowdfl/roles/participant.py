@@ -22,6 +22,7 @@ from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import (
     AlreadyCounted,
     DocumentError,
+    Forbidden,
     NotThereYet,
     PoolExhausted,
     RoundNotOpen,
@@ -126,6 +127,7 @@ class Participant:
             self.blobs.put("bundle", bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        self.blobs.delete("quit")
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
@@ -143,6 +145,7 @@ class Participant:
         self.state = status["state"]
         if self.has_left and self.state in ("running", "paused"):
             self.state = "left"
+            self._quit()
             return False
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
@@ -192,6 +195,10 @@ class Participant:
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self.sp.send(self.task, number, self.keys, upload)
+        except Forbidden:
+            if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
+                return False
+            raise
         except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
@@ -273,9 +280,15 @@ class Participant:
 
     def leave(self) -> None:
         """Leave the task; what was earned stays claimable."""
-        self.sp.quit(self.task, self.keys)
-        self.blobs.put("left", b"")
+        self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
+        self._quit()
         self.on_event("left", {})
+
+    def _quit(self) -> None:
+        """Until SP knows."""
+        if not self.blobs.has("quit"):
+            self.sp.quit(self.task, self.keys)
+            self.blobs.put("quit", b"")
 
     def model(self) -> Arrays:
         """The newest model this participant has: the last average read, or the initial weights."""

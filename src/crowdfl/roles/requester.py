@@ -108,9 +108,11 @@ class Requester:
     def order(self, task: str, action: str) -> None:
         """pause, resume or cancel."""
         body = {"task": task, "action": action, "at": self.clock.now()}
-        self.sp.order(task, sign_document("order", body, self.signing))
         if action == "cancel":
-            self.close_enrolment(task)  # what KGC kept for newcomers serves nobody any more
+            self.close_enrolment(
+                task
+            )  # first, so that a repeat does both: what KGC kept for newcomers serves nobody now
+        self.sp.order(task, sign_document("order", body, self.signing))
 
     def close_enrolment(self, task: str) -> None:
         """Nobody else can join; KGC destroys what it kept for that."""

@@ -24,7 +24,6 @@ from crowdfl.errors import (
     DocumentError,
     Forbidden,
     NotThereYet,
-    ServiceUnavailable,
     UnknownParticipant,
 )
 from crowdfl.protocols.exchange import Reply
@@ -136,11 +135,15 @@ class Sp:
 
     def _resume(self, task: str) -> None:
         self._require_running(task)
+        self._go_on(task)
+        self.store.set_state(task, TaskState.RUNNING)
+
+    def _go_on(self, task: str) -> None:
+        """Whatever a round has of time, it has it pauses apart."""
         since, last = self.store.memory(task).pop(_PAUSED, None), self._last_round(task)
         if since is not None and last is not None and last.state in (RoundState.OPEN, *_UNDER_WAY):
-            lost = max(0.0, self.clock.now() - float(since))  # a round has its whole window, pauses apart
+            lost = max(0.0, self.clock.now() - float(since))
             self.store.put_round(task, replace(last, opened_at=last.opened_at + lost))
-        self.store.set_state(task, TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
         """No further round; an open one is aborted, a closed one is carried to its end, what is earned stays claimable."""
@@ -148,6 +151,7 @@ class Sp:
             return
         self._require_running(task)
         with self.store.together():
+            self._go_on(task)
             last = self._last_round(task)
             if last is not None and last.state is RoundState.OPEN:
                 self._abort(task, last)
@@ -280,7 +284,7 @@ class Sp:
     def status(self, task: str) -> dict[str, Any]:
         """Where the task stands."""
         stored, settings = self.store.task(task), self.definition(task).settings
-        rounds = self.store.rounds(task)
+        rounds, paused = self.store.rounds(task), self.clock.now() - self._time(task, stored.state)
         return {
             "task": task,
             "state": stored.state,
@@ -290,8 +294,8 @@ class Sp:
                 {
                     "number": r.number,
                     "state": str(r.state),
-                    "deadline": r.deadline(settings),
-                    "last_call": r.last_call(settings),
+                    "deadline": r.deadline(settings) + paused,
+                    "last_call": r.last_call(settings) + paused,
                     "uploads": self.store.turnout(task, r.number)[0],
                 }
                 for r in rounds
@@ -310,10 +314,12 @@ class Sp:
                 continue
             if self.store.lease(stored.task, self.owner, self.clock.now(), self.lease_seconds):
                 try:
-                    moved |= self._step(stored.task)
-                    self._tell_paid(stored.task)
+                    try:
+                        moved |= self._step(stored.task)
+                    finally:  # what is paid is paid, whatever else goes wrong
+                        self._tell_paid(stored.task)
                     self.troubles.over(stored.task)
-                except (CrowdFLError, ConnectionError) as failure:  # does not keep the other tasks waiting
+                except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
                     trouble = trouble or self.troubles.met(stored.task, failure)
                 finally:
                     self.store.release(stored.task, self.owner)
@@ -329,13 +335,13 @@ class Sp:
         if self.on_paid is None or self.store.task(task).state not in _ENDED:
             return
         settled = self.store.task(task).state == TaskState.SETTLED  # before the movements: none comes after it
-        trouble: CrowdFLError | None = None
+        trouble: Exception | None = None
         for who, amount in self.ledger(task).paid().items():
             if amount and not self.blobs.has(f"{task}/claims/{who}-told"):
                 try:
                     self.on_paid(task, who, amount)
                     self.blobs.put(f"{task}/claims/{who}-told", b"")
-                except CrowdFLError as failure:  # does not keep the others from their money
+                except (CrowdFLError, OSError) as failure:  # does not keep the others from their money
                     trouble = trouble or failure
         if trouble is not None:
             raise trouble
@@ -450,7 +456,7 @@ class Sp:
         """All rounds are done."""
         try:
             self._deliver(task)
-        except (ServiceUnavailable, ConnectionError):
+        except (CrowdFLError, ConnectionError):
             if last is None or not self._out_of_patience(task, last):
                 raise
         with self.store.together():
@@ -464,6 +470,7 @@ class Sp:
         if not paid or self.blobs.has(f"{task}/rounds/{paid[-1]}/requester"):
             return False
         self._open_to(task, paid[-1], final=True)
+        self.sides.forget(task, paid[-1])
         return True
 
     def _settle(self, task: str, stored: StoredTask) -> bool:

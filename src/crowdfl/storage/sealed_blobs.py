@@ -35,7 +35,7 @@ class SealedBlobs:
         if not blobs.has(_SEALING):
             self._begin(passphrase, work_factor)
         told = blobs.get(_SEALING)  # another process may have begun at the same moment: what is there counts
-        if len(told) < _HEAD or not told.startswith(_MAGIC) or told[len(_MAGIC)] > LARGEST_WORK_FACTOR:
+        if len(told) < _HEAD or not told.startswith(_MAGIC) or not 0 < told[len(_MAGIC)] <= LARGEST_WORK_FACTOR:
             raise KeyFileDamaged(f"{blobs.folder / _SEALING} was altered; restore it from a backup")
         self._cipher = cipher_from(passphrase, told[_HEAD - SALT_BYTES : _HEAD], told[len(_MAGIC)])
         self._open(_SEALING, told[_HEAD:], told[:_HEAD])
