@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task_files import FORMATS, write_model
+from crowdfl.cli.task_files import FORMATS, require_model_path, write_model
 from crowdfl.cli.train_report import plot_curve, show
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
@@ -49,6 +49,8 @@ def train(
     """Train on one person's data without encryption; show the learning curve and what it comes to."""
     if save is not None and save.suffix not in FORMATS:
         raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {save.suffix!r}")
+    if save is not None:
+        require_model_path(save)
     said = {"learner": model or ("module" if module else None), "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
