@@ -284,7 +284,7 @@ class Sp:
     def status(self, task: str) -> dict[str, Any]:
         """Where the task stands."""
         stored, settings = self.store.task(task), self.definition(task).settings
-        rounds, paused = self.store.rounds(task), self.clock.now() - self._time(task, stored.state)
+        rounds = self.store.rounds(task)
         return {
             "task": task,
             "state": stored.state,
@@ -294,8 +294,8 @@ class Sp:
                 {
                     "number": r.number,
                     "state": str(r.state),
-                    "deadline": r.deadline(settings) + paused,
-                    "last_call": r.last_call(settings) + paused,
+                    "deadline": r.deadline(settings),  # as if it were resumed when it was paused
+                    "last_call": r.last_call(settings),
                     "uploads": self.store.turnout(task, r.number)[0],
                 }
                 for r in rounds
