@@ -270,3 +270,30 @@ def test_no_error_shows_what_is_stored(store: SqlStore):
     with store.engine.connect() as connection, pytest.raises(IntegrityError) as refused:
         connection.execute(row)
     assert "very secret" not in str(refused.value)
+
+
+def test_two_that_begin_a_database_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatch):
+    """SQLite refuses the second at once; it comes again, for as long as anyone waits for a lock. Other errors are told."""
+
+    class Busy:
+        isolation_level: str | None = ""
+        refusals = ["database is locked"] * 3
+
+        def execute(self, statement: str) -> "Busy":
+            if "WAL" in statement and self.refusals:
+                raise sqlite3.OperationalError(self.refusals.pop())
+            return self
+
+        def fetchone(self) -> tuple[str]:
+            return ("wal",)
+
+    busy = Busy()
+    database._prepare_sqlite(busy, None)  # type: ignore[arg-type]
+    assert busy.refusals == []
+    busy.refusals = ["disk I/O error"]
+    with pytest.raises(sqlite3.OperationalError, match="disk"):
+        database._prepare_sqlite(busy, None)  # type: ignore[arg-type]
+    busy.refusals = ["database is locked"] * 100_000
+    monkeypatch.setattr(database, "_PATIENCE", 0.1)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        database._prepare_sqlite(busy, None)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,20 @@ def _make_private(url: URL) -> None:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # SQLAlchemy, not the driver, says when a transaction begins
     connection.execute("PRAGMA synchronous=FULL")  # in WAL too, a commit is on disk when it returns
-    if connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+    if _ask_for_wal(connection) != ("wal",):
         raise sqlite3.OperationalError("its file system has no write-ahead log; use a local disk")
+
+
+def _ask_for_wal(connection: sqlite3.Connection) -> object:
+    """Two processes that begin a new file at once are in each other's way, and here SQLite itself waits for neither."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError as busy:
+            if "locked" not in str(busy) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:
