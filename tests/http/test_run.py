@@ -207,7 +207,7 @@ def test_key_folders_open_with_their_passphrase(tmp_path):
     with pytest.raises(PassphraseError, match="does not open"):
         open_kgc(settings)
     file.write_bytes(b"\xff")
-    with pytest.raises(PassphraseError, match="no text"):
+    with pytest.raises(KeyFileDamaged, match="one line of text"):
         open_kgc(settings)
     file.chmod(0o644)
     with pytest.raises(KeyFilePermissions):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from crowdfl.cli.settings_file import KEY, SWITCH, TEXT, URL, Table, check_settings, read_settings
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import KeyFileMissing, KeyFilePermissions, SettingsError
+from crowdfl.errors import SettingsError
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.clients import SpClient
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
-from crowdfl.storage.atomic import require_owner_only, write_private
+from crowdfl.storage.atomic import read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 
 __all__ = ["RequesterFile", "open_requester", "write_invitations"]
@@ -69,22 +69,10 @@ class RequesterFile:
             kgc=Link(found["kgc"], ca, plain),
             sp=Link(found["sp"], ca, plain),
             kgc_key=bytes.fromhex(found["kgc_key"]),
-            kgc_token=_token(here / found["kgc_token"]),
-            sp_token=_token(here / found["sp_token"]),
+            kgc_token=read_secret(here / found["kgc_token"], "token for KGC"),
+            sp_token=read_secret(here / found["sp_token"], "token for SP"),
             insecure_test_key=found.get("insecure_test_key", False),
         )
-
-
-def _token(path: Path) -> str:
-    """A token of this requester's, from a file that is its owner's alone."""
-    try:
-        with open(path, encoding="ascii") as file:
-            require_owner_only(file.fileno(), path, KeyFilePermissions)
-            return file.read(1000).strip()
-    except FileNotFoundError:
-        raise KeyFileMissing(f"there is no token at {path}; ask for it whoever runs the service") from None
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise SettingsError(f"{path} cannot be read as a token: {wrong}") from None
 
 
 @contextmanager

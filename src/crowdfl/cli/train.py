@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task_files import FORMATS, require_model_path, write_model
+from crowdfl.cli.task_files import require_model_path, write_model
 from crowdfl.cli.train_report import plot_curve, show
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
@@ -47,8 +47,6 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Train on one person's data without encryption; show the learning curve and what it comes to."""
-    if save is not None and save.suffix not in FORMATS:
-        raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {save.suffix!r}")
     if save is not None:
         require_model_path(save)
     said = {"learner": model or ("module" if module else None), "epochs": epochs}

@@ -109,9 +109,8 @@ class Requester:
         """pause, resume or cancel."""
         body = {"task": task, "action": action, "at": self.clock.now()}
         if action == "cancel":
-            self.close_enrolment(
-                task
-            )  # first, so that a repeat does both: what KGC kept for newcomers serves nobody now
+            # First, so that a repeat does both: what KGC kept for newcomers serves nobody now.
+            self.close_enrolment(task)
         self.sp.order(task, sign_document("order", body, self.signing))
 
     def close_enrolment(self, task: str) -> None:

@@ -19,9 +19,7 @@ from crowdfl.crypto.compute import Backend, Threads, backend_named, default_back
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     KeyFileDamaged,
-    KeyFileMissing,
     KeyFilePermissions,
-    PassphraseError,
     ServiceUnavailable,
     SettingsError,
 )
@@ -43,7 +41,7 @@ from crowdfl.services.ticker import Rests, Ticker
 from crowdfl.services.tls import CertificateFiles
 from crowdfl.services.transport import Service, connect
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import require_owner_only, write_private
+from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
@@ -321,19 +319,7 @@ def _keys(settings: ServiceSettings) -> Blobs:
         return require_open(blobs)
     if settings.compute == "dask":
         raise SettingsError("workers of a cluster read key shares that are not sealed: leave `passphrase_file` out")
-    return SealedBlobs(blobs, _passphrase(settings.passphrase_file))
-
-
-def _passphrase(path: Path) -> str:
-    """The first line of a file that is its owner's alone."""
-    try:
-        with open(path, "rb") as file:
-            require_owner_only(file.fileno(), path, KeyFilePermissions)
-            return file.readline(1000).decode().rstrip("\r\n")
-    except FileNotFoundError:
-        raise KeyFileMissing(f"there is no passphrase at {path}") from None
-    except UnicodeDecodeError:
-        raise PassphraseError(f"{path} holds characters that are no text") from None
+    return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:
@@ -356,12 +342,7 @@ def _backend(settings: ServiceSettings, role: str) -> tuple[Backend, Callable[[]
 def _peer(settings: ServiceSettings, peer: Peer | None, name: str) -> Service:
     if peer is None:
         raise SettingsError(f"this role needs the address of {name} and the token that it gave")
-    try:
-        with open(peer.token, encoding="utf-8") as file:
-            require_owner_only(file.fileno(), peer.token, KeyFilePermissions)
-            token = file.read(1000).strip()
-    except FileNotFoundError:
-        raise KeyFileMissing(f"there is no token for {name} at {peer.token}") from None
+    token = read_secret(peer.token, f"token for {name}")
     return connect(peer.url, ca=settings.ca, credential=Bearer(token), plain_http=settings.plain_http)
 
 

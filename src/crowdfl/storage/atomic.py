@@ -6,11 +6,12 @@ import secrets
 import stat
 from pathlib import Path
 
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions
 
-__all__ = ["require_owner_only", "sync_directory", "write_private"]
+__all__ = ["read_secret", "require_owner_only", "sync_directory", "write_private"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_LONGEST_SECRET = 1000
 
 
 def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_folder: bool = True) -> None:
@@ -37,6 +38,18 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
             os.unlink(temporary)
     if sync_folder:
         sync_directory(path.parent)
+
+
+def read_secret(path: Path, what: str) -> str:
+    """A token or a passphrase: the first line, less spaces around it, of a file that is its owner's alone."""
+    try:
+        with open(path, "rb") as file:
+            require_owner_only(file.fileno(), path, KeyFilePermissions)
+            return file.readline(_LONGEST_SECRET).decode().strip()
+    except FileNotFoundError:
+        raise KeyFileMissing(f"there is no {what} at {path}") from None
+    except (IsADirectoryError, UnicodeDecodeError):
+        raise KeyFileDamaged(f"{path} holds no {what}: wanted is one line of text") from None
 
 
 def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError]) -> None:
