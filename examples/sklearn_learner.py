@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import SGDClassifier
 
-from crowdfl.learning.data import Labels
+from crowdfl.learning.datasets.data import Labels
+from crowdfl.learning.datasets.synthetic import CUT, PACES, Synthetic
 from crowdfl.learning.features import Inputs, features_per_window
-from crowdfl.learning.learner import Learner, Metrics, Training, check_pairs, score
-from crowdfl.learning.model import ModelShape, Weights
+from crowdfl.learning.models.learner import Learner, Metrics, Training, check_pairs, score
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.plain import plain_rounds
-from crowdfl.learning.synthetic import CUT, PACES, Synthetic
 
 __all__ = ["SklearnLearner", "main"]
 

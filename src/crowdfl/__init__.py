@@ -2,9 +2,8 @@
 
 from crowdfl import errors
 from crowdfl.crypto import pctd
-from crowdfl.protocols.local import LocalFederation, RoundResult, Update
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.local import LocalFederation, RoundResult, Update
+from crowdfl.settings import TaskSettings
+from crowdfl.version import __version__
 
 __all__ = ["LocalFederation", "RoundResult", "TaskSettings", "Update", "__version__", "errors", "pctd"]
-
-__version__ = "0.1.0"

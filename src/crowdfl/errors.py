@@ -55,7 +55,7 @@
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
     │   ├── TaskNotRunning          paused, cancelled or over
-    │   ├── NotThereYet             ask again later
+    │   ├── NotReady             ask again later
     │   ├── Conflict                the same name with other contents
     │   │   └── LedgerConflict      a movement of that name was made with other contents
     │   ├── Forbidden               not for this caller
@@ -134,7 +134,7 @@ __all__ = [
     "NotAuthenticated",
     "NotEnoughMoney",
     "NotFinite",
-    "NotThereYet",
+    "NotReady",
     "NothingToAverage",
     "PackageMissing",
     "PassphraseError",
@@ -398,7 +398,7 @@ class TaskNotRunning(CampaignError):
     """The task is paused, cancelled or over."""
 
 
-class NotThereYet(CampaignError):
+class NotReady(CampaignError):
     """What was asked for does not exist yet: ask again later."""
 
 

@@ -14,11 +14,11 @@ from cryptography import x509
 from crowdfl.cli import requester_file
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import is_host
-from crowdfl.cli.task_files import template
+from crowdfl.cli.task.files import template
 from crowdfl.cli.workspace import read_service
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
-from crowdfl.roles.ledger import REQUESTER, REWARDS, Movement
 from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
 from crowdfl.services import run as services
 from crowdfl.services.run import ServiceSettings, bind, open_kgc, running
 from crowdfl.storage import migrations

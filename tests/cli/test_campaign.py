@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.demo_servers import SERVERS, shares_in, shares_of
-from crowdfl.cli.task_files import template
-from crowdfl.protocols.settings import to_millionths
+from crowdfl.cli.task.files import template
+from crowdfl.lab.demo.servers import SERVERS, shares_in, shares_of
+from crowdfl.settings import to_millionths
 from tests.cli.program import Result, call, finish, start
 
 PEOPLE = 3

@@ -12,13 +12,13 @@ import pytest
 import typer
 
 from crowdfl.cli import main, participant
-from crowdfl.cli.demo_servers import count_numbers, shares_in
-from crowdfl.cli.task_files import defined, read_model, template, write_model
+from crowdfl.cli.task.files import defined, read_model, template, write_model
 from crowdfl.cli.workspace import read_service
 from crowdfl.errors import FormatError, ServiceUnavailable, SettingsError
-from crowdfl.learning.sources import load_split
+from crowdfl.lab.demo.servers import count_numbers, shares_in
+from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.participant import Participant
-from crowdfl.services.tls import CertificateFiles, require_usable
+from crowdfl.services.http.tls import CertificateFiles, require_usable
 from crowdfl.storage.blobs import FileBlobs
 from tests.cli.program import call
 
@@ -144,7 +144,7 @@ def test_init_prepares_a_cluster_for_each_server_of_its_own(workspace):
         (("sp", "serve", "{sp}", "--scheduler", "tls://127.0.0.1:1"), 3, "SettingsError"),
         (("sp", "serve", "{sp}", "--compute", "dask", "--scheduler", "tcp://10.0.0.7:1"), 3, "ClusterUnprotected"),
         (("kgc", "serve", "{sp}", "--compute", "dask"), 2, "--compute"),
-        (("sp", "token", "revoke", "{sp}", "nobody"), 3, "NotThereYet"),
+        (("sp", "token", "revoke", "{sp}", "nobody"), 3, "NotReady"),
         (("sp", "token", "add", "{sp}", "me", "king"), 3, "SettingsError"),
         (("sp", "token", "add", "{sp}", "requester", "requester"), 3, "Conflict"),
         (("task", "create", "{tmp}/none.toml", "-s", "{requester}"), 3, "SettingsError"),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdfl.services.cluster import ClusterSettings
-from crowdfl.services.cluster_worker import KEYS
-from crowdfl.services.tls import make_cluster_certificate
+from crowdfl.services.cluster.backend import ClusterSettings
+from crowdfl.services.cluster.worker import KEYS
+from crowdfl.services.http.tls import make_cluster_certificate
 
 PATIENCE = 120.0  # seconds for a process to start on a busy machine
 
@@ -55,7 +55,7 @@ class Processes:
     def add_worker(self) -> subprocess.Popen[bytes]:
         """One more, of one thread."""
         room = ["--nthreads", "1", "--no-nanny", "--local-directory", self.folder / "scratch", "--host", "127.0.0.1"]
-        preload = ["--preload", "crowdfl.services.cluster_worker"]
+        preload = ["--preload", "crowdfl.services.cluster.worker"]
         worker = self._dask("worker", self.settings.scheduler, *room, *preload)
         self.workers.append(worker)
         return worker

@@ -12,7 +12,7 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.compute import Threads, Watch
+from crowdfl.crypto.compute import Progress, Threads
 from crowdfl.crypto.kernels import (
     BucketProduct,
     FixedBase,
@@ -34,13 +34,13 @@ from crowdfl.errors import (
     NotAUnit,
     SettingsError,
 )
-from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import Tools
-from crowdfl.services.cluster import Cluster, ClusterSettings
-from crowdfl.services.cluster_pieces import Piece, Rows, recipe_of
-from crowdfl.services.cluster_worker import share_name
+from crowdfl.protocols.registry import PROFILES
+from crowdfl.services.cluster.backend import Cluster, ClusterSettings
+from crowdfl.services.cluster.pieces import Piece, Rows, recipe_of
+from crowdfl.services.cluster.worker import share_name
+from crowdfl.services.http.tls import make_cluster_certificate
 from crowdfl.services.run import Peer, ServiceSettings, open_csp, running
-from crowdfl.services.tls import make_cluster_certificate
 from crowdfl.storage.atomic import write_private
 from tests.cluster.processes import clusters, wait_for
 from tests.protocols.driving import SMALL, converse, deal
@@ -53,7 +53,7 @@ class Nowhere:
 
     name = "nowhere"
 
-    def map(self, kernel, *blocks, out=None, watch=None):
+    def map(self, kernel, *blocks, out=None, progress=None):
         """Refuse."""
         raise AssertionError(f"{kernel} ran here")
 
@@ -122,7 +122,7 @@ def test_every_kernel_gives_the_bytes_of_one_thread(world, public):
     try:
         for name, (kernel, *given) in batches(public, share).items():
             seen = []
-            found = on_workers.map(kernel, *given, watch=Watch(lambda *how_far, seen=seen: seen.append(how_far)))
+            found = on_workers.map(kernel, *given, progress=Progress(lambda *how_far, seen=seen: seen.append(how_far)))
             assert np.array_equal(found, ONE.map(kernel, *given)), name
             assert (seen[0], seen[-1]) == ((0, len(found)), (len(found), len(found))), name
     finally:
@@ -188,7 +188,7 @@ def test_a_killed_worker_costs_its_pieces_alone(world, public):
             spare.send_signal(signal.SIGKILL)
             spare.wait()
 
-    found = world.sp.map(kernel, rows, watch=Watch(kill))
+    found = world.sp.map(kernel, rows, progress=Progress(kill))
     assert kills[0][0] < kills[0][1]
     assert np.array_equal(found, ONE.map(kernel, rows))
     wait_for(lambda: world.sp.connect() == 2)
@@ -198,11 +198,11 @@ def test_a_killed_worker_costs_its_pieces_alone(world, public):
 
 def test_a_cancelled_batch_stops_and_leaves_nothing_behind(world, public):
     """The scheduler forgets its pieces."""
-    watch = Watch()
-    watch.on_progress = lambda done, _total: watch.cancel() if done else None
+    progress = Progress()
+    progress.on_progress = lambda done, _total: progress.cancel() if done else None
     kernel = PowMod(mpz(secrets.randbits(1500)), public.n_squared)
     with pytest.raises(Cancelled):
-        world.sp.map(kernel, units(public, 900), watch=watch)
+        world.sp.map(kernel, units(public, 900), progress=progress)
 
     def tasks(dask_scheduler):
         return len(dask_scheduler.tasks)
@@ -284,7 +284,7 @@ def test_a_worker_without_the_share_says_what_to_do(world, public):
 def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
     """Averages and rewards of the same uploads, SP and CSP each on its own cluster."""
     sides = world.sides
-    dealing, about = sides.dealer._dealing, sides.dealer.about
+    dealing, about = sides.dealer._dealing, sides.dealer.spec
     rng = np.random.default_rng(3)
     models = {who: rng.uniform(-1, 1, 400) for who in sides.people}
     uploads = {who: sides.upload(model, 3 + i, who) for i, (who, model) in enumerate(models.items())}
@@ -392,7 +392,7 @@ def test_a_cluster_that_is_lost_is_told_of_and_works_again_when_it_is_back(publi
                 victim = {"worker": worker, "scheduler": processes.scheduler}[lost]
                 with pytest.raises(BackendUnavailable, match=message):
                     backend.map(
-                        kernel, rows, watch=Watch(lambda done, _total, one=victim: one.kill() if done else None)
+                        kernel, rows, progress=Progress(lambda done, _total, one=victim: one.kill() if done else None)
                     )
             processes.restart()
             worker = processes.add_worker()

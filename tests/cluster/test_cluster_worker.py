@@ -3,7 +3,7 @@
 import pytest
 
 from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, KeyFileRole
-from crowdfl.services.cluster_worker import KEYS, KeyFolder, dask_setup, own_keys, share_name
+from crowdfl.services.cluster.worker import KEYS, KeyFolder, dask_setup, own_keys, share_name
 from crowdfl.storage.atomic import write_private
 from tests.protocols.driving import deal
 

@@ -1,5 +1,5 @@
 // Runs the CUDA source on the CPU, one group of lanes at a time: each lane is a fiber, and lanes wait for each other wherever
-// the lanes of a warp would exchange data. Compiled in front of cuda_kernels.cu with BLOCK = TPI.
+// the lanes of a warp would exchange data. Compiled in front of kernels.cu with BLOCK = TPI.
 #include <cstdlib>
 #include <ucontext.h>
 

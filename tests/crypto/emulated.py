@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdfl.crypto.cuda_device import Layout, source
+from crowdfl.crypto.gpu.device import Layout, source
 
 COMPILER = shutil.which("g++")
 _SHIM = Path(__file__).with_name("cuda_emulation.h")

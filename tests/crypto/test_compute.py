@@ -5,7 +5,7 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.compute import Threads, Watch, default_backend
+from crowdfl.crypto.compute import Progress, Threads, default_backend
 from crowdfl.crypto.kernels import MulMod
 from crowdfl.errors import Cancelled, LengthMismatch
 
@@ -136,7 +136,7 @@ def test_progress_rises_from_nothing_to_the_total(backend, rows):
         seen.append((done, total))
         threads.add(threading.get_ident())
 
-    backend.map(Doubling(), count_up(rows), watch=Watch(listen))
+    backend.map(Doubling(), count_up(rows), progress=Progress(listen))
     done = [d for d, _ in seen]
     assert done == sorted(done)
     assert seen[0] == (0, rows)
@@ -148,24 +148,24 @@ def test_progress_rises_from_nothing_to_the_total(backend, rows):
 def test_progress_is_told_as_pieces_finish(backend):
     """More than the start and the end."""
     seen = []
-    backend.map(Doubling(chunk=5), count_up(50), watch=Watch(lambda done, _total: seen.append(done)))
+    backend.map(Doubling(chunk=5), count_up(50), progress=Progress(lambda done, _total: seen.append(done)))
     assert len(set(seen)) == 11
 
 
 def test_cancelling_from_another_thread_stops_the_batch(backend):
     """At most the pieces already handed out still run."""
-    watch, at_cancel = Watch(), []
+    progress, at_cancel = Progress(), []
 
     def cancel_at_the_fifth(call: int) -> None:
         if call == 5:
-            canceller = threading.Thread(target=watch.cancel)
+            canceller = threading.Thread(target=progress.cancel)
             canceller.start()
             canceller.join()
             at_cancel.append(kernel.calls)
 
     kernel = Hooked(cancel_at_the_fifth)
     with pytest.raises(Cancelled):
-        backend.map(kernel, count_up(100_000), watch=watch)
+        backend.map(kernel, count_up(100_000), progress=progress)
     after = kernel.calls
     assert after <= at_cancel[0] + 2 * (backend.workers + 1)
     backend.map(Doubling(), count_up(20))
@@ -174,11 +174,11 @@ def test_cancelling_from_another_thread_stops_the_batch(backend):
 
 def test_a_cancelled_batch_does_not_start(backend):
     """Cancelling beforehand counts."""
-    watch = Watch()
-    watch.cancel()
+    progress = Progress()
+    progress.cancel()
     kernel = Doubling()
     with pytest.raises(Cancelled):
-        backend.map(kernel, count_up(10), watch=watch)
+        backend.map(kernel, count_up(10), progress=progress)
     assert kernel.sizes == []
 
 
@@ -205,7 +205,7 @@ def test_an_error_in_the_listener_reaches_the_caller(backend):
             raise RuntimeError("no terminal")
 
     with pytest.raises(RuntimeError, match="no terminal"):
-        backend.map(Doubling(), count_up(100), watch=Watch(listen))
+        backend.map(Doubling(), count_up(100), progress=Progress(listen))
     assert blocks.to_ints(backend.map(Doubling(), count_up(20))) == [2 * x for x in range(20)]
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 
-from crowdfl.crypto import blocks, cuda_ring, pctd
-from crowdfl.crypto.compute import Threads, Watch, backend_named
-from crowdfl.crypto.cuda import Cuda
-from crowdfl.crypto.cuda_device import CupyDevice
-from crowdfl.crypto.cuda_ring import layouts_for
+from crowdfl.crypto import blocks, pctd
+from crowdfl.crypto.compute import Progress, Threads, backend_named
+from crowdfl.crypto.gpu import ring as cuda_ring
+from crowdfl.crypto.gpu.backend import Cuda
+from crowdfl.crypto.gpu.device import CupyDevice
+from crowdfl.crypto.gpu.ring import layouts_for
 from crowdfl.crypto.kernels import (
     AddPlain,
     BucketProduct,
@@ -220,13 +221,13 @@ def test_inputs_are_left_as_they_were(small):
 def test_a_batch_reports_and_stops(small):
     """As on threads."""
     seen: list[tuple[int, int]] = []
-    watch = Watch(lambda done, total: seen.append((done, total)))
+    progress = Progress(lambda done, total: seen.append((done, total)))
     numbers = small.units(2)
-    small.backend.map(MulMod(small.square), numbers, numbers, watch=watch)
+    small.backend.map(MulMod(small.square), numbers, numbers, progress=progress)
     assert seen == [(0, 2), (2, 2)]
-    watch.cancel()
+    progress.cancel()
     with pytest.raises(Cancelled):
-        small.backend.map(MulMod(small.square), numbers, numbers, watch=watch)
+        small.backend.map(MulMod(small.square), numbers, numbers, progress=progress)
 
 
 def test_a_device_that_fails_is_named(small, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.kernels import FixedBase
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, PrintedRandomizers, best_window
@@ -78,12 +78,12 @@ def test_sources_for_one_key_share_a_table(keys):
 def test_taking_can_be_watched_and_cancelled(keys, source):
     """Making many randomizers is long work."""
     seen = []
-    source(keys.public).take(9, watch=Watch(lambda done, total: seen.append((done, total))))
+    source(keys.public).take(9, progress=Progress(lambda done, total: seen.append((done, total))))
     assert seen[-1] == (9, 9)
-    cancelled = Watch()
+    cancelled = Progress()
     cancelled.cancel()
     with pytest.raises(Cancelled):
-        source(keys.public).take(9, watch=cancelled)
+        source(keys.public).take(9, progress=cancelled)
 
 
 @pytest.mark.parametrize("count", [1, 100, 10**4, 10**7])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks, pctd
-from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.vector import (
     CipherVector,
@@ -47,7 +47,7 @@ class Spent:
         self.public = public
         self.taken = 0
 
-    def take(self, count: int, *, watch: Watch | None = None) -> blocks.Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> blocks.Block:
         """`count` ones."""
         self.taken += count
         return blocks.from_ints([1] * count, self.public.ciphertext_bytes)
@@ -58,7 +58,7 @@ def test_encrypting_equals_the_scalar_with_the_same_randomizers(keys, backend):
     made = keys.randomizers.take(len(NUMBERS))
 
     class Fixed(Spent):
-        def take(self, count: int, *, watch: Watch | None = None) -> blocks.Block:
+        def take(self, count: int, *, progress: Progress | None = None) -> blocks.Block:
             return made[:count]
 
     vector = encrypt(Fixed(keys.public), NUMBERS, backend=backend)
@@ -390,42 +390,44 @@ def test_an_addition_that_stops_leaves_the_sum_as_it_was(keys, backend):
     total = RunningProduct(keys.public, 3000, 2, backend=backend)
     ones = encrypt(Spent(keys.public), [1] * 3000)
     total.add(ones)
-    before, watch = total.result(), Watch()
-    watch.on_progress = lambda done, _total: watch.cancel() if done else None
+    before, progress = total.result(), Progress()
+    progress.on_progress = lambda done, _total: progress.cancel() if done else None
     with pytest.raises(Cancelled):
-        total.add(ones, watch=watch)
+        total.add(ones, progress=progress)
     assert (total.result(), total.count) == (before, 1)
     total.add(ones)
     assert total.result() == ones.scale(2)
 
 
 def test_every_batch_can_be_watched_and_cancelled(keys):
-    """Each operation passes its watch on."""
+    """Each operation passes its progress on."""
     a, b = keys.encrypt([1, 2, 3]), keys.encrypt([4, 5, 6])
     partials = [a.partial_decrypt(share) for share in keys.shares]
     order, signs = np.arange(3), np.zeros(3, dtype=np.bool_)
     total = RunningProduct(keys.public, 3, 5)
     total.add(b)  # the first upload is only copied
     batches = {
-        "encrypt": lambda watch: encrypt(keys.randomizers, [1, 2, 3], watch=watch),
-        "add": lambda watch: a.add(b, watch=watch),
-        "subtract": lambda watch: a.subtract(b, watch=watch),
-        "negate": lambda watch: a.negate(watch=watch),
-        "add_plain": lambda watch: a.add_plain(residues([1, 2, 3], keys.public), watch=watch),
-        "rerandomise": lambda watch: a.rerandomise(keys.randomizers, watch=watch),
-        "scale": lambda watch: a.scale(5, watch=watch),
-        "scale_each": lambda watch: a.scale_each([1, 2, 3], watch=watch),
-        "bucket_sums": lambda watch: a.bucket_sums(order, signs, 3, watch=watch),
-        "partial_decrypt": lambda watch: a.partial_decrypt(keys.shares[0], watch=watch),
-        "combine": lambda watch: combine(*partials, watch=watch),
-        "running product": lambda watch: total.add(a, watch=watch),
-        "group of a running product": lambda watch: RunningProduct(keys.public, 3, 3).add_all([a, b, a], watch=watch),
+        "encrypt": lambda progress: encrypt(keys.randomizers, [1, 2, 3], progress=progress),
+        "add": lambda progress: a.add(b, progress=progress),
+        "subtract": lambda progress: a.subtract(b, progress=progress),
+        "negate": lambda progress: a.negate(progress=progress),
+        "add_plain": lambda progress: a.add_plain(residues([1, 2, 3], keys.public), progress=progress),
+        "rerandomise": lambda progress: a.rerandomise(keys.randomizers, progress=progress),
+        "scale": lambda progress: a.scale(5, progress=progress),
+        "scale_each": lambda progress: a.scale_each([1, 2, 3], progress=progress),
+        "bucket_sums": lambda progress: a.bucket_sums(order, signs, 3, progress=progress),
+        "partial_decrypt": lambda progress: a.partial_decrypt(keys.shares[0], progress=progress),
+        "combine": lambda progress: combine(*partials, progress=progress),
+        "running product": lambda progress: total.add(a, progress=progress),
+        "group of a running product": lambda progress: RunningProduct(keys.public, 3, 3).add_all(
+            [a, b, a], progress=progress
+        ),
     }
     for name, batch in batches.items():
         seen = []
-        batch(Watch(lambda done, total, seen=seen: seen.append((done, total))))
+        batch(Progress(lambda done, total, seen=seen: seen.append((done, total))))
         assert seen[-1] == (3, 3), name
-        cancelled = Watch()
+        cancelled = Progress()
         cancelled.cancel()
         with pytest.raises(Cancelled):
             batch(cancelled)

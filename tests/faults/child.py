@@ -21,16 +21,18 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Pool, event
 
-from crowdfl.errors import NotThereYet, ServiceUnavailable
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services import batches, links, run
-from crowdfl.services.batches import Batches
-from crowdfl.services.clients import KgcClient
-from crowdfl.services.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
+from crowdfl.services import run
+from crowdfl.services.apps import batches
+from crowdfl.services.apps.batches import Batches
+from crowdfl.services.client import links
+from crowdfl.services.client.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
 from tests.roles.desk import ONE
@@ -192,7 +194,7 @@ def _person(life: Life) -> None:
                     person.claim()
                 seen = now
                 time.sleep(_PAUSE)
-        except (NotThereYet, ServiceUnavailable):  # not the end yet, or a server that is being started again
+        except (NotReady, ServiceUnavailable):  # not the end yet, or a server that is being started again
             time.sleep(_PAUSE)
 
 

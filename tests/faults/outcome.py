@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.learning.fedavg import fedavg
-from crowdfl.protocols.hardened_keys import CspBundle
+from crowdfl.protocols.hardened.keys import CspBundle
+from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.roles.documents import open_document, participant_name
 from crowdfl.services.run import signing_key
 from crowdfl.storage.blobs import FileBlobs

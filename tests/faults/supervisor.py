@@ -14,8 +14,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from crowdfl.roles.sp import TaskState
-from crowdfl.services.auth import Tokens
+from crowdfl.roles.sp.platform import TaskState
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import signing_key
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.sql import SqlStore

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.documents import (
     Appointment,
     Certificate,

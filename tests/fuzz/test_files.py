@@ -12,19 +12,20 @@ from hypothesis import strategies as st
 from crowdfl.cli import participant as participant_command
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task_files import template
+from crowdfl.cli.task.files import template
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.learning.model import ModelShape
-from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
-from crowdfl.learning.npy import read_npy_header
-from crowdfl.learning.object_file import read_object_file
+from crowdfl.learning.datasets.npy import read_npy_header
+from crowdfl.learning.datasets.object_file import read_object_file
+from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.protocols.settings import TaskSettings, to_millionths
 from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
-from crowdfl.services import run, tls
-from crowdfl.services.auth import Tokens
-from crowdfl.services.wire import error_from
+from crowdfl.services import run
+from crowdfl.services.http import tls
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.wire import error_from
+from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.storage import keyfiles
 from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
 from crowdfl.storage.pools import RandomizerPool

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.roles.documents import Invitation, sign_document
-from crowdfl.services.auth import ROLES
+from crowdfl.services.http.auth import ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
 from tests.http.world import INITIAL, definition_of

@@ -13,12 +13,12 @@ from crowdfl.errors import (
     KeyFileDamaged,
     KeyFilePermissions,
     NotAuthenticated,
-    NotThereYet,
+    NotReady,
     SettingsError,
 )
-from crowdfl.services.auth import ROLES, Tokens
-from crowdfl.services.clients import KgcClient
-from crowdfl.services.credentials import Owner, Signer
+from crowdfl.services.client.credentials import Owner, Signer
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.http.auth import ROLES, Tokens
 from tests.http.world import definition_of
 
 PUBLIC = "public"
@@ -237,9 +237,9 @@ def test_names_and_roles_of_tokens_are_checked(tokens):
         tokens.add("other", "root")
     with pytest.raises(SettingsError):
         tokens.add("", "sp")
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         tokens.rotate("nobody")
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         tokens.revoke("nobody")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, StoreUnavailable
-from crowdfl.services.batches import Batches
+from crowdfl.services.apps.batches import Batches
 
 
 class Work:

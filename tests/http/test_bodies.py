@@ -3,8 +3,8 @@
 import pytest
 
 from crowdfl.errors import LimitExceeded
-from crowdfl.services.bodies import JSON_LIMIT
-from crowdfl.services.credentials import Signer
+from crowdfl.services.client.credentials import Signer
+from crowdfl.services.http.bodies import JSON_LIMIT
 
 
 class Endless:

@@ -13,11 +13,11 @@ from functools import partial
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, SettingsError
-from crowdfl.services.auth import ROLES
-from crowdfl.services.boundary import REQUEST_ID_HEADER
-from crowdfl.services.clients import KgcClient
-from crowdfl.services.credentials import Bearer, Signer
-from crowdfl.services.wire import PROTOCOL_HEADER
+from crowdfl.services.client.credentials import Bearer, Signer
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.http.auth import ROLES
+from crowdfl.services.http.middleware import REQUEST_ID_HEADER
+from crowdfl.services.http.wire import PROTOCOL_HEADER
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
 

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import Forbidden, NotThereYet
-from crowdfl.protocols.local import PROFILES
+from crowdfl.errors import Forbidden, NotReady
 from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.documents import Invitation, open_document, participant_name
 from crowdfl.roles.kgc import enrolment_context
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services import tls
-from crowdfl.services.auth import Tokens
-from crowdfl.services.clients import KgcClient, SpClient
-from crowdfl.services.credentials import Credential, Owner, Signer
-from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
+from crowdfl.services.client.credentials import Credential, Owner, Signer
+from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import connect
+from crowdfl.services.http import tls
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import Peer, ServiceSettings, SystemClock, open_csp, open_kgc, open_sp, running, signing_key
-from crowdfl.services.transport import connect
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 from tests.http.world import DEPOSIT, INITIAL, TOOLS, definition_of
@@ -92,7 +92,7 @@ def wait_for(read):
     while time.monotonic() < until:
         try:
             return read()
-        except NotThereYet:
+        except NotReady:
             time.sleep(0.05)
     raise AssertionError("it never came")
 
@@ -126,7 +126,7 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     rng = np.random.default_rng(1)
     weights = [rng.normal(size=12) for _ in people]
     for index, ((side, mine), update) in enumerate(zip(people, weights, strict=True)):
-        upload = side.prepare(update, 10)
+        upload = side.encrypt_update(update, 10)
         send = mine.upload_in_pieces if index == 1 else mine.upload
         receipt = open_document(send(task, 1, upload), "receipt", mine.key())
         assert receipt["digest"] == hashlib.sha256(upload).hexdigest()
@@ -147,7 +147,7 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
 
 def _open(sp: SpClient, task: str) -> None:
     if not sp.about(task)["status"]["rounds"]:
-        raise NotThereYet("no round is open")
+        raise NotReady("no round is open")
 
 
 def test_requesters_share_a_service_and_none_reads_anothers_books(platform, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from crowdfl.errors import (
     Conflict,
     NotAuthenticated,
-    NotThereYet,
+    NotReady,
     PlainHttpRefused,
     ServiceUnavailable,
     TooLate,
@@ -14,10 +14,10 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.roles.documents import sign_document
-from crowdfl.services.clients import CspClient, KgcClient, SpClient
-from crowdfl.services.credentials import Bearer
-from crowdfl.services.problems import problem_for
-from crowdfl.services.transport import Retries, Service, connect
+from crowdfl.services.client.credentials import Bearer
+from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
+from crowdfl.services.client.transport import Retries, Service, connect
+from crowdfl.services.http.problems import problem_for
 
 
 class Scripted:
@@ -163,7 +163,7 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
     assert (books["balances"]["escrow"], books["balances"]["requester"]) == (0, 0)
     assert "fund round 1" in {movement["name"] for movement in books["movements"]}
     assert "balances" not in sp.about(task)["status"]
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         people[0].sp.average(task, 1)
 
 

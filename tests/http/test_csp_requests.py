@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from crowdfl.errors import FormatError, NotThereYet, ServiceUnavailable, UnknownTask
-from crowdfl.services.clients import CspClient
-from crowdfl.services.transport import Retries
+from crowdfl.errors import FormatError, NotReady, ServiceUnavailable, UnknownTask
+from crowdfl.services.client.peers import CspClient
+from crowdfl.services.client.transport import Retries
 from tests.http.test_boundary import numbers
 
 QUICK = Retries(deadline=5.0, first=0.01, longest=0.05)
@@ -90,7 +90,7 @@ def test_a_client_posts_again_after_a_restart(slow, world):
     post(client, task)
     world.start_csp()
     restarted = CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0)
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         restarted.service.call("GET", f"/v1/tasks/{task}/requests/{'0' * 64}")
     asked = []
 

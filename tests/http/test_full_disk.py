@@ -11,8 +11,9 @@ from sqlalchemy import event, text
 
 from crowdfl.errors import StorageFull
 from crowdfl.roles.documents import Invitation
-from crowdfl.services import bodies, sp_uploads
-from crowdfl.services.clients import KgcClient
+from crowdfl.services.apps import sp_uploads
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.http import bodies
 from crowdfl.storage import atomic
 from tests.http.test_uploads import place
 from tests.http.world import World, definition_of

@@ -6,8 +6,8 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, KeyFileMissing, StorageFull
-from crowdfl.services.problems import MEDIA_TYPE, problem_for
-from crowdfl.services.wire import error_from
+from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
+from crowdfl.services.http.wire import error_from
 
 TREE = [getattr(errors, name) for name in errors.__all__]
 
@@ -27,7 +27,7 @@ def test_every_error_of_the_tree_comes_back_as_itself(kind):
         (errors.NotAuthenticated, 401),
         (errors.Forbidden, 403),
         (errors.UnknownTask, 404),
-        (errors.NotThereYet, 404),
+        (errors.NotReady, 404),
         (errors.Conflict, 409),
         (errors.AlreadyCounted, 409),
         (errors.TooLate, 410),

@@ -24,11 +24,12 @@ from crowdfl.errors import (
     ServiceUnavailable,
     SettingsError,
 )
-from crowdfl.services import run, tls
-from crowdfl.services.clients import KgcClient
+from crowdfl.services import run
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.transport import Retries, connect
+from crowdfl.services.http import tls
 from crowdfl.services.run import Peer, ServiceSettings, open_csp, open_kgc, open_sp, running, signing_key
 from crowdfl.services.ticker import Ticker
-from crowdfl.services.transport import Retries, connect
 
 SERVE = """
 import sys

@@ -3,9 +3,9 @@
 import pytest
 
 from crowdfl.errors import UnknownParticipant
-from crowdfl.services import signatures
-from crowdfl.services.credentials import DIGEST_HEADER, Signer
-from crowdfl.services.signatures import SKEW_SECONDS, ByParticipant
+from crowdfl.services.client.credentials import DIGEST_HEADER, Signer
+from crowdfl.services.http import signatures
+from crowdfl.services.http.signatures import SKEW_SECONDS, ByParticipant
 
 
 @pytest.fixture

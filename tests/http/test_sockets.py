@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crowdfl.services import bodies
-from crowdfl.services.credentials import Signer
-from crowdfl.services.protocol import Protocol
+from crowdfl.services.client.credentials import Signer
+from crowdfl.services.http import bodies
+from crowdfl.services.http.h11 import Protocol
 from crowdfl.services.run import ServiceSettings, running
 
 CLAIM_LIMIT = 16 * 1024 * 1024

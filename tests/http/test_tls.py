@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from crowdfl.errors import KeyFileDamaged, KeyFileExists, KeyFileMissing, KeyFilePermissions, SettingsError
-from crowdfl.services import tls
+from crowdfl.services.http import tls
 
 
 @pytest.fixture

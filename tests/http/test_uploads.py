@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotThereYet, Truncated
+from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotReady, Truncated
 from crowdfl.roles.documents import open_document
-from crowdfl.services.credentials import Signer
-from crowdfl.services.incoming import Incoming
+from crowdfl.services.apps.partial_uploads import Incoming
+from crowdfl.services.client.credentials import Signer
 
 
 def place(task, who, rest=""):
@@ -130,7 +130,7 @@ def test_leftovers_of_other_bytes_are_replaced(campaign, person):
 def test_nothing_can_be_finished_that_was_not_begun(campaign, person):
     """A named problem."""
     task = campaign.task
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         person.sp.service.send_json("POST", place(task, person.who, "/commit"), {"digest": "0" * 64})
 
 

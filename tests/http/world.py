@@ -12,18 +12,20 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.protocols.local import PROFILES
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name
 from crowdfl.roles.kgc import Created, Kgc, enrolment_context
-from crowdfl.roles.sp import Sp
-from crowdfl.services import csp_app, kgc_app, sp_app
-from crowdfl.services.auth import ROLES, Tokens
-from crowdfl.services.clients import CspClient, KgcClient, SpClient
-from crowdfl.services.credentials import Bearer, Credential, Owner, Signer
-from crowdfl.services.transport import Retries, Service
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps import csp as csp_app
+from crowdfl.services.apps import kgc as kgc_app
+from crowdfl.services.apps import sp as sp_app
+from crowdfl.services.client.credentials import Bearer, Credential, Owner, Signer
+from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
+from crowdfl.services.client.transport import Retries, Service
+from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 
@@ -99,7 +101,7 @@ class Person:
     """A participant and what it calls SP with."""
 
     keys: ParticipantKeys
-    side: ParticipantSide
+    side: ParticipantProtocol
     sp: SpClient
 
     @property
@@ -109,7 +111,7 @@ class Person:
 
     def update(self) -> bytes:
         """An upload of random weights."""
-        return self.side.prepare(np.random.default_rng().normal(size=12), 10)
+        return self.side.encrypt_update(np.random.default_rng().normal(size=12), 10)
 
 
 @dataclass

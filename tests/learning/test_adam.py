@@ -2,7 +2,7 @@
 
 import pytest
 
-from crowdfl.learning.adam import Adam
+from crowdfl.learning.models.adam import Adam
 
 torch = pytest.importorskip("torch")
 

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
-from crowdfl.cli.train_report import sparkline
-from crowdfl.cli.training import Lesson
+from crowdfl.cli.train.report import sparkline
+from crowdfl.cli.training import LocalTrainer
 from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.download import WISDM_FILE
-from crowdfl.learning.model import ModelShape
-from crowdfl.learning.model_files import from_npz, from_safetensors
+from crowdfl.learning.datasets.download import WISDM_FILE
+from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.models.files import from_npz, from_safetensors
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.synthetic import PACES
 from tests.learning.shared import shared_file
 from tests.learning.test_download import archive
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_said(words, error, said):
 
 def test_a_lesson_that_is_not_the_tasks_is_told_by_array():
     """Before a place is taken: here the participant would train another number of labels than the task's weights have."""
-    lesson = Lesson("synthetic:1", {"labels": list(PACES), "channels": 3, "learner": "softmax"})
+    lesson = LocalTrainer("synthetic:1", {"labels": list(PACES), "channels": 3, "learner": "softmax"})
     lesson.prepare(ModelShape(("weight", "bias"), ((27, 3), (3,))))
     with pytest.raises(ModelMismatch, match=r"'weight' has the shape \(27, 3\), the model's has \(27, 5\)"):
         lesson.prepare(ModelShape(("weight", "bias"), ((27, 5), (5,))))

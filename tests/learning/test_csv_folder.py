@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.csv_folder import CsvFolder, label_of_name
-from crowdfl.learning.csv_table import read_table
-from crowdfl.learning.data import Cut
-from crowdfl.learning.motionsense import MotionSense
-from crowdfl.learning.npz import read_arrays
-from crowdfl.learning.splits import relabelled
-from crowdfl.learning.stream import GRAVITY, runs_of
+from crowdfl.learning.datasets.csv_folder import CsvFolder, label_of_name
+from crowdfl.learning.datasets.csv_table import read_table
+from crowdfl.learning.datasets.data import Cut
+from crowdfl.learning.datasets.motionsense import MotionSense
+from crowdfl.learning.datasets.npz import read_arrays
+from crowdfl.learning.datasets.splits import relabelled
+from crowdfl.learning.datasets.stream import GRAVITY, runs_of
 from tests.learning.shared import shared_file
 
 START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)

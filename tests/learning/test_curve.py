@@ -7,9 +7,9 @@ import pytest
 
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.curve import learning_curve
-from crowdfl.learning.data import Person, Split
+from crowdfl.learning.datasets.data import Person, Split
+from crowdfl.learning.datasets.synthetic import PACES
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.synthetic import PACES
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

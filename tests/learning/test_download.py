@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
-from crowdfl.learning.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
+from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 
 BODY = b"WISDM" * 100_000
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.layers import convolutional
-from crowdfl.learning.learner import Learner, Training, batches, score
-from crowdfl.learning.own_module import own_module
-from crowdfl.learning.softmax import SoftmaxLearner
-from crowdfl.learning.torch_learner import TorchLearner, mlp
+from crowdfl.learning.models.layers import convolutional
+from crowdfl.learning.models.learner import Learner, Training, batches, score
+from crowdfl.learning.models.own_module import own_module
+from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.torch_learner import TorchLearner, mlp
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
@@ -305,6 +305,6 @@ def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
 
 def test_torch_is_not_imported_before_it_is_needed():
     """A command that only lists tasks starts fast."""
-    code = "import sys, crowdfl.learning.torch_learner, crowdfl.learning.plain; sys.exit('torch' in sys.modules)"
+    code = "import sys, crowdfl.learning.models.torch_learner, crowdfl.learning.plain; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603 -- our own code
     assert done.returncode == 0

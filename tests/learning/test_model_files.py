@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import FormatError, ModelMismatch
-from crowdfl.learning.model import ModelShape
-from crowdfl.learning.model_files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.shape import ModelShape
 
 SHAPE = ModelShape(("0.weight", "0.bias", "file"), ((3, 2), (3,), ()))
 WEIGHTS = [np.array([[1.0, -2.5], [1e-300, 3.0], [0.1, 7.0]]), np.array([np.pi, 0.0, -1.0]), np.array(4.0)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import FormatError
-from crowdfl.learning.npy import read_npy_header
+from crowdfl.learning.datasets.npy import read_npy_header
 
 
 def header(text: bytes) -> io.BytesIO:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataAltered
-from crowdfl.learning.object_file import StoredArray, read_object_file
+from crowdfl.learning.datasets.object_file import StoredArray, read_object_file
 
 
 def object_file(content: object, protocol: int = 2) -> bytes:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMissing, NothingToAverage
-from crowdfl.learning.data import Cut, Recording, Split, split_recordings
+from crowdfl.learning.datasets.data import Cut, Recording, Split, split_recordings
+from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch, find_watch_file
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.learner import Learner, Metrics, Training
+from crowdfl.learning.models.learner import Learner, Metrics, Training
+from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.torch_learner import TorchLearner, mlp
 from crowdfl.learning.plain import PlainRound, plain_rounds
-from crowdfl.learning.softmax import SoftmaxLearner
-from crowdfl.learning.torch_learner import TorchLearner, mlp
-from crowdfl.learning.watch import CUT, EXERCISES, Watch, find_watch_file
 
 NAMES = ("slow", "middle", "fast")
 

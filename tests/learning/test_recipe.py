@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning import watch
-from crowdfl.learning.data import Cut
-from crowdfl.learning.learner import Training
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets.data import Cut
+from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.synthetic import PACES
 from tests.learning.shared import shared_file
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

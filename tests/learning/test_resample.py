@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.data import Cut, Recording, split_recordings
-from crowdfl.learning.resample import even
+from crowdfl.learning.datasets.data import Cut, Recording, split_recordings
+from crowdfl.learning.datasets.resample import even
 
 
 def test_uneven_samples_become_even():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import ModelMismatch
-from crowdfl.learning.learner import Training
+from crowdfl.learning.models.learner import Training
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sklearn_learner.py"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.learning.data import Cut, Recording, split_recordings
-from crowdfl.learning.stream import recordings_of, runs_of, timed
+from crowdfl.learning.datasets.data import Cut, Recording, split_recordings
+from crowdfl.learning.datasets.stream import recordings_of, runs_of, timed
 
 
 def stream(steps: list[float], labels: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataAltered, DataMissing
-from crowdfl.learning import object_file, watch
-from crowdfl.learning.data import Cut
-from crowdfl.learning.watch import CUT, EXERCISES, Watch, find_watch_file, load_person
+from crowdfl.learning.datasets import object_file
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets.data import Cut
+from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch, find_watch_file, load_person
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.data import Split
-from crowdfl.learning.window_file import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
+from crowdfl.learning.datasets.data import Split
+from crowdfl.learning.datasets.window_file import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
 from tests.learning.shared import shared_file
 
 GOOD = {
@@ -117,7 +117,7 @@ def test_the_set_of_the_papers_size():
         "Upstairs": 200,
         "Downstairs": 176,
         "Sitting": 92,
-        "Standing": 85,
+        "UploadContext": 85,
     }
     assert source.notes == (STANDARDISED, SWAPPED)
     dealt = dealt_at_random(people, seed=1)

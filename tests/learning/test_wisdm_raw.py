@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.data import Cut
-from crowdfl.learning.wisdm_raw import ACTIVITIES, WisdmRaw, read_wisdm
+from crowdfl.learning.datasets.data import Cut
+from crowdfl.learning.datasets.wisdm_raw import ACTIVITIES, WisdmRaw, read_wisdm
 
 GOOD = "33,Jogging,49105962326000,-0.6946377,12.680544,0.50395286;"
 

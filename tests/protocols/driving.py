@@ -10,11 +10,12 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.protocols.exchange import Reply, carry
-from crowdfl.protocols.local import PROFILES, LocalDealer, LocalFederation, Update
+from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.parties import LocalDealer
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import About, CspSide, RequesterSide, Tools
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
+from crowdfl.settings import TaskSettings
 
 ONE = Threads(1)
 
@@ -45,14 +46,14 @@ def updates(models: Sequence[Any], samples: Sequence[int]) -> dict[str, Update]:
 
 def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes]) -> Any:
     """Carry a step of SP's to its end; what it returns."""
-    return carry(step, answer)
+    return run_exchange(step, ask_directly(answer))
 
 
 @dataclass
 class Wire:
     """CSP as SP sees it, with a record of what went over the wire."""
 
-    csp: CspSide
+    csp: CspProtocol
     requests: list[bytes] = field(default_factory=list)
     replies: list[bytes] = field(default_factory=list)
 
@@ -77,27 +78,27 @@ class Tape:
 
 
 @dataclass
-class Sides:
+class Parties:
     """Every party of one task, dealt but not yet acting."""
 
     dealer: LocalDealer
     sp: Any
-    csp: CspSide
-    requester: RequesterSide
+    csp: CspProtocol
+    requester: RequesterProtocol
     people: dict[str, Any]
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         """The bytes of one participant's upload."""
-        return self.people[who].prepare(np.asarray(weights, dtype=np.float64), samples)
+        return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples)
 
 
-def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Sides:
+def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Parties:
     """All sides of a task under a test key."""
     defaults = {"max_participants": participants, "key_bits": 512, "lanes": 0}
     task = TaskSettings.of(**(defaults | settings))
-    dealer = LocalDealer(PROFILES[task.profile], About(name, task, parameters), Tools(ONE, insecure_test_key=True))
+    dealer = LocalDealer(TaskSpec(name, task, parameters), Tools(ONE, insecure_test_key=True))
     people = {f"p{i}": dealer.participant(f"p{i}") for i in range(participants)}
-    return Sides(dealer, dealer.sp(), dealer.csp(), dealer.requester(), people)
+    return Parties(dealer, dealer.sp(), dealer.csp(), dealer.requester(), people)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 
 from crowdfl.crypto.budget import bits
 from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.hardened import reward_widths
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.hardened.profile import reward_widths
 from crowdfl.protocols.smul import _layout
+from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
 
 every_n = pytest.mark.parametrize("n", [5, 10, 36])

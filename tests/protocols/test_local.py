@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from crowdfl import LocalFederation as Exported
-from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
-from crowdfl.protocols.local import PROFILES, LocalFederation, Update
+from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.registry import PROFILES
 from tests.protocols.driving import ONE, SMALL, SMALL_PAPER, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]
@@ -100,11 +101,11 @@ def test_progress_is_reported(profile):
 
 
 def test_progress_can_stop_a_round():
-    """A watch that was cancelled ends the work with a name."""
-    watch = Watch()
-    watch.cancel()
+    """A progress that was cancelled ends the work with a name."""
+    progress = Progress()
+    progress.cancel()
     sides = deal()
-    sides.sp.party.watch = watch
+    sides.sp.party.progress = progress
     for i in range(3):
         sides.sp.add(f"p{i}", sides.upload([0.0, 0.0], 1, f"p{i}"))
     with pytest.raises(Cancelled):
@@ -163,7 +164,7 @@ def test_each_side_is_built_from_its_own_bundle(profile):
     dealing = sides.dealer._dealing
     exponent = int(csp.share.exponent)
     assert exponent.to_bytes((exponent.bit_length() + 7) // 8, "big") not in dealing.sp
-    rebuilt = PROFILES[profile].sp(sides.dealer.about, dealing.sp, Tools(ONE, insecure_test_key=True))
+    rebuilt = PROFILES[profile].sp(sides.dealer.spec, dealing.sp, Tools(ONE, insecure_test_key=True))
     assert rebuilt.party.share.exponent == sp.share.exponent
 
 

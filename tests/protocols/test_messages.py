@@ -24,9 +24,9 @@ from crowdfl.errors import (
     Truncated,
     UnsupportedVersion,
 )
+from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
+from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, RewardEnvelope, RewardRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.opening import OpenReply, OpenRequest, Publication
-from crowdfl.protocols.prirwd import InnerRequest, LanesRequest, RewardEnvelope, RewardRequest
 from crowdfl.protocols.sdiv import SdivReply, SdivRequest
 from tests.protocols.driving import deal, pair
 

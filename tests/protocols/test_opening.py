@@ -9,8 +9,8 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import FormatError, NothingToAverage, ProtocolError, SealBroken, SeedReused, SlotOverflow
-from crowdfl.protocols import opening
-from crowdfl.protocols.opening import (
+from crowdfl.protocols.hardened import opening
+from crowdfl.protocols.hardened.opening import (
     CHUNK,
     PARTICIPANTS,
     REQUESTER,

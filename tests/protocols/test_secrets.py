@@ -8,10 +8,10 @@ import pytest
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
+from crowdfl.local import Update
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.local import Update
-from crowdfl.protocols.opening import MaskSeed, Publication
-from crowdfl.protocols.prirwd import RewardEnvelope
+from crowdfl.protocols.hardened.opening import MaskSeed, Publication
+from crowdfl.protocols.hardened.prirwd import RewardEnvelope
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.smul import PaperSmulSp, PolynomialsSp

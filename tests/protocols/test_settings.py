@@ -21,8 +21,9 @@ from crowdfl.errors import (
     TooManyUploads,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.local import PROFILES, LocalFederation, Update
-from crowdfl.protocols.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.registry import PROFILES
+from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from tests.protocols.driving import federation, updates
 
 NAN, INF = float("nan"), float("inf")

@@ -12,8 +12,8 @@ import pytest
 from crowdfl.crypto.randomness import public_permutation, public_stream
 from crowdfl.errors import CrowdFLError, ProtocolError
 from crowdfl.learning.fedavg import fedavg
-from crowdfl.protocols.prirwd import NonceReply, NonceRequest, sketch
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
+from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "wisdm_v1.1_crowdfl_2520x90x3.npz"

@@ -9,13 +9,13 @@ import numpy as np
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.kgc import Created, Enrolled, Kgc
 from crowdfl.roles.participant import Participant
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.sp import Sp
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 

@@ -14,7 +14,7 @@ from crowdfl.errors import (
     DocumentError,
     Forbidden,
     InvitationRefused,
-    NotThereYet,
+    NotReady,
     RoundNotOpen,
     ServiceUnavailable,
     TaskFull,
@@ -23,11 +23,11 @@ from crowdfl.errors import (
     UnknownParticipant,
 )
 from crowdfl.learning.fedavg import fedavg
-from crowdfl.protocols.settings import TaskSettings
 from crowdfl.roles.documents import sign_document
-from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.participant import arrays_from_npz
-from crowdfl.roles.sp import TaskState
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
+from crowdfl.roles.sp.platform import TaskState
+from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs
 from tests.roles.desk import Desk
@@ -186,7 +186,7 @@ def test_discard_refuses_a_late_upload_with_advice(desk):
     take_part(desk, {0, 1, 2})
     desk.clock.time += 101
     with pytest.raises(TooLate, match="next round"):
-        desk.platform.upload(desk.task, 1, desk.people[3].keys.who, desk.people[3].side.prepare(np.zeros(8), 1))
+        desk.platform.upload(desk.task, 1, desk.people[3].keys.who, desk.people[3].side.encrypt_update(np.zeros(8), 1))
     desk.run()
     desk.people[3].step(trainer(3))
     take_part(desk)
@@ -243,24 +243,24 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
 def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
     """Idempotent by its bytes."""
     person = desk.people[0]
-    upload = person.side.prepare(np.zeros(8), 1)
+    upload = person.side.encrypt_update(np.zeros(8), 1)
     first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
     assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(AlreadyCounted):
-        desk.platform.upload(desk.task, 1, person.keys.who, person.side.prepare(np.zeros(8), 1))
+        desk.platform.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1))
     assert len(desk.platform.store.uploads(desk.task, 1)) == 1
 
 
 def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
     """An acknowledgement that was lost can be asked for again."""
     person = desk.people[0]
-    upload = person.side.prepare(np.zeros(8), 1)
+    upload = person.side.encrypt_update(np.zeros(8), 1)
     first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
     take_part(desk, {1, 2, 3})
     desk.run()
     assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(RoundNotOpen):
-        desk.platform.upload(desk.task, 1, desk.people[1].keys.who, person.side.prepare(np.ones(8), 1))
+        desk.platform.upload(desk.task, 1, desk.people[1].keys.who, person.side.encrypt_update(np.ones(8), 1))
 
 
 def test_participant_number_n_max_plus_one_is_refused(tmp_path):
@@ -374,7 +374,7 @@ def test_a_cancel_before_any_round_leaves_no_model(desk):
     """And says so, without a promise."""
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    with pytest.raises(NotThereYet, match="there is no model"):
+    with pytest.raises(NotReady, match="there is no model"):
         desk.requester.model(desk.task)
 
 
@@ -404,7 +404,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
         return found
 
     monkeypatch.setattr(desk.csp, "answer", slowly)
-    with pytest.raises(NotThereYet, match="before their deadline"):
+    with pytest.raises(NotReady, match="before their deadline"):
         desk.people[0].claim()
     assert desk.requester.report(desk.task)["returned"] == 2 * BUDGET
     with pytest.raises(TaskNotRunning):
@@ -445,7 +445,7 @@ def test_claims_wait_for_the_end_and_are_paid_once(desk):
     take_part(desk)
     desk.run()
     take_part(desk)
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         desk.people[0].claim()
     desk.run()
     take_part(desk)
@@ -468,7 +468,7 @@ def test_who_left_is_not_waited_for(desk):
 def test_who_left_uploads_nothing_until_it_joins_again(desk):
     """Neither by itself nor past its own software; its place is kept."""
     person = desk.people[3]
-    upload = person.side.prepare(np.zeros(8), 5)
+    upload = person.side.encrypt_update(np.zeros(8), 5)
     person.leave()
     assert not person.step(trainer(3))
     assert person.state == "left"

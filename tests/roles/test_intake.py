@@ -9,16 +9,16 @@ from crowdfl.errors import (
     AlreadyCounted,
     CiphertextOutOfRange,
     Conflict,
-    NotThereYet,
+    NotReady,
     RoundNotOpen,
     TaskNotRunning,
     Truncated,
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.roles.intake import Arrival
-from crowdfl.roles.rounds import RoundState, TaskState
-from crowdfl.roles.sides import upload_name
+from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.sp.rounds import RoundState, TaskState
+from crowdfl.roles.sp.uploads import PendingUpload
 from tests.roles.desk import Desk
 
 
@@ -32,9 +32,9 @@ def desk(tmp_path) -> Desk:
     return desk
 
 
-def arrivals(desk: Desk) -> list[Arrival]:
+def arrivals(desk: Desk) -> list[PendingUpload]:
     """Everyone's upload of eight weights."""
-    return [Arrival.of(person.keys.who, person.side.prepare(np.zeros(8), 5)) for person in desk.people]
+    return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5)) for person in desk.people]
 
 
 def test_one_group_of_every_kind(desk):
@@ -43,8 +43,8 @@ def test_one_group_of_every_kind(desk):
     sp, task = desk.platform, desk.task
     before = sp.receive(task, 1, e.who, e.upload)
     width = desk.people[0].side.party.public.ciphertext_bytes
-    cut, zero = Arrival.of(c.who, c.upload[:-1]), Arrival.of(d.who, d.upload[:-width] + bytes(width))
-    stranger, copied = Arrival.of("0" * 20, a.upload), Arrival.of(c.who, b.upload)
+    cut, zero = PendingUpload.of(c.who, c.upload[:-1]), PendingUpload.of(d.who, d.upload[:-width] + bytes(width))
+    stranger, copied = PendingUpload.of("0" * 20, a.upload), PendingUpload.of(c.who, b.upload)
     outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a])
     assert outcomes[1] == (before[0], False)
     assert outcomes[7] == (outcomes[0][0], False)
@@ -79,7 +79,7 @@ def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
 def test_what_holds_for_all_is_told_to_all(desk):
     """A round that is not there or closed, a task that was cancelled; an unknown task is nobody's."""
     everyone, sp = arrivals(desk), desk.platform
-    assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotThereYet}
+    assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotReady}
     sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
     sp.store.set_state(desk.task, TaskState.CANCELLED)

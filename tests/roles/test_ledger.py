@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import LedgerConflict, NotEnoughMoney, SettingsError
-from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS, Ledger, Movement, participant_account, round_account
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, Movement, participant_account, round_account
 
 
 def funded(amount: int = 100) -> Ledger:

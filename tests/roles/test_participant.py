@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import BadSignature, DocumentError, NotThereYet, TaskNotRunning, TooLate
+from crowdfl.errors import BadSignature, DocumentError, NotReady, TaskNotRunning, TooLate
 from crowdfl.roles.documents import sign_document
 from crowdfl.storage.pools import RandomizerPool
 from tests.roles.desk import Desk
@@ -159,7 +159,7 @@ def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
 def test_claims_come_after_the_end_and_before_the_deadline(desk):
     """Too early is told apart from too late."""
     person = desk.people[0]
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         person.claim()
     desk.requester.order(desk.task, "cancel")
     desk.run()

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
-from crowdfl.protocols.hardened import HardenedCsp
+from crowdfl.protocols.hardened.profile import HardenedCsp
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.ticker import Rests
 from tests.roles.desk import Desk
@@ -148,7 +148,7 @@ def test_payments_are_told_whatever_else_goes_wrong(desk: Desk, monkeypatch: pyt
     desk.platform.on_paid = lambda _task, who, amount: told.update({who: amount})
     monkeypatch.setattr(desk.platform, "_step", lambda _task: (_ for _ in ()).throw(PermissionError("an upload")))
     met: list[Exception] = []
-    desk.platform.troubles.met = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
+    desk.platform.failures.record_failure = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
     assert desk.platform.tick() is False
     assert told == paid
     assert [type(failure) for failure in met] == [PermissionError]
@@ -174,7 +174,7 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
     """A service does not raise: it logs which task failed, waits longer each time, and forgets that when it is over."""
     with structlog.testing.capture_logs() as logged:
         rests = Rests(structlog.get_logger(), interval=1000.0)
-        desk.platform.troubles = rests
+        desk.platform.failures = rests
         desk.platform.on_paid = None
         steps: list[str] = []
         step, broken = desk.platform._step, [True]
@@ -192,7 +192,7 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
     assert [(entry["task"], entry["error"], entry["failures"]) for entry in logged] == [
         (desk.task, "ServiceUnavailable", 1)
     ]
-    assert not rests.rests("another task")
+    assert not rests.is_backing_off("another task")
     rests._until[desk.task], broken[0] = 0.0, False
     desk.platform.tick()
     assert rests._failures == rests._until == {}

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import RoundNotOpen, TooLate
-from crowdfl.protocols.settings import TaskSettings
-from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.settings import TaskSettings
 
 DISCARD = TaskSettings(window=100, grace=50, strategy="discard", max_participants=5)
 RETRANSMIT = replace(DISCARD, strategy="retransmit")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crowdfl.protocols.hardened import HardenedSp
-from crowdfl.roles import sides
+from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.roles.sp import aggregators as sides
 from tests.roles.desk import Desk
 
 

@@ -27,9 +27,10 @@ from crowdfl.errors import (
     SeedReused,
     TooFewParticipants,
 )
+from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import About, Average, Dealing, Exchange, Identity, ParticipantKeys, Tools
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools
+from crowdfl.settings import TaskSettings
 
 __all__ = ["ClearProfile", "Observer"]
 
@@ -58,7 +59,7 @@ class Observer:
 
 
 class _Side:
-    def __init__(self, about: About, tools: Tools, name: str) -> None:
+    def __init__(self, about: TaskSpec, tools: Tools, name: str) -> None:
         self.about = about
         self.party: Party = tools.party(name, _key())
         self.enrolled: dict[str, Identity] = {}
@@ -174,7 +175,7 @@ class ClearSp(_Side):
 class ClearCsp(_Side):
     """CSP's side: remembers what rewards it opened, and attests only those."""
 
-    def __init__(self, about: About, tools: Tools, observer: Observer) -> None:
+    def __init__(self, about: TaskSpec, tools: Tools, observer: Observer) -> None:
         super().__init__(about, tools, "CSP")
         self._observer = observer
         self._memory: MutableMapping[str, bytes] = {}
@@ -221,7 +222,7 @@ class ClearReader(_Side):
 
     clipped = 0
 
-    def __init__(self, about: About, tools: Tools, who: str) -> None:
+    def __init__(self, about: TaskSpec, tools: Tools, who: str) -> None:
         super().__init__(about, tools, who)
         self.who = who
         self._earned: dict[int, int] = {}
@@ -255,25 +256,25 @@ class ClearProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Everything fits."""
 
-    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
+    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """Bundles that differ."""
         return Dealing(_key(), b"sp", b"csp", b"requester", b"participant")
 
-    def sp(self, about: About, bundle: bytes, tools: Tools) -> ClearSp:
+    def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearSp:
         """SP's."""
         side = ClearSp(about, tools, "SP")
         side.open_round(1)
         return side
 
-    def csp(self, about: About, bundle: bytes, tools: Tools) -> ClearCsp:
+    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearCsp:
         """CSP's."""
         return ClearCsp(about, tools, self.observer)
 
-    def requester(self, about: About, bundle: bytes, tools: Tools) -> ClearReader:
+    def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearReader:
         """The requester's."""
         return ClearReader(about, tools, "requester")
 
-    def participant(self, about: About, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
+    def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
         """A participant's."""
         return ClearReader(about, tools, keys.who)
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from crowdfl.protocols.local import PROFILES
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.documents import Definition
 from tests.simulation.clear import ClearProfile
 

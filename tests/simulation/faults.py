@@ -71,10 +71,10 @@ class Fragile:
         return call
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Dying before the commit undoes it all; after, nothing."""
         self._life.check()
-        with self._target.together():
+        with self._target.transaction():
             yield
             self._life.step()
         self._life.step()
@@ -89,9 +89,9 @@ class Between:
         self._alone = True
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Nobody else gets in while a transaction writes."""
-        with self._target.together():
+        with self._target.transaction():
             self._alone = False
             try:
                 yield

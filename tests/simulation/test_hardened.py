@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.registry import PROFILES
 from tests.simulation.world import ONE, World, closing
 
 SETTINGS = {"profile": "hardened", "key_bits": 1536, "max_samples": 10, "decimals": 3, "lanes": 8}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.errors import AlreadyPaid, CrowdFLError, NotThereYet, TaskNotRunning
-from crowdfl.roles.ledger import ESCROW, REQUESTER, participant_account
-from crowdfl.roles.sp import TaskState
+from crowdfl.errors import AlreadyPaid, CrowdFLError, NotReady, TaskNotRunning
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account
+from crowdfl.roles.sp.platform import TaskState
 from tests.roles.desk import Desk
 from tests.simulation.clear import ClearCsp, ClearProfile
 from tests.simulation.faults import Between
@@ -312,7 +312,7 @@ def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_p
         desk.run()
         if desk.status(desk.task)["state"] == TaskState.RUNNING:
             _take_part(desk)
-            with pytest.raises(NotThereYet):
+            with pytest.raises(NotReady):
                 desk.people[0].claim()
     _take_part(desk)
     assert len(desk.people[0].rewards()) == 2

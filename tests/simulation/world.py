@@ -14,15 +14,15 @@ from sqlalchemy import event
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError
-from crowdfl.protocols.local import PROFILES
 from crowdfl.protocols.profile import ParticipantKeys, Tools
-from crowdfl.protocols.settings import TaskSettings, to_millionths
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name, sign_document
 from crowdfl.roles.kgc import Kgc, enrolment_context
-from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
-from crowdfl.roles.rounds import RoundState
-from crowdfl.roles.sp import Sp, TaskState
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
+from crowdfl.roles.sp.platform import Sp, TaskState
+from crowdfl.roles.sp.rounds import RoundState
+from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.simulation.clear import ClearProfile
@@ -172,7 +172,7 @@ class World:
         round_number = rounds[-1 - back].number
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
-            tried.append(self.people[number].prepare(np.array([float(number + 1)]), samples))
+            tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples))
             self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
@@ -237,7 +237,7 @@ class World:
     def check(self) -> None:
         """At any moment."""
         truth = self._stores["truth"]
-        with truth.together():
+        with truth.transaction():
             self._check_money(self.ledger(), truth.task(self.task).state)
             for round_ in truth.rounds(self.task):
                 before = self._states.setdefault(round_.number, round_.state)

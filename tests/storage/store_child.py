@@ -16,9 +16,9 @@ from sqlalchemy import event
 
 from crowdfl.errors import NotEnoughMoney, TaskFull
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
-from crowdfl.roles.rounds import Round
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage.sql import SqlStore
 
 KILLED = -signal.SIGKILL
@@ -56,13 +56,13 @@ def enrol(store: SqlStore, who: str, limit: int) -> bool:
 
 def campaign(store: SqlStore, task: str) -> None:
     """Two transactions, the second of which is acknowledged by a line."""
-    with store.together():
+    with store.transaction():
         store.add_task(StoredTask(task, "d", "a", "running"))
         store.post(task, Movement("deposit 1", REQUESTER, ESCROW, 5))
-    with store.together():
+    with store.transaction():
         store.post(task, Movement("fund round 1", ESCROW, "round 1", 5))
         store.put_seed(task, 1, "opening", b"seed")
-        with store.together():
+        with store.transaction():
             store.put_round(task, Round(1, 1.0))
         store.memory(task)["a"] = b"b"
     tell("done", task)

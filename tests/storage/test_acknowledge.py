@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
 from crowdfl.roles.ports import Upload
-from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.storage.sql import _ALIKE, SqlStore
 
 
@@ -62,7 +62,7 @@ def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
     store.put_round("t", Round(1, 0.0))
 
     def all_of_it() -> None:
-        with store.together():
+        with store.transaction():
             assert store.acknowledge("t", 1, [upload(1)]) == [True]
             raise ValueError("all of it")
 

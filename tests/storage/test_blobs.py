@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.errors import Conflict, FormatError, NotThereYet
+from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.blobs import FileBlobs
 
 BAD_NAMES = {
@@ -60,7 +60,7 @@ def test_what_is_not_there_is_named(blobs: FileBlobs):
     blobs.put("a/b", b"")
     for name in ("x", "x/y", "a", "a/b/c"):
         assert not blobs.has(name)
-        with pytest.raises(NotThereYet):
+        with pytest.raises(NotReady):
             blobs.get(name)
 
 

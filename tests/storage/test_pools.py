@@ -22,7 +22,7 @@ from pool_child import Numbered, work
 
 from crowdfl.crypto import pctd, vector
 from crowdfl.crypto.blocks import Block, to_ints
-from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.errors import (
     Cancelled,
@@ -261,7 +261,7 @@ def test_a_source_that_gives_no_randomizers_is_refused(tmp_path: Path, rows: Blo
     """Zeros, numbers above N^2, too few, too narrow: none gets in."""
 
     class Wrong(Numbered):
-        def take(self, count: int, *, watch: object = None) -> Block:
+        def take(self, count: int, *, progress: object = None) -> Block:
             return rows
 
     pool = RandomizerPool.open(tmp_path / "pool", PUBLIC)
@@ -271,10 +271,10 @@ def test_a_source_that_gives_no_randomizers_is_refused(tmp_path: Path, rows: Blo
 
 
 def test_an_interrupted_fill_keeps_whole_batches(tmp_path: Path):
-    """A source that fails, and a watch that cancels, leave what was added."""
+    """A source that fails, and a progress that cancels, leave what was added."""
 
     class Failing(Numbered):
-        def take(self, count: int, *, watch: object = None) -> Block:
+        def take(self, count: int, *, progress: object = None) -> Block:
             if self._next > 20:
                 raise RuntimeError("the lights went out")
             return super().take(count)
@@ -283,22 +283,22 @@ def test_an_interrupted_fill_keeps_whole_batches(tmp_path: Path):
     with pytest.raises(RuntimeError):
         pool.fill(100, Failing(PUBLIC), batch=10)
     assert pool.available == 20
-    watch = Watch(on_progress=lambda done, total: watch.cancel() if done == 30 else None)
+    progress = Progress(on_progress=lambda done, total: progress.cancel() if done == 30 else None)
     with pytest.raises(Cancelled, match="30 randomizers added so far are kept"):
-        pool.fill(100, Numbered(PUBLIC, 21), batch=10, watch=watch)
+        pool.fill(100, Numbered(PUBLIC, 21), batch=10, progress=progress)
     assert rest(tmp_path / "pool") == list(range(1, 51))
 
 
 def test_a_watch_follows_a_fill_and_stops_a_take(tmp_path: Path):
     """Progress in randomizers; a cancelled take takes nothing."""
     heard: list[tuple[int, int]] = []
-    watch = Watch(on_progress=lambda done, total: heard.append((done, total)))
+    progress = Progress(on_progress=lambda done, total: heard.append((done, total)))
     pool = RandomizerPool.open(tmp_path / "pool", PUBLIC)
-    pool.fill(5, Numbered(PUBLIC), batch=2, watch=watch)
+    pool.fill(5, Numbered(PUBLIC), batch=2, progress=progress)
     assert heard == [(0, 5), (2, 5), (4, 5), (5, 5)]
-    watch.cancel()
+    progress.cancel()
     with pytest.raises(Cancelled):
-        pool.take(1, watch=watch)
+        pool.take(1, progress=progress)
     assert pool.available == 5
 
 

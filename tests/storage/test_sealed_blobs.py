@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.errors import Conflict, KeyFileDamaged, NotThereYet, PassphraseError
+from crowdfl.errors import Conflict, KeyFileDamaged, NotReady, PassphraseError
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 
@@ -29,7 +29,7 @@ def test_what_is_put_is_got_by_whoever_knows_the_passphrase(tmp_path: Path):
     again.delete("task.sp")
     again.clear("b")
     assert not again.has("task.sp")
-    with pytest.raises(NotThereYet):
+    with pytest.raises(NotReady):
         again.get("b/c")
 
 

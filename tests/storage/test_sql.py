@@ -16,9 +16,9 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
-from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.storage.sql import SqlStore
 
 TASK = StoredTask("t", "definition", "appointment", "running")

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from crowdfl.errors import AlreadyCounted, Conflict, NotEnoughMoney, TaskFull
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.ports import StoredParticipant, Upload
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("store_child.py")

@@ -1,4 +1,4 @@
-"""Calls inside `together` stand or fall together; failures have names; nothing leaks."""
+"""Calls inside `transaction` stand or fall together; failures have names; nothing leaks."""
 
 import errno
 import os
@@ -15,9 +15,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
-from crowdfl.roles.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.ports import StoredTask, Upload
-from crowdfl.roles.rounds import Round
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage import database
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import seeds
@@ -33,7 +33,7 @@ class Interrupted(BaseException):
 
 def run(store: SqlStore, *calls: Callable[[], object]) -> None:
     """All of them as one transaction."""
-    with store.together():
+    with store.transaction():
         for call in calls:
             call()
 
@@ -72,7 +72,7 @@ def test_whatever_ends_a_transaction_early_undoes_it(store: SqlStore, stop: type
 def test_calls_inside_see_each_other_and_others_see_them_at_the_end(store: SqlStore, open_store: Opener):
     """Another process reads the last committed state meanwhile, without waiting."""
     other = open_store()
-    with store.together():
+    with store.transaction():
         store.add_task(TASK)
         assert store.tasks() == [TASK]
         assert other.tasks() == []
@@ -82,7 +82,7 @@ def test_calls_inside_see_each_other_and_others_see_them_at_the_end(store: SqlSt
 def test_another_thread_of_the_same_store_is_not_inside(store: SqlStore):
     """It reads what was committed, and gets a transaction of its own."""
     seen: list[list[StoredTask]] = []
-    with store.together():
+    with store.transaction():
         store.add_task(TASK)
         thread = threading.Thread(target=lambda: seen.append(store.tasks()))
         thread.start()
@@ -92,11 +92,11 @@ def test_another_thread_of_the_same_store_is_not_inside(store: SqlStore):
 
 def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: SqlStore):
     """A failure that was caught undoes the inner one only; one that was not, both."""
-    with store.together():
+    with store.transaction():
         store.add_task(TASK)
         with pytest.raises(NotEnoughMoney):
             run(store, partial(store.put_round, "t", Round(1, 1.0)), partial(store.post, "t", OVERDRAFT))
-        with store.together():
+        with store.transaction():
             store.put_round("t", Round(2, 1.0))
     assert [r.number for r in store.rounds("t")] == [2]
     inner = partial(run, store, partial(store.put_round, "t", Round(3, 1.0)))
@@ -108,7 +108,7 @@ def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: SqlSto
 def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: SqlStore):
     """No statement had failed, so that PostgreSQL too goes on."""
     store.add_upload("t", 1, Upload("p", "a", late=False))
-    with store.together():
+    with store.transaction():
         with pytest.raises(AlreadyCounted):
             store.add_upload("t", 1, Upload("p", "b", late=False))
         store.add_task(TASK)
@@ -124,7 +124,7 @@ def test_readers_do_not_wait_for_a_writer_and_writers_do(store: SqlStore, open_s
         order.append("other")
 
     thread = threading.Thread(target=write)
-    with store.together():
+    with store.transaction():
         store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
         thread.start()
         assert other.movements("t") == []
@@ -141,7 +141,7 @@ def test_what_a_transaction_read_is_true_when_it_writes(store: SqlStore, open_st
     refused = []
 
     def spend(name: str, own: SqlStore) -> None:
-        with own.together():
+        with own.transaction():
             left = sum(m.amount if m.target == ESCROW else -m.amount for m in own.movements("t"))
             if left < 1:
                 refused.append(name)
@@ -176,7 +176,7 @@ def test_many_threads_give_their_connections_back(store: SqlStore):
 
 def test_a_forked_process_opens_connections_of_its_own(store: SqlStore):
     """Neither uses nor closes its parent's, not even when it was forked inside a transaction."""
-    with store.together():
+    with store.transaction():
         store.put_round("t", Round(1, 1.0))
         child = os.fork()
         if child == 0:

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
 from crowdfl.cli.waiting import waiting
-from crowdfl.learning.data import Source
-from crowdfl.learning.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
-from crowdfl.learning.sources import FORMS, open_person, open_source, parse_spec
+from crowdfl.learning.datasets.data import Source
+from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
+from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
 
 __all__ = ["app", "fetch_wisdm", "show"]
 

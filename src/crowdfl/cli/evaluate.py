@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from crowdfl.cli.samples import Samples, load_samples
-from crowdfl.cli.task_files import read_model
+from crowdfl.cli.task.files import read_model
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.learner import score
 from crowdfl.learning.metrics import class_scores, confusion
+from crowdfl.learning.models.learner import score
 from crowdfl.learning.recipe import Recipe
 
 __all__ = ["evaluate", "predict"]

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from crowdfl import __version__
 from crowdfl.errors import CrowdFLError, PackageMissing
+from crowdfl.version import __version__
 
 __all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
 
@@ -19,21 +19,21 @@ EXIT_INTERRUPTED = 130
 
 # Where each command is: a function, or the Typer of a group. Loaded when asked for: a phone need not load the servers.
 _COMMANDS = {
-    "init": "workspace:init",
-    "kgc": "servers:kgc_app",
-    "sp": "servers:sp_app",
-    "csp": "servers:csp_app",
-    "task": "task:app",
-    "participant": "participant:app",
-    "train": "train:train",
-    "data": "data:app",
-    "evaluate": "evaluate:evaluate",
-    "predict": "evaluate:predict",
-    "doctor": "doctor:doctor",
-    "demo": "demo:demo",
-    "audit": "audit:audit",
-    "bench": "bench:app",
-    "reproduce": "reproduce:reproduce",
+    "init": "cli.workspace:init",
+    "kgc": "cli.servers:kgc_app",
+    "sp": "cli.servers:sp_app",
+    "csp": "cli.servers:csp_app",
+    "task": "cli.task.commands:app",
+    "participant": "cli.participant:app",
+    "train": "cli.train.run:train",
+    "data": "cli.data:app",
+    "evaluate": "cli.evaluate:evaluate",
+    "predict": "cli.evaluate:predict",
+    "doctor": "cli.doctor.run:doctor",
+    "demo": "lab.demo.run:demo",
+    "audit": "lab.audit.command:audit",
+    "bench": "lab.bench.command:app",
+    "reproduce": "lab.experiments.command:reproduce",
 }
 
 
@@ -59,7 +59,7 @@ def _load(name: str) -> Any:  # noqa: ANN401
     """A command; if it needs a package that is not there, one that says so."""
     module, _, attribute = _COMMANDS[name].partition(":")
     try:
-        found = getattr(import_module(f"crowdfl.cli.{module}"), attribute)
+        found = getattr(import_module(f"crowdfl.{module}"), attribute)
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("crowdfl"):
             raise

@@ -13,14 +13,14 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from crowdfl.cli.settings_file import CA_TEXT, KEY, SWITCH, TEXT, URL, Table, check_settings
-from crowdfl.cli.training import Lesson
-from crowdfl.errors import ClaimRefused, NotThereYet, ServiceUnavailable, SettingsError, TooLate
+from crowdfl.cli.training import LocalTrainer
+from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, SettingsError, TooLate
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.settings import from_millionths
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
-from crowdfl.services.clients import KgcClient
-from crowdfl.services.links import Link, ParticipantLink
+from crowdfl.services.client.links import Link, ParticipantLink
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.settings import from_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 
@@ -92,7 +92,7 @@ def run(
     """Join and take part until the task ends; interrupted, it goes on where it stopped."""
     with _participant(invitation, home, as_json) as person:
         definition = _patiently(person, lambda: _ask(person, yes=yes, as_json=as_json))
-        lesson = Lesson(data, definition.training, module)
+        lesson = LocalTrainer(data, definition.training, module)
         if not person.blobs.has("certificate"):
             lesson.prepare(definition.shape)  # whoever cannot train must not take a place
         if not person.has_left:  # else `join` is how to come back; what was earned is claimed all the same
@@ -171,7 +171,7 @@ def _wait_for_platform(person: Participant, away: ServiceUnavailable, misses: in
     time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
 
-def _follow(person: Participant, lesson: Lesson, window: float) -> None:
+def _follow(person: Participant, lesson: LocalTrainer, window: float) -> None:
     """Step by step until the task has ended. Looks less often while nothing happens or the platform is away."""
     longest = min(60.0, max(2.0, window / 20))
     pause, misses = 0.5, 0
@@ -199,7 +199,7 @@ def _until_paid(person: Participant) -> None:
         except (ClaimRefused, TooLate) as refusal:
             person.on_event("not paid", {"why": str(refusal)})
             return
-        except (NotThereYet, ServiceUnavailable):
+        except (NotReady, ServiceUnavailable):
             pause = min(pause * 1.5, 60.0)
             time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 

@@ -11,9 +11,9 @@ from crowdfl.cli.settings_file import KEY, SWITCH, TEXT, URL, Table, check_setti
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services.clients import SpClient
+from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
+from crowdfl.services.client.peers import SpClient
 from crowdfl.services.clock import SystemClock
-from crowdfl.services.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.storage.atomic import read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning import watch
-from crowdfl.learning.csv_table import read_table
-from crowdfl.learning.data import Labels, Windows, windows_of
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets.csv_table import read_table
+from crowdfl.learning.datasets.data import Labels, Windows, windows_of
+from crowdfl.learning.datasets.resample import even
+from crowdfl.learning.datasets.stream import recordings_of
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.resample import even
-from crowdfl.learning.stream import recordings_of
 
 __all__ = ["Samples", "load_samples"]
 

@@ -13,10 +13,10 @@ import typer
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError
-from crowdfl.protocols.settings import from_millionths
-from crowdfl.services.auth import Tokens
-from crowdfl.services.cluster import ClusterSettings
+from crowdfl.services.cluster.backend import ClusterSettings
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import ServiceSettings, read_ledger, serve_csp, serve_kgc, serve_sp
+from crowdfl.settings import from_millionths
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["csp_app", "kgc_app", "payouts", "sp_app"]

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from crowdfl.learning.data import Split
-from crowdfl.learning.learner import Learner
-from crowdfl.learning.model import ModelShape
+from crowdfl.learning.datasets.data import Split
+from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant import Arrays
 
-__all__ = ["Lesson"]
+__all__ = ["LocalTrainer"]
 
 
-class Lesson:
+class LocalTrainer:
     """A person's data and the task's learner, loaded when first needed: torch alone takes seconds."""
 
     def __init__(self, data: str, training: Mapping[str, Any], module: str | None = None) -> None:

@@ -23,10 +23,10 @@ from crowdfl.cli.settings_file import (
     read_settings,
 )
 from crowdfl.errors import SettingsError
-from crowdfl.services.auth import Tokens
-from crowdfl.services.cluster import ClusterSettings
+from crowdfl.services.cluster.backend import ClusterSettings
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
 from crowdfl.services.run import Peer, ServiceSettings, signing_key
-from crowdfl.services.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["init", "read_service"]

@@ -20,8 +20,8 @@ __all__ = [
     "BACKENDS",
     "Backend",
     "Kernel",
+    "Progress",
     "Threads",
-    "Watch",
     "backend_named",
     "default_backend",
     "release_lock_while_computing",
@@ -46,7 +46,7 @@ class Kernel(Protocol):
 
 
 @dataclass
-class Watch:
+class Progress:
     """Follows a long batch, and stops it: pass one to a batch, call `cancel()` from anywhere."""
 
     on_progress: Callable[[int, int], None] | None = None
@@ -74,7 +74,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """What the user chose it by."""
 
-    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row; into `out` if given, which may be one of `blocks`."""
 
 
@@ -87,21 +87,21 @@ class Threads:
         self.workers = workers or os.cpu_count() or 1
         self._pool: ThreadPoolExecutor | None = None
 
-    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row, chunk by chunk."""
         rows = require_rows(blocks)
         result = empty(rows, kernel.out_width) if out is None else out
-        watch = watch or Watch()
+        progress = progress or Progress()
 
         def work(piece: slice) -> int:
             result[piece] = kernel.run(*(block[piece] for block in blocks))
             return int(piece.stop) - int(piece.start)
 
         done = 0
-        watch.report(done, rows)
-        for count in self._each(work, list(self._pieces(kernel, rows)), watch):
+        progress.report(done, rows)
+        for count in self._each(work, list(self._pieces(kernel, rows)), progress):
             done += count
-            watch.report(done, rows)
+            progress.report(done, rows)
         return result
 
     def _pieces(self, kernel: Kernel, rows: int) -> Iterator[slice]:
@@ -109,17 +109,17 @@ class Threads:
         size = max(1, min(kernel.chunk, share))
         return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
-    def _each(self, work: Callable[[slice], int], pieces: list[slice], watch: Watch) -> Iterator[int]:
+    def _each(self, work: Callable[[slice], int], pieces: list[slice], progress: Progress) -> Iterator[int]:
         if self.workers == 1 or len(pieces) == 1:
             for piece in pieces:
-                watch.check()
+                progress.check()
                 yield work(piece)
             return
         pending: set[Future[int]] = set()
         waiting = iter(pieces)
         try:
             while True:
-                watch.check()
+                progress.check()
                 # A short queue: enough to keep the workers busy, little to wait for after a cancel.
                 for piece in waiting:
                     pending.add(self._executor().submit(work, piece))
@@ -161,7 +161,7 @@ def backend_named(name: str, *, workers: int | None = None) -> Backend:
     if name == "threads":
         return Threads(workers)
     if name == "cuda":
-        from crowdfl.crypto.cuda import Cuda  # CuPy is no part of a plain install
+        from crowdfl.crypto.gpu.backend import Cuda  # CuPy is no part of a plain install
 
         return Cuda(others=Threads(workers))
     raise SettingsError(f"no backend is called {name!r}; there are {', '.join(BACKENDS)}")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from crowdfl.crypto.blocks import Block, from_bytes, from_ints
-from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.kernels import FixedBase, FixedBasePower, PowMod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import random_unit
@@ -28,7 +28,7 @@ class RandomizerSource(Protocol):
     def public(self) -> PublicKey:
         """The key they are for."""
 
-    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
         """`count` fresh randomizers, for the caller alone."""
 
 
@@ -59,12 +59,12 @@ class FreshRandomizers:
         """Build the table now rather than at the first use."""
         _ = self.fixed.table
 
-    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
         """`count` fresh randomizers."""
         self.prepare()
         width = self.fixed.exponent_width
         exponents = from_bytes(self.entropy(count * width), width)
-        return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, watch=watch)
+        return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +74,11 @@ class PrintedRandomizers:
     public: PublicKey
     backend: Backend | None = None
 
-    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
         """`count` fresh randomizers."""
         units = from_ints((random_unit(self.public.n) for _ in range(count)), self.public.plaintext_bytes)
         kernel = PowMod(self.public.n, self.public.n_squared)
-        return (self.backend or default_backend()).map(kernel, units, watch=watch)
+        return (self.backend or default_backend()).map(kernel, units, progress=progress)
 
 
 def best_window(public: PublicKey, count: int) -> int:

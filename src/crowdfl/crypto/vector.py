@@ -1,7 +1,7 @@
 """CipherVector: many ciphertexts under one key in one contiguous buffer, and what one does with them.
 
 The binary form (docs/formats.md) is fixed-width big-endian numbers behind a short header; any language can write it.
-Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
+UploadOutcome bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
 """
 
 import struct
@@ -16,7 +16,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Kernel, Watch, default_backend
+from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
 from crowdfl.crypto.kernels import (
     OUT_OF_RANGE,
     VALID,
@@ -93,8 +93,8 @@ class _Numbers:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} under {self.public!r})"
 
-    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, watch: Watch | None) -> Self:
-        block = (backend or default_backend()).map(kernel, self.block, *more, watch=watch)
+    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, progress: Progress | None) -> Self:
+        block = (backend or default_backend()).map(kernel, self.block, *more, progress=progress)
         return type(self)(self.public, block)
 
     def _require_like(self, other: "_Numbers") -> None:
@@ -108,30 +108,30 @@ class CipherVector(_Numbers):
     """[[m_1]], ..., [[m_k]] under one key. Every number in it is known to be a unit below N^2."""
 
     def add(
-        self, other: "CipherVector", *, backend: Backend | None = None, watch: Watch | None = None
+        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """Entry-wise sum of the plaintexts."""
         self._require_like(other)
-        return self._map(MulMod(self.public.n_squared), other.block, backend=backend, watch=watch)
+        return self._map(MulMod(self.public.n_squared), other.block, backend=backend, progress=progress)
 
-    def negate(self, *, backend: Backend | None = None, watch: Watch | None = None) -> "CipherVector":
+    def negate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
         """Entry-wise negation of the plaintexts."""
-        return self._map(InvMod(self.public.n_squared), backend=backend, watch=watch)
+        return self._map(InvMod(self.public.n_squared), backend=backend, progress=progress)
 
     def subtract(
-        self, other: "CipherVector", *, backend: Backend | None = None, watch: Watch | None = None
+        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """Entry-wise difference of the plaintexts."""
         self._require_like(other)
-        return self.add(other.negate(backend=backend, watch=watch), backend=backend, watch=watch)
+        return self.add(other.negate(backend=backend, progress=progress), backend=backend, progress=progress)
 
-    def scale(self, k: int, *, backend: Backend | None = None, watch: Watch | None = None) -> "CipherVector":
+    def scale(self, k: int, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
         """Every plaintext times the signed k."""
         self.public.residue(k)
-        return self._map(PowMod(mpz(k), self.public.n_squared), backend=backend, watch=watch)
+        return self._map(PowMod(mpz(k), self.public.n_squared), backend=backend, progress=progress)
 
     def scale_each(
-        self, factors: Iterable[int], *, backend: Backend | None = None, watch: Watch | None = None
+        self, factors: Iterable[int], *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """Each plaintext times its own signed factor."""
         signed = [mpz(k) for k in factors]
@@ -141,27 +141,27 @@ class CipherVector(_Numbers):
             self.public.residue(k)
         longest = max((abs(k).bit_length() for k in signed), default=1)
         exponents = blocks.from_ints((abs(k) for k in signed), max(1, (longest + 7) // 8))
-        powers = self._map(PowEach(self.public.n_squared, longest), exponents, backend=backend, watch=watch)
+        powers = self._map(PowEach(self.public.n_squared, longest), exponents, backend=backend, progress=progress)
         minus = np.array([k < 0 for k in signed], dtype=np.bool_)
         if minus.any():
             powers.block[minus] = CipherVector(self.public, powers.block[minus]).negate(backend=backend).block
         return powers
 
     def add_plain(
-        self, plaintexts: Block, *, backend: Backend | None = None, watch: Watch | None = None
+        self, plaintexts: Block, *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
-        block = (backend or default_backend()).map(AddPlain(self.public.n), plaintexts, self.block, watch=watch)
+        block = (backend or default_backend()).map(AddPlain(self.public.n), plaintexts, self.block, progress=progress)
         return CipherVector(self.public, block)
 
     def rerandomise(
-        self, randomizers: RandomizerSource, *, backend: Backend | None = None, watch: Watch | None = None
+        self, randomizers: RandomizerSource, *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """The same plaintexts under fresh randomizers."""
         self.public.require_same(randomizers.public)
-        fresh = randomizers.take(len(self), watch=watch)
-        return self._map(MulMod(self.public.n_squared), fresh, backend=backend, watch=watch)
+        fresh = randomizers.take(len(self), progress=progress)
+        return self._map(MulMod(self.public.n_squared), fresh, backend=backend, progress=progress)
 
     def bucket_sums(
         self,
@@ -170,7 +170,7 @@ class CipherVector(_Numbers):
         buckets: int,
         *,
         backend: Backend | None = None,
-        watch: Watch | None = None,
+        progress: Progress | None = None,
     ) -> "CipherVector":
         """Signed sums: entry order[j] falls into bucket j % buckets, subtracted where signs[j]. Each bucket is one sum."""
         if len(order) != len(self) or len(signs) != len(self) or not 0 < buckets <= len(self):
@@ -189,7 +189,7 @@ class CipherVector(_Numbers):
         grid = np.ascontiguousarray(rows.reshape(size, buckets, width).swapaxes(0, 1)).reshape(buckets, size * width)
         grid_signs = np.ascontiguousarray(minus.reshape(size, buckets).swapaxes(0, 1))
         kernel = BucketProduct(self.public.n_squared, size)
-        sums = (backend or default_backend()).map(kernel, grid, grid_signs, watch=watch)
+        sums = (backend or default_backend()).map(kernel, grid, grid_signs, progress=progress)
         return CipherVector(self.public, sums)
 
     def partial_decrypt(
@@ -198,12 +198,12 @@ class CipherVector(_Numbers):
         *,
         constant_time: bool = False,
         backend: Backend | None = None,
-        watch: Watch | None = None,
+        progress: Progress | None = None,
     ) -> "PartialVector":
         """PDec of every entry."""
         self.public.require_same(share.public)
         kernel = PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
-        return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, watch=watch))
+        return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, progress=progress))
 
     def __add__(self, other: "CipherVector") -> "CipherVector":
         return self.add(other)
@@ -274,7 +274,7 @@ class PartialVector(_Numbers):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unchecked(_Numbers):
-    """Received numbers that nobody has looked at yet."""
+    """UploadOutcome numbers that nobody has looked at yet."""
 
     @classmethod
     def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
@@ -298,9 +298,13 @@ class Unchecked(_Numbers):
             raise TrailingBytes(f"the stream goes on after {count} ciphertexts")
         return cls(public, blocks.from_bytes(data, public.ciphertext_bytes))
 
-    def validate(self, *, backend: Backend | None = None, watch: Watch | None = None) -> CipherVector:
+    def trusted(self) -> CipherVector:
+        """As ciphertexts, for whoever knows that `validate` or `refusals` has passed these very bytes before."""
+        return CipherVector(self.public, self.block)
+
+    def validate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> CipherVector:
         """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
-        verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, watch=watch)[:, 0]
+        verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, progress=progress)[:, 0]
         refusal = self._refusal(verdict)
         if refusal is not None:
             raise refusal
@@ -345,11 +349,11 @@ class RunningProduct:
         self._block[:, -1] = 1
         self._next = np.empty_like(self._block)
 
-    def add(self, vector: CipherVector, *, watch: Watch | None = None) -> None:
+    def add(self, vector: CipherVector, *, progress: Progress | None = None) -> None:
         """Multiply one more upload in."""
-        self.add_all([vector], watch=watch)
+        self.add_all([vector], progress=progress)
 
-    def add_all(self, vectors: Sequence[CipherVector], *, watch: Watch | None = None) -> None:
+    def add_all(self, vectors: Sequence[CipherVector], *, progress: Progress | None = None) -> None:
         """Multiply several in as one batch, which a backend may reduce as a tree; all of them or none."""
         for vector in vectors:
             self.public.require_same(vector.public)
@@ -359,23 +363,23 @@ class RunningProduct:
             raise TooManyUploads(f"the width budget allows {self.limit} uploads; another could overflow a slot")
         if vectors:
             so_far = [self._block] if self.count else []
-            self._multiply([*so_far, *(vector.block for vector in vectors)], watch or Watch())
+            self._multiply([*so_far, *(vector.block for vector in vectors)], progress or Progress())
             self._block, self._next = self._next, self._block
             self.count += len(vectors)
 
-    def _multiply(self, factors: Sequence[Block], watch: Watch) -> None:
+    def _multiply(self, factors: Sequence[Block], progress: Progress) -> None:
         modulus = self.public.n_squared
         if len(factors) == 1:  # the first upload is the sum so far
-            watch.check()
+            progress.check()
             self._next[:] = factors[0]
-            watch.report(len(self._next), len(self._next))
+            progress.report(len(self._next), len(self._next))
         elif len(factors) == 2:
-            self._backend.map(MulMod(modulus), *factors, out=self._next, watch=watch)
+            self._backend.map(MulMod(modulus), *factors, out=self._next, progress=progress)
         else:
             side_by_side = np.concatenate(factors, axis=1)
             plus = np.zeros((len(side_by_side), len(factors)), dtype=np.uint8)
             kernel = BucketProduct(modulus, len(factors))
-            self._backend.map(kernel, side_by_side, plus, out=self._next, watch=watch)
+            self._backend.map(kernel, side_by_side, plus, out=self._next, progress=progress)
 
     def result(self) -> CipherVector:
         """The sum so far; later additions do not change it."""
@@ -387,7 +391,7 @@ def encrypt(
     plaintexts: Block | Iterable[int],
     *,
     backend: Backend | None = None,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> CipherVector:
     """Enc of many plaintexts: residues modulo N as a block (from a packing), or signed integers."""
     public = randomizers.public
@@ -397,16 +401,16 @@ def encrypt(
             raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
     else:
         block = residues((public.residue(m) for m in plaintexts), public)
-    blinds = randomizers.take(len(block), watch=watch)
-    return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, watch=watch))
+    blinds = randomizers.take(len(block), progress=progress)
+    return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, progress=progress))
 
 
 def combine(
-    first: PartialVector, second: PartialVector, *, backend: Backend | None = None, watch: Watch | None = None
+    first: PartialVector, second: PartialVector, *, backend: Backend | None = None, progress: Progress | None = None
 ) -> Block:
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
     first._require_like(second)
-    return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, watch=watch)
+    return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, progress=progress)
 
 
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:

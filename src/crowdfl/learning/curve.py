@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.data import Split
-from crowdfl.learning.learner import Learner, Metrics
+from crowdfl.learning.datasets.data import Split
+from crowdfl.learning.models.learner import Learner, Metrics
 from crowdfl.learning.recipe import Recipe
 
 __all__ = ["Epoch", "learning_curve"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import SettingsError
-from crowdfl.learning.data import Windows
+from crowdfl.learning.datasets.data import Windows
 
 __all__ = ["FEATURES", "Inputs", "features", "features_per_window", "flat", "motion"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.data import Labels
+from crowdfl.learning.datasets.data import Labels
 
 __all__ = ["ClassScores", "Scores", "class_scores", "confusion", "mad", "scores"]
 

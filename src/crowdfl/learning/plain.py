@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdfl.errors import NothingToAverage
-from crowdfl.learning.data import Split
+from crowdfl.learning.datasets.data import Split
 from crowdfl.learning.features import features
 from crowdfl.learning.fedavg import fedavg
-from crowdfl.learning.learner import Learner, Metrics, Training
-from crowdfl.learning.model import Weights
+from crowdfl.learning.models.learner import Learner, Metrics, Training
+from crowdfl.learning.models.shape import Weights
 
 __all__ = ["PlainRound", "plain_rounds"]
 

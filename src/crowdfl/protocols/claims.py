@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, WrongAmount
+from crowdfl.protocols.hardened.prirwd import RewardCsp, RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.prirwd import RewardCsp, RewardEnvelope, reward_context
 
 __all__ = ["Attestation", "Claim", "ClaimsCsp", "ClaimsSp", "make_claim", "open_reward", "payable"]
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Kernel, Watch
+from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.kernels import (
     AddPlain,
     BucketProduct,
@@ -104,8 +104,8 @@ class CountingBackend:
         """The inner backend's."""
         return self.inner.name
 
-    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Count and pass on."""
         size = kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
         self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * size)
-        return self.inner.map(kernel, *blocks, out=out, watch=watch)
+        return self.inner.map(kernel, *blocks, out=out, progress=progress)

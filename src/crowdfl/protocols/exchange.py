@@ -1,30 +1,87 @@
-"""How SP's steps talk to CSP: a generator yields a request as bytes and is sent a reply to wait for.
+"""How SP's steps talk to CSP, and who may watch: a generator yields a request as bytes and is sent a reply to wait for.
 
 A step that sends its next request before it waits for the last reply lets both servers work at the same time.
 """
 
 from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
-__all__ = ["Reply", "carry", "pipelined"]
+from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.party import View
+
+__all__ = ["Ask", "Exchange", "Observer", "Reply", "Silent", "ask_directly", "pipelined", "run_exchange"]
 
 Reply = Callable[[], bytes]
 """CSP's answer: the call waits until it is there."""
+
+Ask = Callable[[bytes], Reply]
+"""How a request reaches CSP: a function call, or HTTP with a durable copy of each reply."""
+
+Exchange = Generator[bytes, Reply, None]
+"""SP's side of a step: yields requests, is sent replies to wait for."""
 
 _Result = TypeVar("_Result")
 _Kept = TypeVar("_Kept")
 
 
-def carry(step: Generator[bytes, Reply, _Result], answer: Callable[[bytes], bytes]) -> _Result:
-    """Take a step to its end, one request after the other, where CSP is a function call away."""
-    try:
-        request = next(step)
-        while True:
-            request = step.send(partial(bytes, answer(request)))
-    except StopIteration as end:
-        result: _Result = end.value
-        return result
+class Observer:
+    """Whoever measures a round. This one gives every party counters and a view of its own, and looks at nothing else."""
+
+    def costs(self, role: str) -> Costs:
+        """The counters of a party that is being built."""
+        return Costs()
+
+    def view(self, role: str) -> View:
+        """Where a party that is being built records what it sees in the clear."""
+        return View()
+
+    def begin(self, stage: str) -> None:
+        """A round enters a stage: encrypt, collect, check, average, read, reward, open."""
+
+    def working(self, role: str) -> AbstractContextManager[None]:
+        """Around each stretch of one role's work."""
+        return nullcontext()
+
+    def message(self, sender: str, receiver: str, message: bytes) -> None:
+        """Bytes on their way."""
+
+
+_UNWATCHED = Observer()
+
+
+class Silent(Observer):
+    """A service's: it has no use for a record of what was opened, and no business keeping one."""
+
+    def view(self, role: str) -> View:
+        return View(keep=False)
+
+
+def ask_directly(answer: Callable[[bytes], bytes], observer: Observer = _UNWATCHED) -> Ask:
+    """CSP a function call away."""
+
+    def ask(request: bytes) -> Reply:
+        with observer.working("CSP"):
+            reply = answer(request)
+        observer.message("CSP", "SP", reply)
+        return partial(bytes, reply)
+
+    return ask
+
+
+def run_exchange(step: Generator[bytes, Reply, _Result], ask: Ask, observer: Observer = _UNWATCHED) -> _Result:
+    """Take a step of SP's to its end, one request after the other. The only loop of this kind."""
+    reply: Reply | None = None
+    while True:
+        with observer.working("SP"):
+            try:
+                request = next(step) if reply is None else step.send(reply)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+        observer.message("SP", "CSP", request)
+        reply = ask(request)
 
 
 def pipelined(

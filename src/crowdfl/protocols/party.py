@@ -6,7 +6,7 @@ from typing import Any
 
 from crowdfl.crypto import vector
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.randomness import Coins
@@ -49,7 +49,7 @@ class Party:
     costs: Costs = field(default_factory=Costs)
     view: View = field(default_factory=View, repr=False)
     randomizers: RandomizerSource | None = field(default=None, repr=False)
-    watch: Watch | None = field(default=None, repr=False)
+    progress: Progress | None = field(default=None, repr=False)
     constant_time: bool = False
 
     def __post_init__(self) -> None:
@@ -70,11 +70,11 @@ class Party:
 
     def encrypt(self, plaintexts: Block | Iterable[int], coins: Coins | None = None) -> CipherVector:
         """Enc; with `coins`, replayable."""
-        return vector.encrypt(self._randomizers(coins), plaintexts, backend=self.compute, watch=self.watch)
+        return vector.encrypt(self._randomizers(coins), plaintexts, backend=self.compute, progress=self.progress)
 
     def rerandomise(self, c: CipherVector, coins: Coins | None = None) -> CipherVector:
         """The same plaintexts, unlinkable."""
-        return c.rerandomise(self._randomizers(coins), backend=self.compute, watch=self.watch)
+        return c.rerandomise(self._randomizers(coins), backend=self.compute, progress=self.progress)
 
     def add(self, a: CipherVector, b: CipherVector) -> CipherVector:
         """PAdd."""
@@ -108,7 +108,9 @@ class Party:
         """PDec with this party's share."""
         if self.share is None:
             raise InvalidKey(f"{self.name} holds no key share")
-        return c.partial_decrypt(self.share, constant_time=self.constant_time, backend=self.compute, watch=self.watch)
+        return c.partial_decrypt(
+            self.share, constant_time=self.constant_time, backend=self.compute, progress=self.progress
+        )
 
     def finish(self, c: CipherVector, other: PartialVector) -> Block:
         """PDec and TDec: the residues of what the other share holder has partially decrypted."""

@@ -4,45 +4,41 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from operator import index
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.compute import Backend, Watch
+from crowdfl.crypto.compute import Backend, Progress
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, SlotOverflow
-from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.party import Party, View
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.protocols.exchange import Exchange, Observer
+from crowdfl.protocols.party import Party
+from crowdfl.settings import TaskSettings
 
 __all__ = [
     "STOPPED",
-    "About",
     "Average",
-    "CspSide",
+    "CspProtocol",
     "Dealing",
-    "Exchange",
     "Identity",
     "ParticipantKeys",
-    "ParticipantSide",
+    "ParticipantProtocol",
     "Profile",
-    "RequesterSide",
-    "SpSide",
+    "RequesterProtocol",
+    "SpProtocol",
     "Task",
+    "TaskSpec",
     "Tools",
     "whole_samples",
 ]
 
 STOPPED = "stopped"
 """What a CSP remembers even of a request that it refused: that it answers this task no more."""
-
-Exchange = Generator[bytes, Reply, None]
-"""SP's side of a step: yields requests, is sent replies to wait for."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Average:
 
 
 @dataclass(frozen=True)
-class About:
+class TaskSpec:
     """A task before it has a key."""
 
     name: str
@@ -103,7 +99,7 @@ class Identity:
     reading: bytes
 
 
-class ParticipantSide(Protocol):
+class ParticipantProtocol(Protocol):
     """What a participant's device does."""
 
     party: Party
@@ -112,7 +108,7 @@ class ParticipantSide(Protocol):
     def upload_randomizers(self) -> int:
         """How many randomizers an update takes: what to make ahead of time."""
 
-    def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """An update, encrypted, ready to upload. `clipped` then says how many weights were clipped."""
 
     def read(self, publication: bytes, round_number: int) -> Average:
@@ -125,7 +121,7 @@ class ParticipantSide(Protocol):
         """A signed claim of all rewards opened so far."""
 
 
-class SpSide(Protocol):
+class SpProtocol(Protocol):
     """What the sensing platform does."""
 
     party: Party
@@ -151,8 +147,17 @@ class SpSide(Protocol):
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""
 
-    def add_all(self, uploads: Mapping[str, bytes]) -> None:
-        """`add` for several at once, with the same result; whoever calls it holds them all in memory."""
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """`add` for several at once, with the same result; whoever calls it holds them all in memory.
+
+        `validated`: `refusals` has looked at these very bytes, and found nothing.
+        """
+
+    def check(self) -> None:
+        """Refuse a set of uploads that must not be opened, before anything is."""
+
+    def is_averaged(self) -> bool:
+        """Whether `reward` finds what it needs of `publish`, run here or, after a crash, before."""
 
     def publish(self, *, final: bool) -> Exchange:
         """Average what is in, with CSP; `published` then holds the bytes for the audience."""
@@ -176,7 +181,7 @@ class SpSide(Protocol):
         """Millionths to pay now."""
 
 
-class CspSide(Protocol):
+class CspProtocol(Protocol):
     """What the computation server does: it answers."""
 
     party: Party
@@ -191,7 +196,7 @@ class CspSide(Protocol):
         """One request of SP's, one reply."""
 
 
-class RequesterSide(Protocol):
+class RequesterProtocol(Protocol):
     """What the requester does."""
 
     party: Party
@@ -208,19 +213,21 @@ class Profile(Protocol):
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Refuse, with the numbers, a task that could overflow."""
 
-    def deal(self, about: About, *, insecure_test_key: bool) -> Dealing:
+    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """KGC: make the keys of a task."""
 
-    def sp(self, about: About, bundle: bytes, tools: "Tools") -> SpSide:
+    def sp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol:
         """The sensing platform, from its bundle alone."""
 
-    def csp(self, about: About, bundle: bytes, tools: "Tools") -> CspSide:
+    def csp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> CspProtocol:
         """The computation server, from its bundle alone."""
 
-    def requester(self, about: About, bundle: bytes, tools: "Tools") -> RequesterSide:
+    def requester(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> RequesterProtocol:
         """The requester, from its bundle alone."""
 
-    def participant(self, about: About, bundle: bytes, keys: "ParticipantKeys", tools: "Tools") -> ParticipantSide:
+    def participant(
+        self, about: TaskSpec, bundle: bytes, keys: "ParticipantKeys", tools: "Tools"
+    ) -> ParticipantProtocol:
         """A participant, from the participants' bundle and keys it made itself."""
 
 
@@ -256,12 +263,14 @@ class Tools:
     """Where the sides of a task compute, and whether its key may be a test key."""
 
     backend: Backend
-    watch: Watch | None = None
+    progress: Progress | None = None
     insecure_test_key: bool = False
     constant_time: bool = False
-    keep_views: bool = True
+    observer: Observer = field(default_factory=Observer)
 
     def party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> Party:
         """A party with these tools."""
-        view = View(keep=self.keep_views)
-        return Party(name, public, share, self.backend, view=view, watch=self.watch, constant_time=self.constant_time)
+        costs, view = self.observer.costs(name), self.observer.view(name)
+        return Party(
+            name, public, share, self.backend, costs, view, progress=self.progress, constant_time=self.constant_time
+        )

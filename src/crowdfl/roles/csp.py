@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import CrowdFLError, DocumentError
-from crowdfl.protocols.local import profile_named
-from crowdfl.protocols.profile import STOPPED, CspSide, Tools
+from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.profile import STOPPED, CspProtocol, Tools
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
@@ -68,21 +69,21 @@ class Csp:
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
-        with self.store.together():  # what the side remembers and the answer stand or fall together
+        with self.store.transaction():  # what the side remembers and the answer stand or fall together
             kept = self.store.answered(task, name)
             if kept is None:
                 draft.commit()
                 self.store.put_answer(task, name, blob)
         return reply if kept is None else self.blobs.get(kept)
 
-    def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspSide:
+    def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspProtocol:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
             tools = Tools(
                 self.backend,
                 insecure_test_key=self.insecure_test_key,
                 constant_time=self.constant_time,
-                keep_views=False,
+                observer=Silent(),
             )
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.about, bundle, tools)
@@ -99,7 +100,7 @@ class Csp:
 class _Enrolling:
     """A side, and how many participants it knows."""
 
-    side: CspSide
+    side: CspProtocol
     enrolled: int = 0
 
 

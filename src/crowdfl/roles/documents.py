@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from crowdfl.crypto.sealing import SigningKey, verify
 from crowdfl.errors import CrowdFLError, DocumentError
-from crowdfl.learning.model import ModelShape
-from crowdfl.protocols.profile import About, Identity
-from crowdfl.protocols.settings import TaskSettings
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.profile import Identity, TaskSpec
+from crowdfl.settings import TaskSettings
 
 __all__ = [
     "Appointment",
@@ -94,9 +94,9 @@ class Definition:
         return hashlib.sha256(_canonical("definition", self.body())).hexdigest()[:32]
 
     @property
-    def about(self) -> About:
+    def about(self) -> TaskSpec:
         """For the protocols."""
-        return About(self.task, self.settings, sum(array.size for array in self.arrays))
+        return TaskSpec(self.task, self.settings, sum(array.size for array in self.arrays))
 
     @property
     def shape(self) -> ModelShape:

@@ -4,9 +4,9 @@ import threading
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey, seal_to
-from crowdfl.errors import Forbidden, InvitationRefused, NotThereYet, TaskNotRunning
-from crowdfl.protocols.local import profile_named
+from crowdfl.errors import Forbidden, InvitationRefused, NotReady, TaskNotRunning
 from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, Invitation, open_document, participant_name
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
@@ -79,7 +79,7 @@ class Kgc:
         if role not in _DEALT:
             raise Forbidden(f"{role} is dealt no bundle of its own")
         if not self.bundles.has(f"{task}.{role}"):
-            raise NotThereYet(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
+            raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
     def acknowledge(self, task: str, role: str) -> None:

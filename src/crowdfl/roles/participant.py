@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Watch, default_backend
+from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -23,16 +23,17 @@ from crowdfl.errors import (
     AlreadyCounted,
     DocumentError,
     Forbidden,
-    NotThereYet,
+    NotReady,
     PoolExhausted,
     RoundNotOpen,
     TaskNotRunning,
     TooLate,
 )
-from crowdfl.learning.model import ModelShape
-from crowdfl.learning.model_files import from_npz
-from crowdfl.protocols.local import profile_named
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantSide, Tools
+from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.ports import Blobs, Stock
@@ -102,7 +103,7 @@ class Participant:
     )
     state: str = "running"  # the task's, when this participant last looked
     _stock: Stock | None = field(default=None, repr=False)
-    _side: ParticipantSide | None = field(default=None, repr=False)
+    _side: ParticipantProtocol | None = field(default=None, repr=False)
 
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
@@ -189,7 +190,7 @@ class Participant:
             return False
         if not self.blobs.has(f"rounds/{number}/upload"):
             weights, samples = train(self.model(), self._definition.training, number)
-            upload = self.side.prepare(self._definition.shape.flat(weights), samples)
+            upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples)
             self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
             self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
         upload = self.blobs.get(f"rounds/{number}/upload")
@@ -258,7 +259,7 @@ class Participant:
             self.blobs.put("claim", self.side.claim())
         try:
             paid = self.sp.claim(self.task, self.blobs.get("claim"))
-        except NotThereYet:
+        except NotReady:
             self.blobs.delete("claim")  # made too early: later rewards are not in it
             raise
         self.blobs.put("paid", str(paid).encode())
@@ -272,7 +273,7 @@ class Participant:
             raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
         under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
         if status["state"] in ("running", "paused") or under_way:
-            raise NotThereYet("rewards are claimed once, after the end of the task: come back then")
+            raise NotReady("rewards are claimed once, after the end of the task: come back then")
         for entry in status["rounds"]:
             if entry["state"] == "rewarded":
                 self._open_reward(entry["number"])
@@ -300,10 +301,10 @@ class Participant:
         return arrays_from_npz(self.blobs.get("initial"), self._definition)
 
     @property
-    def side(self) -> ParticipantSide:
+    def side(self) -> ParticipantProtocol:
         """The protocols' side."""
         if self._side is None:
-            tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+            tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, observer=Silent())
             profile = profile_named(self._definition.settings.profile)
             side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
             if self.open_stock is not None and side.party.randomizers is not None:
@@ -315,7 +316,7 @@ class Participant:
     @property
     def _definition(self) -> Definition:
         if not self.blobs.has("definition"):
-            raise NotThereYet("join the task first")
+            raise NotReady("join the task first")
         return Definition.from_body(json.loads(self.blobs.get("definition")))
 
 
@@ -330,11 +331,11 @@ class _Stocked:
     def public(self) -> PublicKey:
         return self.stock.public
 
-    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
         try:
-            return self.stock.take(count, watch=watch)
+            return self.stock.take(count, progress=progress)
         except PoolExhausted:
-            return self.fresh.take(count, watch=watch)
+            return self.fresh.take(count, progress=progress)
 
 
 def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:

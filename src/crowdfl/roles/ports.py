@@ -8,8 +8,8 @@ from typing import Protocol
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ledger import Movement
-from crowdfl.roles.rounds import Round
+from crowdfl.roles.sp.ledger import Movement
+from crowdfl.roles.sp.rounds import Round
 
 __all__ = [
     "Blobs",
@@ -19,11 +19,11 @@ __all__ = [
     "KgcPeer",
     "KgcStore",
     "SpStore",
-    "Standing",
     "Stock",
     "StoredParticipant",
     "StoredTask",
     "Upload",
+    "UploadContext",
 ]
 
 
@@ -44,7 +44,7 @@ class Blobs(Protocol):
         """`put` for several, which share the wait for their folder; if it fails, some may be there."""
 
     def get(self, name: str) -> bytes:
-        """Read, or `NotThereYet`."""
+        """Read, or `NotReady`."""
 
     def has(self, name: str) -> bool:
         """Whether it is there."""
@@ -97,7 +97,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Standing:
+class UploadContext:
     """Where some participants stand in a round: all that their uploads are judged by."""
 
     state: str  # of the task
@@ -108,9 +108,9 @@ class Standing:
 
 
 class SpStore(Protocol):
-    """SP's durable state. Every method is one transaction, unless called inside `together`."""
+    """SP's durable state. Every method is one transaction, unless called inside `transaction`."""
 
-    def together(self) -> AbstractContextManager[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Several calls as one transaction."""
 
     def add_task(self, task: StoredTask) -> None:
@@ -150,7 +150,7 @@ class SpStore(Protocol):
         """In order."""
 
     def round(self, task: str, number: int) -> Round:
-        """One of them, or `NotThereYet`."""
+        """One of them, or `NotReady`."""
 
     def add_upload(self, task: str, number: int, upload: Upload) -> bool:
         """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these
@@ -162,7 +162,7 @@ class SpStore(Protocol):
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""
 
-    def standing(self, task: str, number: int, people: Sequence[str]) -> Standing:
+    def standing(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
 
     def uploads(self, task: str, number: int) -> list[Upload]:
@@ -193,7 +193,7 @@ class SpStore(Protocol):
 class CspStore(Protocol):
     """CSP's durable state."""
 
-    def together(self) -> AbstractContextManager[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Several calls as one transaction."""
 
     def add_task(self, task: StoredTask) -> None:

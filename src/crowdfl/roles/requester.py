@@ -11,14 +11,15 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import FormatError, NotThereYet, UnknownTask
-from crowdfl.protocols.local import profile_named
+from crowdfl.errors import FormatError, NotReady, UnknownTask
+from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 
 __all__ = ["Requester", "RequesterKgc", "RequesterSp", "own_key"]
 
@@ -121,7 +122,7 @@ class Requester:
         """A task of this requester's, as it was posted."""
         try:
             text = self.blobs.get(f"{task}/definition").decode()
-        except (NotThereYet, FormatError):  # the latter of a name that no task can have
+        except (NotReady, FormatError):  # the latter of a name that no task can have
             raise UnknownTask(f"this requester has posted no task {task!r}; look for its id again") from None
         return Definition.open(text)
 
@@ -131,10 +132,10 @@ class Requester:
         status = self.sp.status(task)
         done = [entry["number"] for entry in status["rounds"] if entry["state"] in ("published", "rewarded")]
         if not done and status["state"] in ("running", "paused"):
-            raise NotThereYet("no round is finished yet")
+            raise NotReady("no round is finished yet")
         if not done:
-            raise NotThereYet(f"the task was {status['state']} before a round was through: there is no model")
-        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, keep_views=False)
+            raise NotReady(f"the task was {status['state']} before a round was through: there is no model")
+        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, observer=Silent())
         profile = profile_named(definition.settings.profile)
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)
         return definition.shape.arrays(side.read(self.sp.final(task, done[-1]), done[-1]).weights)

@@ -19,10 +19,10 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_bytes
-from crowdfl.crypto.compute import Backend, Kernel, Threads, Watch
+from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.kernels import CheckUnits
 from crowdfl.errors import Truncated
-from crowdfl.services import logs
+from crowdfl.services.http import logs
 
 __all__ = ["Checker"]
 
@@ -44,11 +44,11 @@ class Checker:
         self._closed = False
         self._not_before = 0.0
 
-    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, watch: Watch | None = None) -> Block:
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row."""
         rows = len(blocks[0])
         if not isinstance(kernel, CheckUnits) or out is not None or not rows:
-            return self.others.map(kernel, *blocks, out=out, watch=watch)
+            return self.others.map(kernel, *blocks, out=out, progress=progress)
         pieces = [blocks[0][start : start + _PIECE] for start in range(0, rows, _PIECE)]
         return np.concatenate([self._check(kernel, piece) for piece in pieces])
 

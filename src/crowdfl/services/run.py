@@ -25,21 +25,24 @@ from crowdfl.errors import (
 )
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.ledger import Ledger
 from crowdfl.roles.ports import Blobs
-from crowdfl.roles.sp import Sp
-from crowdfl.services import csp_app, kgc_app, logs, sp_app, tls
-from crowdfl.services.auth import Tokens
+from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps import csp as csp_app
+from crowdfl.services.apps import kgc as kgc_app
+from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.checker import Checker
-from crowdfl.services.clients import CspClient, KgcClient
+from crowdfl.services.client.credentials import Bearer
+from crowdfl.services.client.peers import CspClient, KgcClient
+from crowdfl.services.client.transport import Service, connect
 from crowdfl.services.clock import SystemClock
-from crowdfl.services.cluster import Cluster, ClusterSettings
-from crowdfl.services.credentials import Bearer
+from crowdfl.services.cluster.backend import Cluster, ClusterSettings
+from crowdfl.services.http import logs, tls
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand
-from crowdfl.services.protocol import Protocol
 from crowdfl.services.ticker import Rests, Ticker
-from crowdfl.services.tls import CertificateFiles
-from crowdfl.services.transport import Service, connect
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
@@ -182,7 +185,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         backend=backend,
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
-        troubles=Rests(logs.get("sp"), settings.tick_seconds),
+        failures=Rests(logs.get("sp"), settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
@@ -258,7 +261,7 @@ def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, so
         tls.require_usable(files)
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=LimitedH11Protocol,
         ws="none",
         ssl_certfile=None if files is None else str(files.certificate),
         ssl_keyfile=None if files is None else str(files.key),

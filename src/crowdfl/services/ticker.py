@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
-from crowdfl.roles.troubles import Troubles
+from crowdfl.roles.sp.failures import Failures
 
 __all__ = ["Rests", "Ticker"]
 
@@ -16,7 +16,7 @@ _LONGEST_PAUSE = 30.0
 
 
 @dataclass
-class Rests(Troubles):
+class Rests(Failures):
     """Lets a task whose steps fail rest, longer each time, while the others go on."""
 
     log: FilteringBoundLogger
@@ -24,11 +24,11 @@ class Rests(Troubles):
     _failures: dict[str, int] = field(default_factory=dict, repr=False)
     _until: dict[str, float] = field(default_factory=dict, repr=False)
 
-    def rests(self, task: str) -> bool:
+    def is_backing_off(self, task: str) -> bool:
         """For now."""
         return time.monotonic() < self._until.get(task, 0.0)
 
-    def met(self, task: str, failure: Exception) -> None:
+    def record_failure(self, task: str, failure: Exception) -> None:
         """The log gets the name of what was wrong; a message may quote what is not for it."""
         self._failures[task] = failures = self._failures.get(task, 0) + 1
         pause = _pause(self.interval, failures)
@@ -37,7 +37,7 @@ class Rests(Troubles):
             "a task's step failed", task=task, error=type(failure).__name__, failures=failures, rests=pause
         )
 
-    def over(self, task: str) -> None:
+    def record_success(self, task: str) -> None:
         """As new."""
         self._failures.pop(task, None)
         self._until.pop(task, None)

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from crowdfl.errors import Conflict, FormatError, NotThereYet
+from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.atomic import sync_directory, write_private
 
 __all__ = ["FileBlobs"]
@@ -48,11 +48,11 @@ class FileBlobs:
             sync_directory(folder)
 
     def get(self, name: str) -> bytes:
-        """Read, or `NotThereYet`."""
+        """Read, or `NotReady`."""
         try:
             return self._path(name).read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise NotThereYet(f"{name} is not there (yet)") from None
+            raise NotReady(f"{name} is not there (yet)") from None
 
     def has(self, name: str) -> bool:
         """Whether it is there."""

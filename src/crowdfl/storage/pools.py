@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, at_least, empty
-from crowdfl.crypto.compute import Watch
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.errors import (
@@ -70,33 +70,33 @@ class RandomizerPool:
         with self._locked() as file:
             return file.state.left
 
-    def take(self, count: int, *, watch: Watch | None = None) -> Block:
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
         """`count` randomizers, gone from the pool for good before this returns; PoolExhausted, and none gone, if too few."""
         _require_not_negative(count)
-        watch = watch or Watch()
-        watch.check()
+        progress = progress or Progress()
+        progress.check()
         with self._locked() as file:
             block = file.take(count)
-        watch.report(count, count)
+        progress.report(count, count)
         return block
 
-    def fill(self, count: int, source: RandomizerSource, *, watch: Watch | None = None, batch: int = 256) -> None:
+    def fill(self, count: int, source: RandomizerSource, *, progress: Progress | None = None, batch: int = 256) -> None:
         """Add `count` randomizers from `source`; each `batch` is durable once added, whatever happens to the next."""
         self.public.require_same(source.public)
         _require_not_negative(count)
         if batch < 1:
             raise PoolError(f"a batch holds at least one randomizer, not {batch}")
-        watch = watch or Watch()
-        watch.report(0, count)
+        progress = progress or Progress()
+        progress.report(0, count)
         for done in range(0, count, batch):
-            _check(watch, done)
+            _check(progress, done)
             wanted = min(batch, count - done)
             block = source.take(wanted)
             self._require_randomizers(block, wanted)
             # Not locked while the source works: others may take meanwhile.
             with self._locked() as file:
                 file.append(block)
-            watch.report(done + wanted, count)
+            progress.report(done + wanted, count)
 
     def _create(self) -> None:
         try:
@@ -281,8 +281,8 @@ def _require_not_negative(count: int) -> None:
         raise PoolError(f"{count} is no number of randomizers")
 
 
-def _check(watch: Watch, done: int) -> None:
+def _check(progress: Progress, done: int) -> None:
     try:
-        watch.check()
+        progress.check()
     except Cancelled:
         raise Cancelled(f"filling the pool was cancelled; the {done} randomizers added so far are kept") from None

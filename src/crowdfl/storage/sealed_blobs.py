@@ -56,7 +56,7 @@ class SealedBlobs:
             self.put(name, data)
 
     def get(self, name: str) -> bytes:
-        """Read, or `NotThereYet`."""
+        """Read, or `NotReady`."""
         return self._open(name, self._blobs.get(name), _MAGIC + name.encode())
 
     def has(self, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The roles' stores in SQL: SQLite (WAL) by default, PostgreSQL by URL. One class serves every role; each uses its part.
 
-Every method is one transaction; inside `together` several are. Writers take the writers' lock at once, so that what a
-transaction read is still true when it writes; what only reads outside `together` waits for nobody.
+Every method is one transaction; inside `transaction` several are. Writers take the writers' lock at once, so that what a
+transaction read is still true when it writes; what only reads outside `transaction` waits for nobody.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ from crowdfl.errors import (
     Conflict,
     CrowdFLError,
     InvitationRefused,
-    NotThereYet,
+    NotReady,
     RoundNotOpen,
     TaskFull,
     UnknownParticipant,
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ledger import Ledger, Movement
-from crowdfl.roles.ports import Standing, StoredParticipant, StoredTask, Upload
-from crowdfl.roles.rounds import Round, RoundState
+from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload, UploadContext
+from crowdfl.roles.sp.ledger import Ledger, Movement
+from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
 
@@ -138,7 +138,7 @@ class SqlStore:
         self.engine.dispose()
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Several calls of this thread as one transaction; one inside another stands or falls by itself, then with it."""
         open_one = self._open_one()
         if open_one is not None:
@@ -305,11 +305,11 @@ class SqlStore:
             return self._rounds(c, task)
 
     def round(self, task: str, number: int) -> Round:
-        """Or `NotThereYet`."""
+        """Or `NotReady`."""
         with self._read() as c:
             found = self._rounds(c, task, t.rounds.c.number == number)
         if not found:
-            raise NotThereYet(f"round {number} has not opened yet")
+            raise NotReady(f"round {number} has not opened yet")
         return found[0]
 
     def _rounds(self, c: Connection, task: str, *which: ColumnElement[bool]) -> list[Round]:
@@ -352,7 +352,7 @@ class SqlStore:
         """A participant's upload of a round."""
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
-    def standing(self, task: str, number: int, people: Sequence[str]) -> Standing:
+    def standing(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """One statement, made once: this is asked for every group of uploads."""
         with self._read() as c:
             rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()
@@ -363,7 +363,7 @@ class SqlStore:
         enrolled = frozenset(row[5] for row in rows if row[5] is not None)
         left = frozenset(row[5] for row in rows if row[4])
         uploads = {who: Upload(who, digest, late) for *_, who, digest, late in rows if digest is not None}
-        return Standing(state, round_, enrolled, left, uploads)
+        return UploadContext(state, round_, enrolled, left, uploads)
 
     def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c

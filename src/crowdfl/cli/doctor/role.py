@@ -1,0 +1,171 @@
+"""What `crowdfl doctor` looks at in a role's folder, its database, and the services it knows."""
+
+import datetime
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from crowdfl.cli.doctor.finding import Finding, fail, ok, warn
+from crowdfl.cli.requester_file import RequesterFile
+from crowdfl.cli.settings_file import in_url, read_settings
+from crowdfl.cli.workspace import read_service
+from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.transport import Retries, Service, connect
+from crowdfl.services.cluster.backend import Cluster
+from crowdfl.services.http import tls
+from crowdfl.services.http.signatures import SKEW_SECONDS
+from crowdfl.services.run import ServiceSettings, bind
+from crowdfl.storage import migrations
+
+__all__ = ["role_checks"]
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_SOON = datetime.timedelta(days=30)
+_ONCE = Retries(deadline=0.0)
+_CLUSTER_SECONDS = 3.0
+_START = "start it, or correct its address in the settings"
+
+
+def role_checks(path: Path) -> list[Finding]:
+    """A role's settings, by their own words a server's or a requester's."""
+    try:
+        server = "host" in read_settings(path)
+        checks = _server(read_service(path)) if server else _requester(RequesterFile.read(path))
+    except CrowdFLError as wrong:
+        return [fail(str(path), str(wrong), "correct the file; `crowdfl init` makes one to compare with")]
+    name = path.resolve().parent.name
+    return [Finding(found.verdict, f"{name}: {found.what}", found.found, found.advice) for found in checks]
+
+
+def _server(settings: ServiceSettings) -> Iterator[Finding]:
+    yield _permissions(settings.data)
+    if settings.tls is not None:
+        yield _named("certificate", lambda: _certificate(settings.tls))
+    yield _named("database", lambda: _database(settings))
+    yield _port(settings)
+    if settings.compute == "dask":
+        yield _named("cluster", lambda: _cluster(settings))
+    for name, peer in (("KGC", settings.kgc), ("CSP", settings.csp)):
+        if peer is not None:
+            service = connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
+            yield from _service(name, service, settings.kgc_key if name == "KGC" else None)
+
+
+def _requester(own: RequesterFile) -> Iterator[Finding]:
+    yield _permissions(own.folder)
+    for name, link, key in (("KGC", own.kgc, own.kgc_key), ("SP", own.sp, None)):
+        service = connect(link.url, ca=link.ca, plain_http=link.plain_http, retries=_ONCE)
+        yield from _service(name, service, key)
+
+
+def _named(what: str, check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except CrowdFLError as wrong:
+        return fail(what, type(wrong).__name__, str(wrong))
+
+
+def _permissions(folder: Path) -> Finding:
+    """The folder shuts others out; should it ever not, so does each file in it."""
+    everything = [folder, *sorted(folder.rglob("*"))]
+    open_ones = [path for path in everything if path.lstat().st_mode & _OTHERS and not path.is_symlink()]
+    foreign = [path for path in everything if path.lstat().st_uid != os.geteuid()]
+    if foreign:
+        return fail("permissions", f"{foreign[0]} belongs to another user", f"run as its owner, or chown -R {folder}")
+    if open_ones:
+        return fail("permissions", f"{open_ones[0]} is open to other users", f"chmod -R go= {folder}")
+    return ok("permissions", f"{len(everything)} files and folders are their owner's alone")
+
+
+def _certificate(files: tls.CertificateFiles | None) -> Finding:
+    if files is None:
+        return warn("certificate", "none", "plain HTTP is for loopback")
+    tls.require_usable(files)
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    now, end = datetime.datetime.now(datetime.UTC), certificate.not_valid_after_utc
+    found = f"valid from {certificate.not_valid_before_utc:%Y-%m-%d} to {end:%Y-%m-%d}"
+    if not certificate.not_valid_before_utc <= now <= end:
+        return fail("certificate", found, "put a valid one at the path in the settings")
+    return warn("certificate", found, "renew it soon") if end - now < _SOON else ok("certificate", found)
+
+
+def _database(settings: ServiceSettings) -> Finding:
+    file = settings.data / "state.db"
+    if settings.database is None and not file.exists():
+        return ok("database", "none yet: SQLite is made at the first start")
+    migrations.check(settings.database or f"sqlite:///{file}")
+    return ok("database", "PostgreSQL, up to date" if settings.database else "SQLite, up to date")
+
+
+def _cluster(settings: ServiceSettings) -> Finding:
+    if settings.cluster is None:
+        return fail("cluster", "no scheduler in the settings", "see docs/cluster.md")
+    role = "csp" if settings.csp is None else "sp"  # SP alone is told where CSP is
+    cluster = Cluster(role, replace(settings.cluster, patience=_CLUSTER_SECONDS))
+    try:
+        threads = cluster.connect()
+    finally:
+        cluster.close()
+    return (
+        ok("cluster", f"{threads} worker threads") if threads else warn("cluster", "no worker", "start `dask worker`")
+    )
+
+
+def _port(settings: ServiceSettings) -> Finding:
+    what = f"port {settings.port}"
+    try:
+        bind(settings).close()
+    except ServiceUnavailable as taken:
+        scheme = "http" if settings.tls is None else "https"
+        url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
+        service = connect(url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
+        try:
+            service.call("GET", "/healthz")
+            service.call("GET", "/readyz")
+        except CrowdFLError as wrong:
+            return fail(what, f"{taken}; no healthy service answers there: {wrong}", "look into the service's log")
+        finally:
+            service.close()
+        return ok(what, "the service runs, its store and disk work")
+    return ok(what, "free: the service does not run now")
+
+
+def _service(name: str, service: Service, key: bytes | None) -> Iterator[Finding]:
+    """Reachable over TLS, of the same protocol, with a clock like ours, and the one that it should be."""
+    try:
+        before = time.time()
+        reply = service.call("GET", "/healthz")
+        yield ok(name, f"{service.http.base_url} answers, and speaks the same protocol")
+        yield _clock(name, before, reply.headers.get("date"))
+        if key is not None:
+            known = KgcClient(service).key() == key
+            wrong = fail(
+                f"{name}'s key", "not the one in the settings", "ask KGC's operator which is right; trust neither"
+            )
+            yield ok(f"{name}'s key", "is the one in the settings") if known else wrong
+    except ServiceUnavailable as away:
+        yield fail(name, str(away), _START)
+    except CrowdFLError as refusal:
+        yield fail(name, f"{type(refusal).__name__}: {refusal}", "update the older side, or correct the address")
+    finally:
+        service.close()
+
+
+def _clock(name: str, before: float, date: str | None) -> Finding:
+    what = f"{name}'s clock"
+    try:
+        theirs = parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return warn(what, "its answer has no date", "compare the clocks by hand")
+    apart = abs(theirs - (before + time.time()) / 2)
+    found = f"{apart:.0f} s apart"
+    if apart > SKEW_SECONDS:
+        return fail(what, found, "set both clocks, best by NTP: signed requests are refused")
+    return warn(what, found, "set both clocks, best by NTP") if apart > 5 else ok(what, found)

@@ -1,0 +1,167 @@
+"""`crowdfl train`: try a model on one person's data, in the clear, before a campaign."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.task.files import require_model_path, write_model
+from crowdfl.cli.train.report import plot_curve, show
+from crowdfl.cli.waiting import waiting
+from crowdfl.errors import SettingsError
+from crowdfl.learning.curve import Epoch, learning_curve
+from crowdfl.learning.datasets.data import Cut, Split
+from crowdfl.learning.datasets.sources import FORMS, open_person
+from crowdfl.learning.metrics import class_scores, confusion, scores
+from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.recipe import LEARNERS, Recipe
+from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.settings import TaskSettings
+
+__all__ = ["train"]
+
+
+def train(
+    data: Annotated[str, typer.Option(help="Whose data: " + "; ".join(FORMS.values()) + ".")],
+    task: Annotated[Path | None, typer.Option(help="A task file: its \\[training] section says what to train.")] = None,
+    model: Annotated[str | None, typer.Option(help=f"Without a task file: {', '.join(LEARNERS)}.")] = None,
+    module: Annotated[str | None, typer.Option(help="Your own torch module to run: package.module:Class.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    entries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any entry of \\[training], such as window=90 or hidden=\\[64]."
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the model for `crowdfl evaluate` and `predict`: .npz or .safetensors.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the learning curve as a picture, such as curve.png.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Train on one person's data without encryption; show the learning curve and what it comes to."""
+    if save is not None:
+        require_model_path(save)
+    said = {"learner": model or ("module" if module else None), "epochs": epochs}
+    chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
+    with waiting("reading the data", quiet=as_json):
+        training, split, notes = _prepared(data, task, chosen)
+        recipe = Recipe.of(training)
+        learner = recipe.make_learner(module)
+    curve = _train(recipe, learner, split, quiet=as_json)
+    result = _result(data, notes, recipe, learner, split, curve)
+    if save is not None:
+        _save(save, learner, training)
+        result["saved"] = str(save)
+    if plot is not None:
+        plot_curve(curve, data, plot)
+        result["plot"] = str(plot)
+    if as_json:
+        typer.echo(json.dumps(result, allow_nan=False))
+    else:
+        show(result, Console(highlight=False))
+
+
+def _entries(texts: Sequence[str]) -> dict[str, Any]:
+    """Each text as a line of a task file; a word alone is a string."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not (equals and key.isidentifier()):
+            raise SettingsError(f"--set takes KEY=VALUE, not {text!r}")
+        line = f'{key} = "{value}"' if value.isidentifier() and value not in ("true", "false") else f"{key} = {value}"
+        try:
+            found |= tomllib.loads(line)
+        except tomllib.TOMLDecodeError as wrong:
+            raise SettingsError(f"--set {text}: the value is not as a task file would have it: {wrong}") from None
+    return found
+
+
+def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dict[str, Any], Split, tuple[str, ...]]:
+    """What to train, as a task file would say it, and on what. Without a task file, labels and sizes are those of the data."""
+    if task is not None:
+        training = {**read_settings(task).get("training", {}), **chosen}
+        recipe = Recipe.of(training)
+        source, index = open_person(data, recipe.cut)
+        return training, recipe.adapt(source.load_person(index)), source.notes
+    source, index = open_person(data, _cut(chosen))
+    split = source.load_person(index)
+    length, channels = split.train.windows.shape[1:]
+    usual = {"features": "flat"} if chosen.get("learner") == "conv" else {}
+    own = {"labels": list(source.label_names), "channels": channels, "window": length}
+    training = {**usual, **chosen, **own}
+    return training, Recipe.of(training).adapt(split), source.notes
+
+
+def _cut(chosen: dict[str, Any]) -> Cut | None:
+    """As asked for; None is what is usual for the data."""
+    if "window" in chosen:
+        return Recipe.of({**chosen, "labels": ["any"]}).cut
+    if alone := sorted({"step", "hertz", "gap", "held_out"} & set(chosen)):
+        raise SettingsError(f"{', '.join(alone)} without a window: add --set window=SAMPLES")
+    return None
+
+
+def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
+    """With the definition that `crowdfl evaluate` and `predict` need, though nobody was asked to join."""
+    arrays = tuple(map(ModelArray, model.shape.names, model.shape.shapes))
+    about = "tried on one person's data, in the clear"
+    definition = Definition(about, "none", "whoever has the file", arrays, "", TaskSettings(), 0.0, b"", training)
+    try:
+        write_model(path, definition, model.weights())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list[Epoch]:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+        bar = progress.add_task("training", total=recipe.training.epochs)
+
+        def told(epoch: Epoch) -> None:
+            progress.update(bar, completed=epoch.number, description=f"accuracy {epoch.held_out.accuracy:.3f}")
+
+        return learning_curve(recipe, model, split, told)
+
+
+def _result(
+    data: str, notes: tuple[str, ...], recipe: Recipe, model: Learner, split: Split, curve: list[Epoch]
+) -> dict[str, Any]:
+    held_out, names = split.held_out, recipe.labels
+    predicted = model.predict(recipe.inputs_of(held_out.windows)).argmax(axis=1)
+    each = class_scores(confusion(held_out.labels, predicted, len(names)))
+    return {
+        "data": data,
+        "notes": list(notes),
+        "training": {key: getattr(recipe.training, key) for key in ("epochs", "batch", "rate", "seed")},
+        "learner": recipe.learner,
+        "parameters": model.shape.parameters,
+        "windows": {"train": len(split.train), "held_out": len(held_out)},
+        "epochs": [
+            {
+                "epoch": epoch.number,
+                "train_accuracy": epoch.train.accuracy,
+                "train_loss": epoch.train.loss,
+                "accuracy": epoch.held_out.accuracy,
+                "loss": epoch.held_out.loss,
+            }
+            for epoch in curve
+        ],
+        "held_out": asdict(scores(held_out.labels, predicted, len(names))),
+        "classes": {
+            name: {
+                "windows": int(each.support[i]),
+                "precision": float(each.precision[i]),
+                "recall": float(each.recall[i]),
+                "f1": float(each.f1[i]),
+            }
+            for i, name in enumerate(names)
+        },
+    }

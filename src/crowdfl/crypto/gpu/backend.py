@@ -1,0 +1,196 @@
+"""The GPU backend: the kernels of `crowdfl.crypto.kernels` for a modulus N^2, in large pieces, with the same bytes as result.
+
+What it has no way for (a modulus that is no odd square or too long, a kernel it does not know) runs on threads, and so does
+light work on a few rows.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
+from crowdfl.crypto.compute import Kernel, Progress, Threads
+from crowdfl.crypto.gpu.device import CupyDevice, Device
+from crowdfl.crypto.gpu.ring import Ring, digits_of
+from crowdfl.crypto.kernels import (
+    AddPlain,
+    BucketProduct,
+    CheckUnits,
+    Combine,
+    Encrypt,
+    FixedBase,
+    FixedBasePower,
+    InvMod,
+    MulMod,
+    MultiPow,
+    PartialDecrypt,
+    PowEach,
+    PowMod,
+)
+from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
+
+__all__ = ["Cuda"]
+
+_NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
+_TABLE_WINDOW = 12  # of fixed bases: 180 MiB of table at |N| = 2048
+_SHORT_WINDOW = 4
+_LONGEST = 4096  # bits of N whose kernels fit a block's shared memory with room to spare
+_LIGHT = (MulMod, AddPlain, Encrypt, InvMod, Combine, CheckUnits)
+_FEWEST = 32  # rows of light work that are worth a trip to the device: a row takes the CPU some 10 microseconds
+
+
+class Cuda:
+    """Batches on a GPU. One at a time: callers in other threads wait."""
+
+    name = "cuda"
+
+    def __init__(
+        self,
+        device: Device | None = None,
+        others: Threads | None = None,
+        *,
+        table_window: int = _TABLE_WINDOW,
+        fewest: int = _FEWEST,
+    ) -> None:
+        self.device: Device = device or CupyDevice()
+        self._others = others or Threads()
+        self._table_window = table_window
+        self._fewest = fewest
+        self._lock = threading.Lock()
+        self._ring = lru_cache(maxsize=8)(self._make_ring)
+        self._table = lru_cache(maxsize=4)(self._make_table)
+        self._ways: dict[type, Callable[..., Block | None]] = {
+            PowMod: self._pow_mod,
+            PartialDecrypt: self._pow_mod,
+            PowEach: self._pow_each,
+            MulMod: self._mul_mod,
+            InvMod: self._inv_mod,
+            Encrypt: self._encrypt,
+            AddPlain: self._encrypt,
+            Combine: self._combine,
+            CheckUnits: self._check_units,
+            BucketProduct: self._bucket_product,
+            MultiPow: self._multi_pow,
+            FixedBasePower: self._fixed_base_power,
+        }
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
+        """Apply `kernel` to every row, piece by piece."""
+        ring, way = self._ring_of(kernel), self._ways.get(type(kernel))
+        rows = require_rows(blocks)
+        few = rows < self._fewest and isinstance(kernel, _LIGHT)
+        if ring is None or way is None or few or not rows:
+            return self._others.map(kernel, *blocks, out=out, progress=progress)
+        result = empty(rows, kernel.out_width) if out is None else out
+        progress = progress or Progress()
+        progress.report(0, rows)
+        size = max(1, _NUMBERS_A_PIECE // int(getattr(kernel, "size", 1)))
+        for start in range(0, rows, size):
+            progress.check()
+            piece = slice(start, min(start + size, rows))
+            parts = [block[piece] for block in blocks]
+            done = self._on_device(way, ring, kernel, *parts)
+            result[piece] = self._others.map(kernel, *parts) if done is None else done
+            progress.report(piece.stop, rows)
+        return result
+
+    def _on_device(self, way: Callable[..., Block | None], *arguments: Any) -> Block | None:  # noqa: ANN401
+        try:
+            with self._lock:
+                return way(*arguments)
+        except self.device.failures as error:
+            raise BackendUnavailable(f"the GPU failed ({error}): free its memory, or compute on threads") from error
+
+    def _ring_of(self, kernel: Any) -> Ring | None:  # noqa: ANN401 -- kernels name their modulus in three ways
+        if isinstance(kernel, Encrypt | Combine | CheckUnits):
+            return self._ring(kernel.n)
+        modulus = kernel.fixed.modulus if isinstance(kernel, FixedBasePower) else getattr(kernel, "modulus", None)
+        if modulus is None or not gmpy2.is_square(modulus):
+            return None
+        return self._ring(gmpy2.isqrt(modulus))
+
+    def _make_ring(self, n: mpz) -> Ring | None:
+        return Ring.of(self.device, n) if n > 1 and n % 2 and n.bit_length() <= _LONGEST else None
+
+    # A way returns None where the CPU has to do it.
+
+    def _pow_mod(self, ring: Ring, kernel: PowMod, bases: Block) -> Block | None:
+        exponent = abs(kernel.exponent)
+        if not exponent or not ring.fits(bases):
+            return None
+        window = _window(exponent.bit_length())
+        digits = self.device.xp.array(digits_of(exponent, window))
+        pairs = ring.power(ring.read(bases), digits, 0, window)
+        return ring.write(pairs if kernel.exponent > 0 else ring.inverses(pairs))
+
+    def _pow_each(self, ring: Ring, kernel: PowEach, bases: Block, exponents: Block) -> Block | None:
+        if not ring.fits(bases):
+            return None
+        bits = 8 * exponents.shape[1]
+        window = _window(bits)
+        digits = ring.digits(exponents, bits, window, highest_first=True)
+        return ring.write(ring.power(ring.read(bases), digits, 1, window))
+
+    def _mul_mod(self, ring: Ring, kernel: MulMod, left: Block, right: Block) -> Block | None:
+        if not (ring.fits(left) and ring.fits(right)):
+            return None
+        return ring.write(ring.multiply(ring.read(left), ring.read(right)))
+
+    def _inv_mod(self, ring: Ring, kernel: InvMod, numbers: Block) -> Block | None:
+        return ring.write(ring.inverses(ring.read(numbers))) if ring.fits(numbers) else None
+
+    def _encrypt(self, ring: Ring, kernel: Encrypt, plaintexts: Block, randomizers: Block) -> Block | None:
+        if not ring.fits(randomizers) or plaintexts.shape[1] > 4 * ring.size:
+            return None
+        return ring.blinded(plaintexts, ring.read(randomizers))
+
+    def _combine(self, ring: Ring, kernel: Combine, first: Block, second: Block) -> Block | None:
+        if not (ring.fits(first) and ring.fits(second)):
+            return None
+        quotients, wrong = ring.quotients(ring.multiply(ring.read(first), ring.read(second)))
+        if wrong.any():
+            raise SharesDoNotMatch("these do not decrypt together: take the two shares of one key, on one vector")
+        return quotients
+
+    def _check_units(self, ring: Ring, kernel: CheckUnits, numbers: Block) -> Block | None:
+        if not ring.fits(numbers):
+            return None
+        limbs = ring.limbs(numbers, 2 * ring.size)
+        outside = ring.outside(limbs)
+        product = ring.products(ring.enter(limbs), len(numbers), outside, 0)
+        if gmpy2.gcd(to_ints(ring.write(product))[0], ring.n) != 1:
+            return None  # somewhere a factor of N: the CPU finds it, chunk by chunk
+        verdict: Block = self.device.host(outside)[:, None]
+        return verdict
+
+    def _bucket_product(self, ring: Ring, kernel: BucketProduct, numbers: Block, signs: Block) -> Block | None:
+        pairs = ring.read(numbers.reshape(-1, kernel.out_width))
+        marks = self.device.xp.asarray(np.ascontiguousarray(signs).reshape(-1))
+        plus, minus = (ring.products(pairs, kernel.size, marks, sign) for sign in (0, 1))
+        return ring.write(ring.multiply(plus, ring.inverses(minus)))
+
+    def _multi_pow(self, ring: Ring, kernel: MultiPow, bases: Block, exponents: Block) -> Block | None:
+        width = exponents.shape[1] // kernel.size
+        shaped = exponents.reshape(-1, width)
+        digits = ring.digits(shaped, kernel.exponent_bits, _SHORT_WINDOW, highest_first=True)
+        pairs = ring.read(bases.reshape(-1, kernel.out_width))
+        return ring.write(ring.power_products(pairs, digits, kernel.size, _SHORT_WINDOW))
+
+    def _fixed_base_power(self, ring: Ring, kernel: FixedBasePower, exponents: Block) -> Block | None:
+        fixed = kernel.fixed
+        table = self._table(ring, fixed)
+        digits = ring.digits(exponents, fixed.exponent_bits, self._table_window, highest_first=False)
+        return ring.write(ring.fixed_power(table, digits, self._table_window))
+
+    def _make_table(self, ring: Ring, fixed: FixedBase) -> Any:  # noqa: ANN401
+        return ring.fixed_table(fixed.base, fixed.exponent_bits, self._table_window)
+
+
+def _window(bits: int) -> int:
+    """The window that takes the fewest multiplications: 2^w for the table, one a digit."""
+    return min(range(1, 9), key=lambda w: (1 << w) + -(-bits // w))

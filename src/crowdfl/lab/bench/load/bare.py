@@ -1,0 +1,49 @@
+"""What SP's acknowledgements are compared with: one FastAPI route over TLS that writes a body, fsyncs it, and says so.
+
+`python -m crowdfl.lab.bench.load.bare FOLDER PORT CERTIFICATE KEY`
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import uvicorn
+from anyio import to_thread
+from fastapi import FastAPI, Request
+
+__all__ = ["make_app"]
+
+
+def make_app(folder: Path) -> FastAPI:
+    """The app."""
+    app = FastAPI()
+
+    @app.put("/bodies/{name}", status_code=201)
+    async def put(request: Request, name: str) -> dict[str, int]:
+        """Write and fsync, nothing else."""
+        body = await request.body()
+        await to_thread.run_sync(_write, folder / f"{int(name)}", body)
+        return {"bytes": len(body)}
+
+    return app
+
+
+def _write(path: Path, body: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, body)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    _folder, _port, _certificate, _key = sys.argv[1:]
+    uvicorn.run(
+        make_app(Path(_folder)),
+        port=int(_port),
+        ssl_certfile=_certificate,
+        ssl_keyfile=_key,
+        log_config=None,
+        access_log=False,
+    )

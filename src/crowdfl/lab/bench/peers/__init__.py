@@ -1,0 +1,1 @@
+"""Other libraries, measured by their own Python."""

@@ -1,0 +1,1 @@
+"""`crowdfl demo`: a whole campaign with every role as a process."""

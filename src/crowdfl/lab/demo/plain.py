@@ -1,0 +1,71 @@
+"""What an encrypted campaign is compared with: FedAvg in the clear, on the same data, with the same people in each round."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfl.cli.training import LocalTrainer
+from crowdfl.learning.fedavg import fedavg
+from crowdfl.roles.participant import Arrays
+
+__all__ = ["Plain", "plain_fedavg", "uploads_of", "weighted"]
+
+Heard = Sequence[tuple[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The average of each round, and how it does on the held-out windows of each person who was ever in."""
+
+    averages: Mapping[int, Arrays]
+    accuracy: Mapping[int, Mapping[int, tuple[float, float]]]  # by round and person: accuracy, windows
+    lessons: Mapping[int, LocalTrainer]
+
+    def over(self, number: int, people: Sequence[int]) -> float:
+        """Over the held-out windows of these people."""
+        return weighted([self.accuracy[number][person] for person in people])
+
+    def measure(self, model: Arrays) -> float:
+        """Another model, on the held-out windows of everyone."""
+        return weighted([_measured(lesson, model) for lesson in self.lessons.values()])
+
+
+def uploads_of(heard: Heard) -> dict[int, list[int]]:
+    """Who was in which round, as the receipts say."""
+    who: dict[int, list[int]] = {}
+    for name, details in heard:
+        if details["event"] == "uploaded":
+            who.setdefault(details["round"], []).append(int(name.split()[1]))
+    return {number: sorted(people) for number, people in sorted(who.items())}
+
+
+def plain_fedavg(task_file: Path, heard: Heard) -> Plain:
+    """Train once more, in the clear."""
+    training, rounds = tomllib.loads(task_file.read_text())["training"], uploads_of(heard)
+    lessons = {person: LocalTrainer(f"watch:{person}", training) for people in rounds.values() for person in people}
+    averages: dict[int, Arrays] = {}
+    accuracy = {}
+    model: Arrays | None = None
+    for number, people in rounds.items():
+        shape = lessons[people[0]].learner.shape
+        start = model if model is not None else lessons[people[0]].learner.weights()
+        trained = [lessons[person].train(start, training, number) for person in people]
+        average = fedavg([shape.flat(arrays) for arrays, _ in trained], [samples for _, samples in trained])
+        model = averages[number] = shape.arrays(average)
+        accuracy[number] = {person: _measured(lesson, model) for person, lesson in lessons.items()}
+    return Plain(averages, accuracy, lessons)
+
+
+def weighted(rows: Sequence[tuple[float, float]]) -> float:
+    """The mean of the first, weighted by the second."""
+    values = np.array(rows)
+    return float(np.average(values[:, 0], weights=values[:, 1]))
+
+
+def _measured(lesson: LocalTrainer, model: Arrays) -> tuple[float, float]:
+    row = lesson.evaluate(model)
+    return row["accuracy"], row["windows"]

@@ -1,0 +1,90 @@
+"""`crowdfl reproduce`: parses options and shows progress; the experiments are in `crowdfl.lab.experiments`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from crowdfl.crypto.compute import BACKENDS, backend_named
+from crowdfl.lab.experiments.catalog import CATALOG
+from crowdfl.lab.experiments.frame import Size
+from crowdfl.lab.experiments.points import Bench
+from crowdfl.lab.experiments.runner import reproduce as run_experiments
+
+__all__ = ["reproduce"]
+
+_NAMES = ", ".join([*CATALOG, "all"])
+_DATA = Path("../shared/data")
+
+
+def reproduce(
+    names: Annotated[list[str], typer.Argument(help=f"What to make again: {_NAMES}.", metavar="NAME...")],
+    quick: Annotated[bool, typer.Option("--quick", help="The quick size everywhere.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The full size everywhere, however long it takes.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Where results go; a second run there goes on where the first stopped.")
+    ] = Path("crowdfl-experiments"),
+    data: Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM NumPy sets.")] = _DATA,
+    compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
+) -> None:
+    """Make tables and figures of the paper's section 8 again, with the paper's numbers beside ours."""
+    if quick and full:
+        raise typer.BadParameter("--quick and --full exclude each other")
+    unknown = [name for name in names if name not in CATALOG and name != "all"]
+    if unknown:
+        raise typer.BadParameter(f"there is no {', '.join(unknown)}; choose from {_NAMES}")
+    if compute not in BACKENDS:
+        raise typer.BadParameter(f"batches run on {' or '.join(BACKENDS)}, not on {compute!r}")
+    chosen = list(CATALOG) if "all" in names else list(dict.fromkeys(names))
+    size: Size | None = "quick" if quick else "full" if full else None
+    options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")
+    bench = Bench(backend_named(compute), data)
+    with _bars() as bars:
+        page = run_experiments(
+            [CATALOG[name] for name in chosen],
+            out,
+            bench,
+            bars,
+            size=size,
+            catalog=list(CATALOG.values()),
+            command=f"crowdfl reproduce {{name}}{options}",
+        )
+    Console(highlight=False).print(f"{page}", soft_wrap=True)
+
+
+class _Bars:
+    """One bar for the points of an experiment, one for what goes on inside a point."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._points: TaskID | None = None
+        self._inside = progress.add_task("", total=None, visible=False)
+
+    def begin(self, name: str, points: int) -> None:
+        """An experiment starts."""
+        self._points = self._progress.add_task(name, total=points)
+
+    def at(self, label: str) -> None:
+        """A point starts."""
+        self._progress.reset(self._inside, total=None, visible=True, description=f"  {label}"[:100])
+
+    def inside(self, done: int, total: int) -> None:
+        """How far a long batch within the point is."""
+        self._progress.update(self._inside, completed=done, total=total)
+
+    def done(self) -> None:
+        """A point is finished."""
+        if self._points is not None:
+            self._progress.advance(self._points)
+        self._progress.update(self._inside, visible=False)
+
+
+@contextmanager
+def _bars() -> Iterator[_Bars]:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield _Bars(progress)

@@ -1,0 +1,54 @@
+"""Made-up people for tests and first tries: each swings a limb slowly, at a middling pace or fast, in a manner of their own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crowdfl.learning.datasets.data import Cut, Recording, Split, person_at, split_recordings
+
+__all__ = ["CUT", "PACES", "Synthetic"]
+
+PACES = ("slow", "middling", "fast")
+CUT = Cut(length=100, step=25, held_out=0.3, gap=100)
+
+_HERTZ = 50.0
+_SECONDS = 40
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """As many people as wanted; the same seed makes the same ones."""
+
+    count: int = 10
+    seed: int = 0
+    channels: int = 3
+    cut: Cut = CUT
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """synthetic-1 and so on."""
+        return tuple(f"synthetic-{number}" for number in range(1, self.count + 1))
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The paces."""
+        return PACES
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That nobody moved."""
+        return ("The data is made up.",)
+
+    def load_person(self, index: int) -> Split:
+        """Their windows; every pace for 40 seconds."""
+        name = person_at(self.people, index)
+        generator = np.random.default_rng([self.seed, index])
+        return split_recordings(name, [self._swing(label, generator) for label in range(3)], PACES, self.cut)
+
+    def _swing(self, label: int, generator: np.random.Generator) -> Recording:
+        hertz = self.cut.hertz or _HERTZ
+        time = np.arange(round(_SECONDS * hertz))[:, None] / hertz
+        pace = 0.5 * (label + 1) * generator.uniform(0.9, 1.1)
+        vigour, phase = generator.uniform(0.5, 1.5, (2, 1, self.channels)) * [[[1.0]], [[2 * np.pi]]]
+        noise = 0.1 * generator.normal(size=(len(time), self.channels))
+        return Recording(vigour * np.sin(2 * np.pi * pace * time + phase) + noise, label)

@@ -1,0 +1,1 @@
+"""Models: their arrays, files, and the learners that train them."""

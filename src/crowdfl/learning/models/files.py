@@ -1,0 +1,96 @@
+"""A model as a file: npz, which NumPy reads, and safetensors, which nearly everything else reads. Neither can hold code.
+
+Reading takes the shape that the task promises, and compares before it allocates: a few bytes may announce gigabytes.
+"""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import FormatError, ModelMismatch
+from crowdfl.learning.datasets.npy import read_npy_header
+from crowdfl.learning.models.shape import ModelShape, Weights
+
+__all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
+
+_FLOATS = ("<f4", "<f8")
+_ENDING = ".npy"
+
+
+def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    """The arrays under their names, as float64: an average loses nothing."""
+    stream = BytesIO()
+    arrays = dict(zip(shape.names, shape.check(weights), strict=True))
+    with zipfile.ZipFile(stream, "w") as archive:  # by hand, for `savez` takes some names as its own arguments
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(name + _ENDING), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None) -> Weights:
+    """The arrays in the model's order, or which of them does not fit. `stored` is what the file calls them, if not the same."""
+    called = dict(zip(stored or shape.names, shape.names, strict=True))
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            found = [name.removesuffix(_ENDING) for name in archive.namelist()]
+            _check_names(shape, [called.get(name, name) for name in found])
+            members = zip(called.items(), shape.shapes, strict=True)
+            return [_read_member(archive, place, name, wanted) for (place, name), wanted in members]
+    # What zipfile raises on bytes that are no archive, or one that is encrypted or of a newer kind.
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, RuntimeError) as error:
+        raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    """The arrays under their names, as float64."""
+    from safetensors import numpy as safetensors_numpy  # late: a bare GPU machine computes without it
+
+    arrays = [np.asarray(array, order="C") for array in shape.check(weights)]
+    return safetensors_numpy.save(dict(zip(shape.names, arrays, strict=True)))
+
+
+def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order (the file keeps none), or which of them does not fit."""
+    from safetensors import SafetensorError
+    from safetensors import numpy as safetensors_numpy
+
+    try:
+        arrays = safetensors_numpy.load(data)
+    except (SafetensorError, KeyError) as error:  # KeyError: a type of number that NumPy lacks
+        raise FormatError(f"the model is not a readable safetensors file: {error}") from error
+    _check_names(shape, list(arrays))
+    for name in shape.names:
+        _check_kind(name, arrays[name].dtype.str)
+    return shape.check([arrays[name] for name in shape.names])
+
+
+def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
+    if sorted(found) != sorted(shape.names):
+        missing, extra = sorted(set(shape.names) - set(found)), sorted(set(found) - set(shape.names))
+        raise ModelMismatch(f"the file's arrays are not the model's: {missing} missing, {extra} not expected")
+
+
+def _check_kind(name: str, kind: str) -> None:
+    if kind not in _FLOATS:
+        raise ModelMismatch(f"the array {name!r} holds {kind}, a model's hold float32 ('<f4') or float64 ('<f8')")
+
+
+def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    with archive.open(place + _ENDING) as member:
+        kind, fortran, found = read_npy_header(member)
+        if found != wanted:
+            raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
+        _check_kind(name, kind)
+        dtype = np.dtype(kind)
+        size = math.prod(wanted) * dtype.itemsize
+        content = member.read(size + 1)
+    if len(content) != size:
+        raise FormatError(f"the array {name!r} does not hold as many bytes as its shape says")
+    flat = np.frombuffer(content, dtype=dtype)
+    return flat.reshape(wanted, order="F" if fortran else "C").astype(np.float64)

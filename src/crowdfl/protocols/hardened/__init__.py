@@ -1,0 +1,1 @@
+"""The profile `hardened`: leaks of the printed protocol closed."""

@@ -1,0 +1,513 @@
+"""The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
+
+import hashlib
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.crypto.vector import CipherVector, RunningProduct, Unchecked, form_bytes
+from crowdfl.errors import (
+    AlreadyCounted,
+    CrowdFLError,
+    FormatError,
+    KeyMismatch,
+    LengthMismatch,
+    NothingToAverage,
+    PlaintextOutOfRange,
+    ProtocolError,
+    RewardsOff,
+    RoundsExhausted,
+    SeedReused,
+    SlotOverflow,
+    TooFewParticipants,
+)
+from crowdfl.protocols import claims
+from crowdfl.protocols.exchange import Exchange, Reply, pipelined
+from crowdfl.protocols.hardened.keys import CspBundle, ReaderBundle, SpBundle, deal
+from crowdfl.protocols.hardened.opening import (
+    PARTICIPANTS,
+    REQUESTER,
+    MaskSeed,
+    OpeningCsp,
+    OpeningSp,
+    OpenRequest,
+    Publication,
+    digest,
+    read,
+)
+from crowdfl.protocols.hardened.prifedavg import (
+    HiddenAverageCsp,
+    HiddenAverageSp,
+    ModelCodec,
+    ScaleRequest,
+    hidden_widths,
+    upload_digest,
+)
+from crowdfl.protocols.hardened.prirwd import (
+    InnerRequest,
+    LanesRequest,
+    NonceRequest,
+    RewardCsp,
+    RewardEnvelope,
+    RewardRequest,
+    RewardSp,
+    RewardWidths,
+)
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import (
+    STOPPED,
+    Average,
+    Dealing,
+    Identity,
+    ParticipantKeys,
+    Task,
+    TaskSpec,
+    Tools,
+    whole_samples,
+)
+from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
+from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
+from crowdfl.settings import TaskSettings, to_millionths
+
+__all__ = [
+    "HardenedCsp",
+    "HardenedParticipant",
+    "HardenedProfile",
+    "HardenedRequester",
+    "HardenedSp",
+    "Roster",
+    "reward_widths",
+]
+
+_SIGMA = 40
+_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
+
+
+@dataclass
+class Roster:
+    """The public keys of the participants that KGC has certified."""
+
+    signing: dict[str, bytes] = field(default_factory=dict)
+    reading: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, identity: Identity) -> None:
+        """One more, or the same again; another key under a known name is refused."""
+        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
+        if known != (identity.signing, identity.reading):
+            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
+        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What every side derives from the task alone."""
+
+    task: Task
+    seed: bytes
+
+    @property
+    def sigma(self) -> int:
+        return self.task.settings.sigma or _SIGMA
+
+    @cached_property
+    def budget(self) -> WidthBudget:
+        return self.task.settings.width_budget(self.task.parameters, self.sigma)
+
+    @cached_property
+    def packing(self) -> Packing:
+        return self.budget.packing(self.task.public)
+
+    @cached_property
+    def codec(self) -> ModelCodec:
+        return ModelCodec(self.budget, self.packing, self.seed)
+
+    def widths(self) -> RewardWidths:
+        """The rewards' widths, or `RewardsOff`."""
+        if self.task.settings.lanes == 0:
+            raise RewardsOff("the task was made with lanes=0: its packing leaves no room for rewards")
+        return reward_widths(self.task.settings, self.task.parameters)
+
+
+def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
+    """The widths of a task's rewards, or a refusal with the numbers."""
+    budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+    largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
+    return RewardWidths(budget, settings.epsilon_units, largest)
+
+
+class HardenedProfile:
+    """Deals one split of the key: lambda_c to CSP, lambda_sc to SP, nothing to phones, audience keys to readers and CSP."""
+
+    name = "hardened"
+
+    def check(self, settings: TaskSettings, parameters: int) -> None:
+        """Refuse what could overflow."""
+        budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+        if settings.total == "hidden":
+            hidden_widths(budget)
+        if settings.lanes != 0:
+            reward_widths(settings, parameters)
+        elif settings.budget is not None and to_millionths(settings.budget) > 0:
+            raise RewardsOff(
+                "lanes=0 leaves no room for rewards, and there is a budget: set lanes, or leave the budget out"
+            )
+
+    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
+        """Make the keys of a task."""
+        self.check(about.settings, about.parameters)
+        return deal(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
+
+    def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedSp":
+        """SP has lambda_sc and no audience key."""
+        own = SpBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        party = tools.party("SP", public, own.key_share(public))
+        return HardenedSp(party, _Shape(about.task(public), own.seed), own.csp_key)
+
+    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
+        """CSP has lambda_c and both audience keys."""
+        own = CspBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        party = tools.party("CSP", public, own.key_share(public))
+        audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
+        return HardenedCsp(party, _Shape(about.task(public), own.seed), audiences, SigningKey(own.signing))
+
+    def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
+        """The requester has its audience key."""
+        own = ReaderBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        shape = _Shape(about.task(public), own.seed)
+        return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
+
+    def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
+        """A participant has the participants' audience key and keys of its own."""
+        own = ReaderBundle.from_bytes(bundle, Limits.plain())
+        public = own.public(insecure_test_key=tools.insecure_test_key)
+        shape = _Shape(about.task(public), own.seed)
+        return HardenedParticipant(tools.party("participant", public), shape, AudienceKey(own.audience), keys)
+
+
+class _Reader:
+    """Whoever may read averages: unseals and subtracts, computes no power."""
+
+    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey) -> None:
+        self.party, self._shape, self._audience = party, shape, audience
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """The average of a round."""
+        codec = self._shape.codec
+        task = self._shape.task
+        limits = self.party.limits(codec.budget.ciphertexts + 1)
+        message = Publication.from_bytes(publication, limits)
+        opened = read(message, self._audience, task.context(round_number), task.public)
+        if task.settings.total == "hidden":
+            return Average(codec.average_of_scaled(opened), None)
+        total = task.public.signed(int.from_bytes(opened[-1].tobytes(), "big"))
+        return Average(codec.average(opened[:-1], total), total)
+
+
+class HardenedRequester(_Reader):
+    """The requester reads the last average."""
+
+
+class HardenedParticipant(_Reader):
+    """A phone: encrypts, reads, opens its rewards, claims them."""
+
+    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey, keys: ParticipantKeys) -> None:
+        super().__init__(party, shape, audience)
+        self.who, self.signing, self.reader = keys.who, keys.signing, keys.reader
+        self.clipped = 0
+        self._envelopes: dict[bytes, RewardEnvelope] = {}
+        self._rewards: dict[bytes, int] = {}
+
+    def upload_randomizers(self) -> int:
+        """One for each ciphertext."""
+        return self._shape.budget.ciphertexts + 1
+
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+        """Packed [[delta * w]] and, last, [[delta]]."""
+        codec = self._shape.codec
+        samples = whole_samples(samples)
+        plain, self.clipped = codec.pack(weights, samples)
+        count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
+        upload = self.party.encrypt(np.concatenate([plain, count])).to_bytes()
+        return self.party.costs.sent(upload)
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """Millionths, this participant's alone."""
+        context = self._shape.task.context(round_number)
+        message = RewardEnvelope.from_bytes(envelope, self.party.limits(1))
+        reward = claims.open_reward(message, self.reader, context, self.who, self.party.public.n)
+        self._envelopes[context], self._rewards[context] = message, reward
+        return reward >> self._shape.widths().fraction
+
+    def claim(self) -> bytes:
+        """A signed claim of all rewards opened so far."""
+        amount = claims.payable(self._rewards, self._shape.widths().fraction)
+        claim = claims.make_claim(self._shape.task.name, self.who, amount, self._envelopes, self.signing)
+        return self.party.costs.sent(claim.to_bytes())
+
+
+class HardenedSp:
+    """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
+
+    def __init__(self, party: Party, shape: _Shape, csp_key: bytes) -> None:
+        self.party, self._shape = party, shape
+        self.round_number = 0
+        self.roster = Roster()
+        self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
+        self._publication: Publication | None = None
+        self._envelopes: dict[str, RewardEnvelope] = {}
+        self.on_seed: Callable[[str, MaskSeed], None] | None = None
+        self._load: Callable[[str], bytes] | None = None
+        self.open_round(1)
+
+    def enrol(self, identity: Identity) -> None:
+        """Whose claims to take."""
+        self.roster.add(identity)
+
+    def open_round(self, round_number: int) -> None:
+        """Nothing in it yet."""
+        settings = self._shape.task.settings
+        if round_number > settings.rounds:
+            raise RoundsExhausted(f"round {round_number} of {settings.rounds}: the masks were sized for those")
+        self.round_number = round_number
+        length = self._length
+        self._products = RunningProduct(
+            self.party.public, length, settings.max_participants, backend=self.party.compute
+        )
+        self._uploads: dict[str, bytes] = {}  # by participant, the hash of what was counted
+        self._vectors: dict[str, CipherVector] = {}  # unless they can be read again
+        self._seeds: dict[str, MaskSeed] = {}
+        self._publication, self._envelopes = None, {}
+
+    def add(self, who: str, upload: bytes) -> None:
+        """Extend the running products, once per participant."""
+        self.add_all({who: upload})
+
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """Extend the running products by several as one batch; one that is refused keeps the others out too."""
+        names = {who: upload_digest(upload) for who, upload in uploads.items()}
+        fresh: dict[str, CipherVector] = {}
+        for who, name in names.items():
+            if who not in self._uploads:
+                fresh[who] = self._parse(uploads[who], validated=validated)
+            elif self._uploads[who] != name:
+                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+        self._products.add_all(list(fresh.values()))
+        self._uploads |= {who: names[who] for who in fresh}
+        if self._load is None:
+            self._vectors |= fresh
+
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """Rewards need the uploads once more: from there, one at a time, whatever their number."""
+        self._load = load
+
+    def _averaged(self) -> Mapping[str, CipherVector]:
+        """The very uploads that were averaged."""
+        if self._load is None:
+            return self._vectors
+        return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
+
+    def _parse(self, upload: bytes, *, validated: bool) -> CipherVector:
+        numbers = self._unchecked(upload)
+        return numbers.trusted() if validated else numbers.validate(backend=self.party.compute)
+
+    def _unchecked(self, upload: bytes) -> Unchecked:
+        vector = Unchecked.parse(upload, self.party.public, max_count=self._length)
+        if len(vector) != self._length:
+            raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
+        return vector
+
+    def publish(self, *, final: bool) -> Exchange:
+        """Open the average to its audience; neither server sees it."""
+        task = self._shape.task
+        self.check()
+        sums = self._products.result()
+        if task.settings.total == "hidden":
+            sums = yield from self._scale(sums)
+            # CSP's dither is fresh each time: a retry opens other numbers, under another seed. "scaling" guards the uploads.
+            if "opening" in self._seeds and self._seeds["opening"].digest != digest(sums):
+                del self._seeds["opening"]
+        state = self._seed_for("opening", digest(sums))
+        opening = OpeningSp(self.party)
+        replies: list[bytes] = []
+        audience = REQUESTER if final else PARTICIPANTS
+        requests = opening.requests(state, sums, task.context(self.round_number), audience)
+        yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
+        self._publication = opening.publication(state, sums, replies)
+
+    def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
+        state = self._seed_for("scaling", digest(products))
+        side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
+        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
+
+    def check(self) -> None:
+        """Refuse a set of uploads that is too small to protect those in it."""
+        fewest = self._shape.task.settings.min_participants
+        if len(self._uploads) < fewest:
+            raise TooFewParticipants(f"{len(self._uploads)} uploads, {fewest} needed to protect those who took part")
+
+    def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
+        """The seed bound to what has this hash; `on_seed` makes a new one durable before anything masked by it leaves."""
+        state = self._seeds.get(purpose)
+        if state is None:
+            state = MaskSeed.bound_to(bound)
+            if self.on_seed is not None:
+                self.on_seed(purpose, state)
+            self._seeds[purpose] = state
+        elif state.digest != bound:
+            raise SeedReused("this round was opened for another set of uploads already")
+        return state
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """Go on with the seeds made durable before, and make each new one durable before it is used."""
+        for purpose, state in known.items():
+            self.restore_seed(purpose, MaskSeed.from_bytes(state))
+        self.on_seed = lambda purpose, state: keep(purpose, state.to_bytes())
+
+    def restore_seed(self, purpose: str, state: MaskSeed) -> None:
+        """After a crash: the seed that was made durable."""
+        self._seeds[purpose] = state
+
+    def reward(self, payment: int) -> Exchange:
+        """Rewards of those who were averaged."""
+        widths = self._shape.widths()
+        self.check()
+        if not self.is_averaged():
+            raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
+        state = self._seed_for("rewards", self._rewarded(payment))
+        side = RewardSp(self.party, widths, self._shape.packing)
+        context = self._shape.task.context(self.round_number)
+        self._envelopes = yield from side.run(self._averaged(), payment, context, state.seed)
+
+    def is_averaged(self) -> bool:
+        """By the seed that was bound to this very set when it was opened: durable, so that a crash changes nothing."""
+        opened = self._seeds.get("scaling" if self._shape.task.settings.total == "hidden" else "opening")
+        return opened is not None and opened.digest == digest(self._products.result())
+
+    def _rewarded(self, payment: int) -> bytes:
+        """Everything that the masked numbers depend on: who uploaded what, and the payment."""
+        parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
+        return hashlib.sha256(str(payment).encode() + b"\0" + b"".join(parts)).digest()
+
+    def publication(self) -> bytes:
+        """For members of the audience alone, never for CSP."""
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication.to_bytes())
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        """One for each participant, for that participant alone."""
+        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+
+    def upload_bytes(self) -> int:
+        """Bytes of an upload of this task."""
+        return form_bytes(self.party.public, self._length)
+
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+        """Why each of these is no upload of this task, or None."""
+        return self.party.refusals(uploads, self._unchecked)
+
+    def claimant(self, claim: bytes) -> str:
+        """Whose name a claim bears."""
+        return claims.Claim.from_bytes(claim, self.party.limits(1)).participant
+
+    def check_claim(self, claim: bytes) -> str:
+        """Whose claim it is; refuse what CSP need not see."""
+        return self._claims.check(claim).participant
+
+    def pay(self, claim: bytes, attestation: bytes) -> int:
+        """Millionths, once per participant."""
+        return self._claims.pay(self._claims.check(claim), attestation)
+
+    @property
+    def _length(self) -> int:
+        return self._shape.budget.ciphertexts + 1
+
+
+@dataclass(frozen=True)
+class _ReadAgain(Mapping[str, CipherVector]):
+    """Uploads that were checked when they were counted, one in memory at a time."""
+
+    names: Mapping[str, bytes]
+    load: Callable[[str], bytes]
+    public: PublicKey
+    length: int
+
+    def __getitem__(self, who: str) -> CipherVector:
+        upload = self.load(who)
+        if upload_digest(upload) != self.names[who]:
+            raise ProtocolError(f"the upload of {who} is not the one that was averaged: its file was altered")
+        return Unchecked.parse(upload, self.public, max_count=self.length).trusted()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class HardenedCsp:
+    """The computation server: answers, by kind of request."""
+
+    def __init__(self, party: Party, shape: _Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
+        self.party, self._shape = party, shape
+        self.roster = Roster()
+        self._rewards: RewardCsp | None = None
+        self._memory: MutableMapping[str, bytes] = {}
+        settings = shape.task.settings
+        self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
+        self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
+        if settings.total == "hidden":
+            hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
+            self._answers[ScaleRequest.kind] = hidden.answer
+        if settings.lanes != 0:
+            self._add_rewards(signing)
+
+    def enrol(self, identity: Identity) -> None:
+        """Whom to seal rewards to, and whose claims to attest."""
+        self.roster.add(identity)
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """Keep what must outlive a request there, from now on."""
+        self._memory = memory
+        if self._rewards is not None:
+            self._rewards.memory = memory
+
+    def _add_rewards(self, signing: SigningKey) -> None:
+        task, party, roster = self._shape.task, self.party, self.roster
+        n, rows = task.settings.max_participants, self._shape.budget.buckets
+        rewards = RewardCsp(party, self._shape.packing, max(n * rows, n), roster.reading)
+        self._rewards = rewards
+        claimed = claims.ClaimsCsp(task.name, rewards, self._shape.widths().fraction, signing, roster.signing)
+        self._answers |= {
+            PolynomialsRequest.kind: PolynomialsCsp(party, max_count=20 * n + 20).answer,
+            NonceRequest.kind: rewards.nonce,
+            LanesRequest.kind: rewards.lanes,
+            InnerRequest.kind: rewards.inner,
+            RewardRequest.kind: rewards.rewards,
+            claims.Claim.kind: claimed.answer,
+        }
+
+    def answer(self, request: bytes) -> bytes:
+        """One request, one reply."""
+        kind = Message.kind_of(request)
+        if kind not in self._answers:
+            raise FormatError(f"CSP answers no message of kind {kind} in this task")
+        if STOPPED in self._memory:
+            raise ProtocolError("CSP has stopped this task: a request opened to what no honest SP sends")
+        try:
+            return self._answers[kind](request)
+        except (NothingToAverage, PlaintextOutOfRange, SlotOverflow):
+            # These errors depend on plaintexts: one is a bit for an SP that deviates, many would let it halve its way in.
+            self._memory[STOPPED] = b""
+            raise

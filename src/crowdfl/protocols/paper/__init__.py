@@ -1,0 +1,1 @@
+"""The profile `paper`: the algorithms as printed."""

@@ -1,0 +1,435 @@
+"""The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct, Unchecked, form_bytes
+from crowdfl.errors import (
+    AlreadyCounted,
+    ClaimRefused,
+    CrowdFLError,
+    FormatError,
+    InvalidKey,
+    RewardsOff,
+    SettingsError,
+    SlotOverflow,
+    TooFewParticipants,
+    WidthBudgetExceeded,
+)
+from crowdfl.protocols.exchange import Exchange
+from crowdfl.protocols.hardened.prifedavg import upload_digest
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import (
+    Average,
+    Dealing,
+    Identity,
+    ParticipantKeys,
+    Task,
+    TaskSpec,
+    Tools,
+    whole_samples,
+)
+from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
+from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
+from crowdfl.settings import MILLION, TaskSettings, to_millionths
+
+__all__ = [
+    "PaperBundle",
+    "PaperCsp",
+    "PaperParticipant",
+    "PaperProfile",
+    "PaperPublication",
+    "PaperRequester",
+    "PaperReward",
+    "PaperSp",
+]
+
+_SIGMA = 80
+_LARGEST_PAYMENT = to_millionths(1_000_000)
+
+
+@dataclass(frozen=True)
+class PaperPublication(Message):
+    """SP to readers: [[average]] and, unless it is for the requester, SP's half of its decryption."""
+
+    kind: ClassVar[int] = 23
+    average: CipherVector
+    average_1: PartialVector
+
+
+@dataclass(frozen=True)
+class PaperReward(Message):
+    """SP to a participant: [[mu_i]] and SP's half of its decryption."""
+
+    kind: ClassVar[int] = 24
+    mu: CipherVector
+    mu_1: PartialVector
+
+
+@dataclass(frozen=True, repr=False)
+class PaperBundle(Message):
+    """What KGC deals to a role: the public key, and the role's secrets."""
+
+    kind: ClassVar[int] = 33
+    n: int
+    h_s: int
+    secrets: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return "PaperBundle(secret)"
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """What follows from a task's bounds."""
+
+    settings: TaskSettings
+    parameters: int
+
+    @property
+    def sigma(self) -> int:
+        return self.settings.sigma or _SIGMA
+
+    @property
+    def budget(self) -> WidthBudget:
+        s = self.settings
+        return WidthBudget(s.key_bits, self.parameters, s.max_participants, s.max_samples, s.clip, s.decimals, s.rounds)
+
+    @property
+    def encoding(self) -> FixedPoint:
+        return FixedPoint(self.settings.decimals, self.settings.clip, "floor")
+
+    @property
+    def average_kappa(self) -> int:
+        """Bits of both operands of the averaging SDIV: sums of delta*w and of delta, both at scale 10^L."""
+        return max(
+            bits(self.budget.sum_bound), bits(self.settings.max_participants * self.settings.max_samples * self.scale)
+        )
+
+    @property
+    def scale(self) -> int:
+        return self.encoding.scale
+
+    def to_scale(self, millionths: int) -> int:
+        """Money at scale 10^L, rounded down."""
+        return millionths * self.scale // MILLION
+
+    def rewards(self) -> PaperRewardWidths:
+        if self.settings.lanes == 0:
+            raise RewardsOff("the task was made with lanes=0: participants upload nothing to compute rewards from")
+        return PaperRewardWidths(self.budget, self.settings.epsilon_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
+
+
+class PaperProfile:
+    """Deals two splits: (lambda_c, lambda_sc) for CSP and SP, (lambda_p, lambda_sp) for all participants and SP."""
+
+    name = "paper"
+
+    def check(self, settings: TaskSettings, parameters: int) -> None:
+        """Refuse what could overflow."""
+        if settings.total != "shown":
+            raise SettingsError("the profile paper has no setting total: its readers never see one")
+        widths = _Widths(settings, parameters)
+        kappas = [widths.average_kappa]
+        if settings.lanes != 0:
+            rewards = widths.rewards()
+            kappas += [rewards.weight_kappa, rewards.reward_kappa]
+            _check_products(settings.key_bits, rewards)
+        if bits(widths.encoding.bound) >= widths.sigma - 1:
+            raise WidthBudgetExceeded(
+                f"averages of {bits(widths.encoding.bound)} bits are not covered by masks of {widths.sigma} bits: "
+                "raise sigma, or lower clip or decimals"
+            )
+        for kappa in kappas:
+            PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
+
+    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
+        """Make the keys of a task: two splits, and sk itself for the requester."""
+        self.check(about.settings, about.parameters)
+        keys = pctd.keygen(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
+        lambda_c, lambda_sc = keys.private.split_as_printed()
+        lambda_p, lambda_sp = keys.private.split_as_printed()
+
+        def bundle(*secrets: int) -> bytes:
+            return PaperBundle(int(keys.public.n), int(keys.public.h_s), tuple(int(x) for x in secrets)).to_bytes()
+
+        return Dealing(
+            public=keys.public,
+            sp=bundle(lambda_sc.exponent, lambda_sp.exponent),
+            csp=bundle(lambda_c.exponent),
+            requester=bundle(keys.private.lambda_, keys.private.u),
+            participant=bundle(lambda_p.exponent),
+        )
+
+    def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
+        """SP has lambda_sc and lambda_sp."""
+        public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
+        party = tools.party("SP", public, KeyShare(public, lambda_sc))
+        return PaperSp(party, about.task(public), KeyShare(public, lambda_sp))
+
+    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
+        """CSP has lambda_c."""
+        public, (lambda_c,) = _open_bundle(bundle, 1, tools)
+        return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), about.task(public))
+
+    def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
+        """The requester owns sk."""
+        public, (lambda_, u) = _open_bundle(bundle, 2, tools)
+        private = PrivateKey(public, lambda_, u)
+        return PaperRequester(tools.party("requester", public), about.task(public), private)
+
+    def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
+        """Every participant has the same lambda_p."""
+        public, (lambda_p,) = _open_bundle(bundle, 1, tools)
+        party = tools.party("participant", public, KeyShare(public, lambda_p))
+        return PaperParticipant(party, about.task(public), keys.who)
+
+
+def _check_products(key_bits: int, rewards: PaperRewardWidths) -> None:
+    """SMUL opens x' * y', twice as wide as its masks; it must stay below N/2."""
+    for width in rewards.factors:
+        needed = 2 * (width + rewards.sigma + 1) + 2
+        if needed > key_bits:
+            raise WidthBudgetExceeded(
+                f"SMUL of factors of {width} bits needs a key of {needed} bits; this one has {key_bits}"
+            )
+
+
+def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, list[mpz]]:
+    own = PaperBundle.from_bytes(bundle, Limits.plain())
+    if len(own.secrets) != count:
+        raise InvalidKey(f"this bundle is of another role: {len(own.secrets)} keys where {count} belong")
+    return PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key), [mpz(x) for x in own.secrets]
+
+
+class PaperParticipant:
+    """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
+
+    def __init__(self, party: Party, task: Task, who: str) -> None:
+        self.party, self.task, self.who = party, task, who
+        self.clipped = 0
+        self._widths = _Widths(task.settings, task.parameters)
+
+    def upload_randomizers(self) -> int:
+        """One for each ciphertext."""
+        return self.task.parameters * (1 if self.task.settings.lanes == 0 else 2) + 1
+
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+        """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
+        widths, party = self._widths, self.party
+        samples = whole_samples(samples)
+        if not 0 <= samples <= self.task.settings.max_samples:
+            raise SlotOverflow(f"{samples} samples; the task allows 0..{self.task.settings.max_samples}")
+        encoded = widths.encoding.encode(weights)
+        self.clipped = encoded.clipped
+        values = encoded.values.tolist()
+        parts = [party.scale(party.encrypt(values), samples)]
+        if self.task.settings.lanes != 0:
+            parts.append(party.encrypt(values))
+        parts.append(party.encrypt([samples * widths.scale]))
+        return party.costs.sent(CipherVector.concat(parts).to_bytes())
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """Alg. 3, line 12: PDec with lambda_p, TDec."""
+        message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
+        opened = self.party.finish(message.average, message.average_1)
+        values = [self.task.public.signed(v) for v in to_ints(opened)]
+        return Average(np.array(values, dtype=np.float64) / self._widths.scale, None)
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """PDec with lambda_p, TDec."""
+        message = PaperReward.from_bytes(envelope, self.party.limits(1))
+        opened = to_ints(self.party.finish(message.mu, message.mu_1))
+        return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
+
+    def claim(self) -> bytes:
+        """The paper has none."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+
+class PaperRequester:
+    """The requester of the paper owns the whole private key."""
+
+    def __init__(self, party: Party, task: Task, private: PrivateKey) -> None:
+        self.party, self.task, self.private = party, task, private
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        """Dec of the final model."""
+        message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
+        self.party.costs.count("Dec", len(message.average))
+        values = [
+            self.private.decrypt(message.average[i], constant_time=self.party.constant_time)
+            for i in range(len(message.average))
+        ]
+        return Average(np.array(values, dtype=np.float64) / 10**self.task.settings.decimals, None)
+
+
+class PaperSp:
+    """The sensing platform of the paper."""
+
+    def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
+        self.party, self.task = party, task
+        self.delivery = replace(party, share=lambda_sp)
+        self._widths = _Widths(task.settings, task.parameters)
+        self.open_round(1)
+
+    def enrol(self, identity: Identity) -> None:
+        """The paper's SP knows nobody's keys."""
+
+    def open_round(self, round_number: int) -> None:
+        """Nothing in it yet."""
+        self.round_number = round_number
+        settings, p = self.task.settings, self.task.parameters
+        self._products = RunningProduct(self.task.public, p + 1, settings.max_participants, backend=self.party.compute)
+        self.uploads: dict[str, tuple[bytes, CipherVector]] = {}
+        self._average: CipherVector | None = None
+        self._publication: PaperPublication | None = None
+        self._envelopes: dict[str, PaperReward] = {}
+
+    def add(self, who: str, upload: bytes) -> None:
+        """Alg. 3, lines 3-6."""
+        name = upload_digest(upload)
+        if who in self.uploads:
+            if self.uploads[who][0] != name:
+                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+            return
+        vector = self._unchecked(upload).validate(backend=self.party.compute)
+        self._add(who, name, vector)
+
+    def _add(self, who: str, name: bytes, vector: CipherVector) -> None:
+        length = len(vector)
+        sums = CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, length)])
+        self._products.add(sums)
+        self.uploads[who] = (name, vector)
+
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """One after the other, as printed."""
+        for who, upload in uploads.items():
+            if validated and who not in self.uploads:
+                self._add(who, upload_digest(upload), self._unchecked(upload).trusted())
+            else:
+                self.add(who, upload)
+
+    def _unchecked(self, upload: bytes) -> Unchecked:
+        vector = Unchecked.parse(upload, self.task.public, max_count=self._length)
+        if len(vector) != self._length:
+            raise FormatError(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
+        return vector
+
+    def check(self) -> None:
+        """Refuse a set of uploads that is too small to protect those in it."""
+        fewest = self.task.settings.min_participants
+        if len(self.uploads) < fewest:
+            raise TooFewParticipants(f"{len(self.uploads)} uploads, {fewest} needed to protect those who took part")
+
+    def publish(self, *, final: bool) -> Exchange:
+        """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp. May run again after a late upload, as section 5.2 says."""
+        self.check()
+        p, widths = self.task.parameters, self._widths
+        sums = self._products.result()
+        divisors = CipherVector.concat([sums.part(p)] * p)
+        sdiv = PaperSdivSp(
+            self.party, kappa=widths.average_kappa, sigma=widths.sigma, decimals=self.task.settings.decimals
+        )
+        pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
+        self._average = sdiv.finish(pending, (yield request)())
+        shown = self._average.part(0, 0) if final else self._average
+        self._publication = PaperPublication(self._average, self.delivery.partial_decrypt(shown))
+
+    def is_averaged(self) -> bool:
+        """The average lives in memory alone, as the paper's does."""
+        return self._average is not None
+
+    def reward(self, payment: int) -> Exchange:
+        """Alg. 4, and PDec of each reward with lambda_sp."""
+        widths = self._widths.rewards()
+        if not 0 < payment <= _LARGEST_PAYMENT:
+            raise SettingsError(f"a round pays 1 to {_LARGEST_PAYMENT} millionths, not {payment}")
+        if self._average is None:
+            raise FormatError("publish the average first")
+        ids, p = sorted(self.uploads), self.task.parameters
+        models = [self.uploads[who][1].part(p, 2 * p) for who in ids]
+        samples = CipherVector.concat([self.uploads[who][1].part(2 * p) for who in ids])
+        side = PaperRewardSp(self.party, widths)
+        mu = yield from side.run(models, samples, self._average, self._widths.to_scale(payment), Coins.fresh())
+        for i, who in enumerate(ids):
+            own = mu.part(i, i + 1)
+            self._envelopes[who] = PaperReward(own, self.delivery.partial_decrypt(own))
+
+    def publication(self) -> bytes:
+        """For the participants, or the requester."""
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication.to_bytes())
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        """One for each participant."""
+        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
+
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        """The paper's SP keeps every model in memory, for Alg. 4."""
+
+    def upload_bytes(self) -> int:
+        """Bytes of an upload of this task."""
+        return form_bytes(self.task.public, self._length)
+
+    @property
+    def _length(self) -> int:
+        return (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
+
+    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+        """Why each of these is no upload of this task, or None."""
+        return self.party.refusals(uploads, self._unchecked)
+
+    def claimant(self, claim: bytes) -> str:
+        """The paper has no claims."""
+        return self.check_claim(claim)
+
+    def check_claim(self, claim: bytes) -> str:
+        """The paper has no claims."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+    def pay(self, claim: bytes, attestation: bytes) -> int:
+        """The paper has no claims."""
+        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+
+class PaperCsp:
+    """The computation server of the paper."""
+
+    def __init__(self, party: Party, task: Task) -> None:
+        self.party = party
+        count = max(1, task.parameters) * task.settings.max_participants
+        self._answers: dict[int, Callable[[bytes], bytes]] = {
+            SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
+            SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
+        }
+
+    def enrol(self, identity: Identity) -> None:
+        """The paper's CSP knows nobody's keys."""
+
+    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+        """The paper's CSP remembers nothing."""
+
+    def answer(self, request: bytes) -> bytes:
+        """One request, one reply."""
+        kind = Message.kind_of(request)
+        if kind not in self._answers:
+            raise FormatError(f"CSP answers no message of kind {kind} in this task")
+        return self._answers[kind](request)

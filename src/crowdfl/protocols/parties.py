@@ -1,0 +1,151 @@
+"""Every party of one task in one process, each built from its own bundle: KGC as a function call, and a whole round by it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.protocols.exchange import ask_directly
+from crowdfl.protocols.profile import (
+    Average,
+    CspProtocol,
+    Identity,
+    ParticipantKeys,
+    ParticipantProtocol,
+    RequesterProtocol,
+    SpProtocol,
+    TaskSpec,
+    Tools,
+)
+from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.round import AggregationRound
+
+__all__ = ["LocalDealer", "LocalParties", "PlayedRound"]
+
+_Server = TypeVar("_Server", SpProtocol, CspProtocol)
+
+
+class LocalDealer:
+    """KGC in this process: deals a task's bundles and builds every side from its own."""
+
+    def __init__(self, spec: TaskSpec, tools: Tools) -> None:
+        self.spec, self.tools = spec, tools
+        self._profile = profile_named(spec.settings.profile)
+        self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
+        self.task = spec.task(self._dealing.public)
+        self._identities: list[Identity] = []
+        self._servers: list[SpProtocol | CspProtocol] = []
+
+    def sp(self) -> SpProtocol:
+        return self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
+
+    def csp(self) -> CspProtocol:
+        return self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
+
+    def requester(self) -> RequesterProtocol:
+        return self._profile.requester(self.spec, self._dealing.requester, self.tools)
+
+    def participant(self, who: str) -> ParticipantProtocol:
+        """A participant with fresh keys, certified to every server."""
+        keys = ParticipantKeys.fresh(who)
+        self._identities.append(keys.identity)
+        for server in self._servers:
+            server.enrol(keys.identity)
+        return self._profile.participant(self.spec, self._dealing.participant, keys, self.tools)
+
+    def _tell(self, server: _Server) -> _Server:
+        """A server knows everyone enrolled, before it was built or after."""
+        for identity in self._identities:
+            server.enrol(identity)
+        self._servers.append(server)
+        return server
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """A round with everything that went between the parties."""
+
+    uploads: dict[str, bytes] = field(repr=False)
+    publication: bytes = field(repr=False)
+    average: Average
+    envelopes: Mapping[str, bytes] = field(repr=False)
+    rewards: dict[str, int]  # millionths; empty without a payment
+
+
+class LocalParties:
+    """The parties of a task: what the laboratory and the tests of the protocols play rounds with. It has no roles, no store."""
+
+    def __init__(self, spec: TaskSpec, tools: Tools) -> None:
+        self.dealer = LocalDealer(spec, tools)
+        self.observer = tools.observer
+        self.sp, self.csp, self.requester = self.dealer.sp(), self.dealer.csp(), self.dealer.requester()
+        self.people: dict[str, ParticipantProtocol] = {}
+
+    def participant(self, who: str) -> ParticipantProtocol:
+        """A participant, with keys made when first asked for."""
+        if who not in self.people:
+            self.people[who] = self.dealer.participant(who)
+        return self.people[who]
+
+    def encrypt(self, updates: Mapping[str, tuple[npt.NDArray[np.float64], int]]) -> dict[str, bytes]:
+        """Everyone's upload, from weights and samples."""
+        self.observer.begin("encrypt")
+        uploads = {}
+        for who, (weights, samples) in updates.items():
+            person = self.participant(who)
+            with self.observer.working("participant"):
+                uploads[who] = person.encrypt_update(weights, samples)
+            self.observer.message("participant", "SP", uploads[who])
+        return uploads
+
+    def open(self, number: int) -> AggregationRound:
+        """A round with nothing in it yet."""
+        self.sp.open_round(number)
+        return self.current()
+
+    def current(self) -> AggregationRound:
+        """The round that SP has open."""
+        return AggregationRound(self.sp, ask_directly(self.csp.answer, self.observer), self.observer)
+
+    def play(
+        self,
+        number: int,
+        uploads: Mapping[str, bytes],
+        *,
+        payment: int | None = None,
+        final: bool = False,
+        readers: int | None = 1,
+    ) -> PlayedRound:
+        """Collect, average, let `readers` read (None: everyone; the last round: the requester), reward, open."""
+        round_ = self.open(number)
+        for who, upload in uploads.items():
+            round_.collect({who: upload})
+        publication = round_.average(final=final)
+        average = self.read(publication, number, list(uploads)[:readers], final=final)
+        envelopes = {} if payment is None else round_.reward(payment)
+        return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
+
+    def read(self, publication: bytes, number: int, readers: list[str], *, final: bool = False) -> Average:
+        """What the requester, or each of these, reads: the same for all."""
+        self.observer.begin("read")
+        average: Average | None = None
+        for reader in [self.requester] if final else [self.people[who] for who in readers]:
+            role = "requester" if final else "participant"
+            self.observer.message("SP", role, publication)
+            with self.observer.working(role):
+                average = reader.read(publication, number)
+        if average is None:
+            raise ValueError("somebody has to read the average")
+        return average
+
+    def open_rewards(self, envelopes: Mapping[str, bytes], number: int) -> dict[str, int]:
+        """Each participant's own reward, in millionths."""
+        self.observer.begin("open")
+        rewards = {}
+        for who, envelope in envelopes.items():
+            self.observer.message("SP", "participant", envelope)
+            with self.observer.working("participant"):
+                rewards[who] = self.people[who].open_reward(envelope, number)
+        return rewards

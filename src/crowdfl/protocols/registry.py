@@ -1,0 +1,17 @@
+"""The profiles by name."""
+
+from crowdfl.errors import SettingsError
+from crowdfl.protocols.hardened.profile import HardenedProfile
+from crowdfl.protocols.paper.profile import PaperProfile
+from crowdfl.protocols.profile import Profile
+
+__all__ = ["PROFILES", "profile_named"]
+
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile())}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile that a task asks for."""
+    if name not in PROFILES:
+        raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {name!r}")
+    return PROFILES[name]

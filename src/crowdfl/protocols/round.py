@@ -1,0 +1,50 @@
+"""THE round: collect -> check -> average -> reward, on SP. Services, the local host, the laboratory and the tests run this one.
+
+Whoever measures gives an `Observer` (`crowdfl.protocols.exchange`) and never needs to look inside.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crowdfl.protocols.exchange import Ask, Observer, run_exchange
+from crowdfl.protocols.profile import SpProtocol
+
+__all__ = ["AggregationRound"]
+
+
+@dataclass
+class AggregationRound:
+    """One round of one task: SP's half of the protocol, and a way to ask CSP. Each stage can be repeated after a crash."""
+
+    sp: SpProtocol
+    ask: Ask
+    observer: Observer = field(default_factory=Observer)
+
+    def collect(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """Extend the running sums; `validated` uploads were looked at when they were received."""
+        self.observer.begin("collect")
+        with self.observer.working("SP"):
+            self.sp.add_all(uploads, validated=validated)
+
+    def check(self) -> None:
+        """Refuse a set of uploads that must not be opened."""
+        self.observer.begin("check")
+        with self.observer.working("SP"):
+            self.sp.check()
+
+    def average(self, *, final: bool = False) -> bytes:
+        """The publication for the participants or, of the last round, for the requester."""
+        self.check()
+        self.observer.begin("average")
+        run_exchange(self.sp.publish(final=final), self.ask, self.observer)
+        with self.observer.working("SP"):
+            return self.sp.publication()
+
+    def reward(self, payment: int) -> Mapping[str, bytes]:
+        """An envelope for each of those who were averaged; `payment` in millionths."""
+        if not self.sp.is_averaged():  # a profile that keeps nothing durable must average this very set again
+            self.average()
+        self.observer.begin("reward")
+        run_exchange(self.sp.reward(payment), self.ask, self.observer)
+        with self.observer.working("SP"):
+            return self.sp.envelopes()

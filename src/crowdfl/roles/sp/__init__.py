@@ -1,0 +1,1 @@
+"""The sensing platform, by concern."""

@@ -1,0 +1,119 @@
+"""Uploads as they arrive, in groups of one round: each is judged by itself, and all share the waits for the store.
+
+What several participants bring at the same moment costs one look-up, one wait for their folder and one commit.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from crowdfl.errors import Conflict, CrowdFLError, Forbidden, TaskNotRunning, UnknownParticipant
+from crowdfl.roles.ports import Blobs, SpStore, Upload, UploadContext
+from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
+from crowdfl.roles.sp.rounds import Round, TaskState
+
+__all__ = ["Intake", "PendingUpload", "UploadOutcome", "require_running"]
+
+UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
+
+
+@dataclass(frozen=True)
+class PendingUpload:
+    """An upload that nobody has looked at yet, of a participant who signed for it."""
+
+    who: str
+    upload: bytes = field(repr=False)
+
+    digest: str  # SHA-256 of the upload, in hex: its name
+
+    @classmethod
+    def of(cls, who: str, upload: bytes) -> "PendingUpload":
+        """One whose digest nobody has computed yet."""
+        return cls(who, upload, hashlib.sha256(upload).hexdigest())
+
+
+def require_running(state: str) -> None:
+    """Refuse what only a task that goes on can take."""
+    if state not in (TaskState.RUNNING, TaskState.PAUSED):
+        raise TaskNotRunning(f"the task is {state}")
+
+
+@dataclass
+class Intake:
+    """SP's receiving end."""
+
+    store: SpStore
+    blobs: Blobs
+    time: Callable[[str, str], float]  # the task's own, by its name and state
+    sides: RoundAggregators
+    extended: Callable[[str, int, Round | None], Round]  # the round as it was seen, or as the clock has made it since
+
+    def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
+        """Check, keep durably, acknowledge. The same bytes again are the same upload."""
+        standing = self.store.standing(task, number, [arrival.who for arrival in arrivals])
+        judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
+        judged = self._checked(task, arrivals, judged)
+        judged = self._written(task, number, arrivals, judged)
+        welcome = [entry for entry in judged if isinstance(entry, Upload)]
+        # The store looks once more: the round may have closed while the bytes were checked.
+        outcomes = iter(self.store.acknowledge(task, number, welcome) if welcome else [])
+        return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
+
+    def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
+        """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
+        try:
+            return self._welcome(task, number, arrival, standing)
+        except CrowdFLError as refusal:  # of this one alone
+            return refusal
+
+    def _welcome(
+        self, task: str, number: int, arrival: PendingUpload, standing: UploadContext
+    ) -> Upload | UploadOutcome:
+        settings = self.sides.definition(task).settings
+        if arrival.who not in standing.enrolled:
+            raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
+        known = standing.uploads.get(arrival.who)
+        if known is not None and known.digest == arrival.digest:
+            return known, False
+        current, now = self.extended(task, number, standing.round), self.time(task, standing.state)
+        require_running(standing.state)
+        current.require_upload_welcome(settings, now)
+        if arrival.who in standing.left:
+            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
+        return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
+
+    def _checked(
+        self, task: str, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
+    ) -> list[Upload | UploadOutcome]:
+        """The same, but for those whose bytes are no upload of this task."""
+        pairs = list(zip(arrivals, judged, strict=True))
+        new = [arrival.upload for arrival, entry in pairs if isinstance(entry, Upload)]
+        refusals = iter(self.sides.checking(task).refusals(new) if new else [])
+        return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
+
+    def _written(
+        self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
+    ) -> list[Upload | UploadOutcome]:
+        """The same, but for those whose name is taken by other bytes: a damaged file hinders no other upload."""
+        pairs = list(zip(arrivals, judged, strict=True))
+        try:
+            self.blobs.put_all(
+                {upload_name(task, number, a.digest): a.upload for a, e in pairs if isinstance(e, Upload)}
+            )
+        except Conflict:
+            return [self._alone(task, number, arrival, entry) for arrival, entry in pairs]
+        return list(judged)
+
+    def _alone(
+        self, task: str, number: int, arrival: PendingUpload, entry: Upload | UploadOutcome
+    ) -> Upload | UploadOutcome:
+        try:
+            if isinstance(entry, Upload):
+                self.blobs.put(upload_name(task, number, arrival.digest), arrival.upload)
+        except Conflict as damage:
+            return damage
+        return entry
+
+
+def _outcome(entry: Upload, outcome: bool | CrowdFLError) -> UploadOutcome:
+    return outcome if isinstance(outcome, CrowdFLError) else (entry, outcome)

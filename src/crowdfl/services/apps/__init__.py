@@ -1,0 +1,1 @@
+"""One HTTP application per role: decode, call the role, encode."""

@@ -1,0 +1,125 @@
+"""KGC over HTTP."""
+
+import hashlib
+import threading
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+from pydantic import Field
+
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.kgc import Kgc
+from crowdfl.services.client.credentials import REQUESTER_HEADER
+from crowdfl.services.http.app_factory import Background, between_roles, make_app, ready_check
+from crowdfl.services.http.auth import RoleToken, Security, TokenEntry, Tokens
+from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, binary_body, json_body, parse, takes_json
+from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
+
+__all__ = ["Joining", "NewTask", "Order", "create_app"]
+
+_MOST_WAITING = 4
+_KEY = Field(pattern="^[0-9a-f]{64}$")
+
+
+class NewTask(Form):
+    """A signed definition."""
+
+    definition: str
+
+
+class Joining(Form):
+    """An invitation and the public keys of its holder, in hex."""
+
+    invitation: str
+    signing: Annotated[str, _KEY]
+    reading: Annotated[str, _KEY]
+
+
+class Order(Form):
+    """A signed order."""
+
+    order: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Receiver:
+    """A dependency: whoever is dealt a bundle of a task; a server by its token, the requester as the task's owner."""
+
+    server: RoleToken
+    owner: ByOwner
+
+    @property
+    def security(self) -> Security:
+        return (*self.server.security, *self.owner.security)
+
+    def __call__(self, request: Request, task: TaskId) -> str:
+        if REQUESTER_HEADER in request.headers:
+            return self.owner(request, task).who
+        return self.server(request).role
+
+
+def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[Background] = ()) -> FastAPI:
+    """KGC's app; `folder` is where its files lie."""
+    metrics = Metrics()
+    app = make_app("kgc", tokens, metrics, ready_check(kgc.store.task, folder), background)
+    dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
+    certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
+    # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.
+    waiting = threading.BoundedSemaphore(_MOST_WAITING)
+    requester = ByRequester(tokens.require("requester"), kgc.clock.now)
+    owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
+    server = tokens.require("sp", "csp")
+
+    @app.get("/v1/key")
+    def key() -> dict[str, str]:
+        """The key that appointments and certificates are checked with."""
+        return {"key": kgc.signing.public.hex()}
+
+    # The answer holds the requester's keys: whoever else has seen the definition gets none.
+    @app.post("/v1/tasks", status_code=201, openapi_extra=takes_json(NewTask))
+    def create(
+        proof: Annotated[Proof, Depends(requester)], raw: Annotated[bytes, Depends(binary_body(JSON_LIMIT))]
+    ) -> dict[str, str]:
+        """Make a task's keys; the same definition again gets the same answer."""
+        definition = parse(NewTask, raw).definition
+        proof.by(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
+        if not waiting.acquire(blocking=False):
+            raise ServiceUnavailable("keys are being made for other tasks: ask again later")
+        try:
+            made = kgc.create_task(definition)
+        finally:
+            waiting.release()
+        return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
+
+    @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
+    def bundle(task: TaskId, caller: Annotated[TokenEntry, Depends(server)]) -> dict[str, str]:
+        """The caller's own bundle: the token says whose."""
+        definition, appointment, secret = kgc.bundle(task, caller.role)
+        dealt.labels(caller.role).inc()
+        return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}
+
+    @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
+    def acknowledge(task: TaskId, role: Annotated[str, Depends(_Receiver(server, owner))]) -> None:
+        """The caller keeps its bundle durably: KGC's copy is destroyed."""
+        kgc.acknowledge(task, role)
+
+    # No token: the invitation is the right to join.
+    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Joining))
+    def enrol(task: TaskId, body: Annotated[Joining, Depends(json_body(Joining))]) -> dict[str, str]:
+        """Certify the keys of an invitation's holder."""
+        made = kgc.enrol(task, body.invitation, bytes.fromhex(body.signing), bytes.fromhex(body.reading))
+        certified.inc()
+        return {"certificate": made.certificate, "sealed": b64encode(made.sealed).decode()}
+
+    @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(Order))
+    def close(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, owner))]) -> None:
+        """No further participant is certified."""
+        kgc.close_enrolment(task, body.order)
+
+    return app

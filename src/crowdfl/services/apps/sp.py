@@ -1,0 +1,197 @@
+"""SP over HTTP: the requester's and the participants' routes; uploads are in `sp_uploads`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Path as InPath
+from pydantic import Field
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import Forbidden
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps.sp_uploads import add_upload_routes
+from crowdfl.services.client.credentials import REQUESTER_HEADER
+from crowdfl.services.http.app_factory import OCTETS, Background, make_app, ready_check
+from crowdfl.services.http.auth import Security, Tokens
+from crowdfl.services.http.bodies import (
+    JSON_LIMIT,
+    Form,
+    Number,
+    TaskId,
+    Who,
+    binary_body,
+    json_body,
+    takes_bytes,
+    takes_json,
+)
+from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
+from crowdfl.services.http.wire import from_base64
+
+__all__ = ["Deposit", "Enrolment", "Order", "Takeover", "create_app"]
+
+_MODEL_LIMIT = 256 * 1024 * 1024
+_CLAIM_LIMIT = 16 * 1024 * 1024
+_LARGEST_AMOUNT = 10**15
+DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
+
+
+class Takeover(Form):
+    """A task's papers and its initial weights in base64."""
+
+    definition: str
+    appointment: str
+    initial: str
+
+
+class Deposit(Form):
+    """Millionths."""
+
+    amount: Annotated[int, Field(ge=0, le=_LARGEST_AMOUNT)]
+
+
+class Order(Form):
+    """A signed order."""
+
+    order: str
+
+
+class Enrolment(Form):
+    """A certificate of KGC's."""
+
+    certificate: str
+
+
+def create_app(
+    sp: Sp,
+    tokens: Tokens,
+    *,
+    folder: Path,
+    signing: SigningKey,
+    model_limit: int = _MODEL_LIMIT,
+    upload_workers: int = 4,
+    background: Sequence[Background] = (),
+) -> FastAPI:
+    """SP's app; `signing` signs receipts, at most `upload_workers` uploads are in memory at a time."""
+    metrics = Metrics()
+    app = make_app("sp", tokens, metrics, ready_check(sp.store.task, folder), background)
+    metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
+
+    @app.get("/v1/key")
+    def key() -> dict[str, str]:
+        """The key that receipts are checked with."""
+        return {"key": signing.public.hex()}
+
+    by_participant = ByParticipant(sp)
+    # Before the others: routes are tried in order, and most requests are uploads.
+    add_upload_routes(app, sp, metrics, folder, signing, by_participant, upload_workers)
+    by_owner = ByOwner(
+        ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
+    )
+    _add_requester_routes(app, sp, tokens, by_owner, model_limit)
+    _add_participant_routes(app, sp, by_participant, by_owner)
+    return app
+
+
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, model_limit: int) -> None:
+    requester = [Depends(tokens.require("requester"))]
+    owner = [Depends(by_owner)]
+    task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + model_limit * 4 // 3))]
+
+    @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
+    def create(body: task_body) -> dict[str, str]:
+        """Take a task over; again is fine."""
+        return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
+
+    @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
+    def deposit(
+        task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(signed_json_body(Deposit, by_owner))]
+    ) -> None:
+        """Pay in, once per name."""
+        sp.deposit(task, name, body.amount)
+
+    @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(Order))
+    def order(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, by_owner))]) -> None:
+        """Pause, resume or cancel."""
+        sp.order(task, body.order)
+
+    @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
+    def ledger(task: TaskId) -> dict[str, Any]:
+        """The task's books, payments as one once they have ended: who earned what is not the requester's to know."""
+        books = sp.statement(task)
+        return {"movements": [asdict(movement) for movement in books.movements], "balances": books.balances()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """A dependency: who reads an average, a participant or None for the task's requester."""
+
+    participant: ByParticipant
+    owner: ByOwner
+
+    @property
+    def security(self) -> Security:
+        return (*self.participant.security, *self.owner.security)
+
+    async def __call__(self, request: Request, task: TaskId) -> str | None:
+        if REQUESTER_HEADER in request.headers:
+            await to_thread.run_sync(self.owner, request, task)
+            return None
+        return (await self.participant(request, task)).who
+
+
+def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
+    signer = Annotated[Signed, Depends(by_participant)]
+    reader = _Reader(by_participant, by_owner)
+
+    @app.get("/v1/tasks/{task}")
+    def about(task: TaskId) -> dict[str, Any]:
+        """What the task is and where it stands, for everyone; the books are the requester's."""
+        stored, status = sp.store.task(task), sp.status(task)
+        status.pop("balances", None)
+        return {"definition": stored.definition, "appointment": stored.appointment, "status": status}
+
+    @app.get("/v1/tasks/{task}/initial", response_class=Response)
+    def initial(task: TaskId) -> Response:
+        """The weights that everyone starts from."""
+        sp.store.task(task)
+        return Response(sp.blobs.get(f"{task}/initial"), media_type=OCTETS)
+
+    # No token: the certificate is the right to join.
+    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Enrolment))
+    def enrol(task: TaskId, body: Annotated[Enrolment, Depends(json_body(Enrolment))]) -> dict[str, str]:
+        """A certified participant joins."""
+        return {"who": sp.enrol(task, body.certificate)}
+
+    @app.delete("/v1/tasks/{task}/participants/{who}", status_code=204)
+    def leave(task: TaskId, who: Who, caller: signer) -> None:
+        """The participant leaves."""
+        if caller.who != who:
+            raise Forbidden("nobody leaves for another")
+        sp.leave(task, who)
+
+    @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
+    def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
+        """A round's average, sealed to those who may read it."""
+        sp.store.task(task)
+        return Response(sp.publication(task, number, who), media_type=OCTETS)
+
+    @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
+    def reward(task: TaskId, number: Number, caller: signer) -> Response:
+        """The caller's reward of a round, sealed to it."""
+        return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
+
+    # No token: a claim is signed by its claimant.
+    @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
+    def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, int]:
+        """Pay a claim."""
+        return {"amount": sp.claim(task, body)}
+
+
+def _rounds(sp: Sp) -> Counter[str]:
+    return Counter(str(round_.state) for stored in sp.store.tasks() for round_ in sp.store.rounds(stored.task))

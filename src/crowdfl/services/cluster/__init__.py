@@ -1,0 +1,1 @@
+"""A role's own Dask cluster as a compute backend."""

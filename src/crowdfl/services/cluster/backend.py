@@ -1,0 +1,281 @@
+"""The cluster backend: batches in pieces of hundreds of numbers on the role's own Dask cluster, with the same bytes as result.
+
+A piece whose worker is lost is computed by another. Products of many factors are reduced as a tree that stays on the workers.
+Powers and products are sent; what takes a multiplication or two a row costs as much to send as to do, and is done here, as is
+a handful of rows.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from crowdfl.crypto.blocks import Block, empty, require_rows
+from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.kernels import BucketProduct, FixedBasePower, MulMod, MultiPow, PartialDecrypt, PowEach, PowMod
+from crowdfl.errors import (
+    BackendUnavailable,
+    ClusterTaken,
+    ClusterUnprotected,
+    KeyFilePermissions,
+    SettingsError,
+)
+from crowdfl.services.cluster.pieces import Piece, Recipe, Rows, recipe_of, run_piece, run_rows
+from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
+from crowdfl.storage.atomic import require_owner_only
+
+__all__ = ["Cluster", "ClusterSettings"]
+
+_POWERS = (PowMod, PartialDecrypt, PowEach, FixedBasePower, MultiPow)
+_FEWEST_POWERS, _MOST_POWERS = 16, 512  # numbers that are worth sending, numbers of a piece
+_FEWEST_FACTORS, _MOST_FACTORS = 1024, 2048  # the same for products, where a number costs one multiplication
+_FACTORS = 8  # of a row that one piece multiplies; more of them are a tree
+_POLL = 0.2  # seconds between looks at the progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """Where a role's scheduler is, and the certificate that opens it: for this role alone."""
+
+    scheduler: str
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    plain_tcp: bool = False  # only on loopback
+    patience: float = 30.0  # seconds without any worker before a batch gives up
+
+
+@dataclass
+class Cluster:
+    """One role's cluster. The first connection claims the scheduler for the role; the other role's is then refused."""
+
+    role: str
+    settings: ClusterSettings
+    others: Backend = field(default_factory=default_backend)
+    name: str = field(default="dask", init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _client: Any = field(default=None, init=False, repr=False)
+
+    def connect(self) -> int:
+        """Reach the scheduler and claim it; how many threads its workers have."""
+        threads, _ = self._claimed()
+        return threads
+
+    def close(self) -> None:
+        """Let go of the scheduler; the claim stays with it as long as it runs."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+            self._client = None
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
+        """Apply `kernel` to every row, piece by piece."""
+        rows = require_rows(blocks)
+        recipe = recipe_of(kernel)
+        if recipe is None or not _worth_sending(kernel, rows):
+            return self.others.map(kernel, *blocks, out=out, progress=progress)
+        result = empty(rows, kernel.out_width) if out is None else out
+        progress = progress or Progress()
+        progress.report(0, rows)
+        done = 0
+        for piece, found in self._results(kernel, recipe, blocks, progress):
+            result[piece] = found.block
+            done += piece.stop - piece.start
+            progress.report(done, rows)
+        return result
+
+    def _results(
+        self, kernel: Kernel, recipe: Recipe, blocks: Sequence[Block], progress: Progress
+    ) -> Iterator[tuple[slice, Rows]]:
+        """The pieces as they are finished; a few more than the workers have threads are under way at a time."""
+        progress.check()
+        threads, client = self._ready(progress)
+        waiting = _pieces(kernel, len(blocks[0]), threads)
+        pending: dict[Any, tuple[slice, Any]] = {}
+        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        try:
+            while True:
+                progress.check()
+                for piece in islice(waiting, 2 * threads + 2 - len(pending)):
+                    future = self._submit(client, kernel, recipe, [block[piece] for block in blocks])
+                    pending[future.key] = piece, future
+                    future.add_done_callback(finished.put)
+                if not pending:
+                    return
+                if (future := self._next(finished, progress)) is not None:
+                    piece, _ = pending.pop(future.key)
+                    yield piece, self._result(future, progress)
+        finally:
+            with contextlib.suppress(OSError, RuntimeError):  # of a scheduler that is lost: nothing is left to cancel
+                client.cancel([future for _, future in pending.values()])
+
+    def _next(self, finished: queue.SimpleQueue[Any], progress: Progress) -> Any:  # noqa: ANN401 -- Dask's future
+        """A finished piece, or None after a while, in which workers must be there or come back."""
+        try:
+            return finished.get(timeout=_POLL)
+        except queue.Empty:
+            self._ready(progress)
+            return None
+
+    def _result(self, future: Any, progress: Progress) -> Rows:  # noqa: ANN401 -- Dask's future
+        """Its rows; if the worker that had them is lost, they are computed again, for which there must be another."""
+        while True:
+            with self._named_failures():
+                try:
+                    found: Rows = future.result(timeout=self.settings.patience)
+                except TimeoutError:
+                    pass
+                else:
+                    return found
+            progress.check()
+            self._ready(progress)
+
+    def _submit(self, client: Any, kernel: Kernel, recipe: Recipe, blocks: Sequence[Block]) -> Any:  # noqa: ANN401
+        with self._named_failures():
+            if not isinstance(kernel, BucketProduct | MultiPow) or kernel.size <= (
+                most := _factors(kernel, len(blocks[0]))
+            ):
+                return client.submit(run_piece, Piece(recipe, tuple(map(Rows.of, blocks))), pure=False)
+            leaves = [client.submit(run_piece, leaf, pure=False) for leaf in _leaves(kernel, blocks, most)]
+            return _product(client, MulMod(kernel.modulus), leaves)
+
+    def _ready(self, progress: Progress) -> tuple[int, Any]:
+        """How many threads the workers have, once there is one, and the client."""
+        until = time.monotonic() + self.settings.patience
+        while True:
+            threads, client = self._claimed()
+            if threads:
+                return threads, client
+            if time.monotonic() > until:
+                raise BackendUnavailable(f"no worker at {self.settings.scheduler}: start `dask worker` there")
+            progress.check()
+            time.sleep(_POLL)
+
+    def _claimed(self) -> tuple[int, Any]:
+        """The claim is made each time: a scheduler that was restarted has forgotten it."""
+        with self._named_failures():
+            with self._lock:
+                if self._client is None or self._client.status not in ("running", "connecting"):
+                    self._client = _open(self.settings, self.role)
+                client = self._client
+            owner, threads = client.run_on_scheduler(_claim, self.role)
+        if owner != self.role:
+            self.close()
+            raise ClusterTaken(
+                f"{self.settings.scheduler} works for {owner}: give {self.role} a cluster of its own, for one that serves "
+                "both could put the two shares together"
+            )
+        return int(threads), client
+
+    @contextlib.contextmanager
+    def _named_failures(self) -> Iterator[None]:
+        distributed, where = _distributed(), self.settings.scheduler
+        try:
+            yield
+        except distributed.KilledWorker:
+            raise BackendUnavailable(f"one worker after the other died at {where}: see their logs and memory") from None
+        except (OSError, distributed.CancelledError) as lost:
+            raise BackendUnavailable(
+                f"the scheduler at {where} does not answer ({type(lost).__name__}): see that it runs, with this certificate"
+            ) from None
+        except (ImportError, RuntimeError) as wrong:
+            raise BackendUnavailable(
+                f"the cluster at {where} cannot run a piece ({wrong}): install this version of crowdfl on all of it"
+            ) from None
+
+
+def _claim(role: str, dask_scheduler: Any = None) -> tuple[str, int]:  # noqa: ANN401 -- Dask's scheduler
+    """On the scheduler, which is one thread: the first role to ask owns it."""
+    owner = vars(dask_scheduler).setdefault("crowdfl_role", role)
+    return str(owner), int(dask_scheduler.total_nthreads)
+
+
+def _distributed() -> Any:  # noqa: ANN401 -- Dask's module, which not every install has
+    try:
+        import distributed
+    except ImportError:
+        raise BackendUnavailable("computing on a cluster needs the extra `dask`: pip install 'crowdfl[dask]'") from None
+    return distributed
+
+
+def _open(settings: ClusterSettings, role: str) -> Any:  # noqa: ANN401 -- Dask's client
+    security = _security(settings)
+    return _distributed().Client(
+        settings.scheduler, security=security, name=f"crowdfl-{role}", timeout=settings.patience, set_as_default=False
+    )
+
+
+def _security(settings: ClusterSettings) -> Any:  # noqa: ANN401 -- Dask's security
+    url = urlsplit(settings.scheduler)
+    if url.scheme == "tcp":
+        if not settings.plain_tcp or not is_loopback(url.hostname or ""):
+            raise ClusterUnprotected(
+                f"no TLS to {settings.scheduler}: use tls:// with certificates; tcp:// only on loopback and when asked for"
+            )
+        return None
+    if url.scheme != "tls" or settings.ca is None or settings.certificate is None or settings.key is None:
+        raise SettingsError("a cluster needs a scheduler of the form tls://host:port, and its ca, certificate and key")
+    require_usable(CertificateFiles(settings.certificate, settings.key))
+    with open(settings.key, "rb") as file:  # whoever has it runs what it likes on the workers
+        require_owner_only(file.fileno(), settings.key, KeyFilePermissions)
+    return _distributed().Security(
+        require_encryption=True,
+        tls_ca_file=str(settings.ca),
+        tls_client_cert=str(settings.certificate),
+        tls_client_key=str(settings.key),
+    )
+
+
+def _worth_sending(kernel: Kernel, rows: int) -> bool:
+    if isinstance(kernel, BucketProduct):
+        return rows * kernel.size >= _FEWEST_FACTORS
+    return isinstance(kernel, _POWERS) and rows * _size(kernel) >= _FEWEST_POWERS
+
+
+def _size(kernel: Kernel) -> int:
+    """Numbers side by side in a row."""
+    return kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
+
+
+def _most(kernel: Kernel) -> int:
+    return _MOST_FACTORS if isinstance(kernel, BucketProduct) else _MOST_POWERS
+
+
+def _pieces(kernel: Kernel, rows: int, threads: int) -> Iterator[slice]:
+    """Several for each thread, so that all end together and a lost worker costs little; of hundreds of numbers at most."""
+    most = max(1, _most(kernel) // min(_size(kernel), _factors(kernel, rows)))
+    size = min(most, max(kernel.chunk, -(-rows // (3 * threads))))
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _factors(kernel: Kernel, rows: int) -> int:
+    """Numbers of a row that one piece takes; powers are multiplied the faster the more of them there are."""
+    return max(_FACTORS if isinstance(kernel, BucketProduct) else _MOST_POWERS, _most(kernel) // rows)
+
+
+def _leaves(kernel: BucketProduct | MultiPow, blocks: Sequence[Block], most: int) -> Iterator[Piece]:
+    """The same rows in pieces of `most` factors and fewer."""
+    parts = -(-kernel.size // most)
+    for part in range(parts):
+        start, stop = (kernel.size * place // parts for place in (part, part + 1))
+        recipe = recipe_of(replace(kernel, size=stop - start))
+        if recipe is not None:
+            widths = [block.shape[1] // kernel.size for block in blocks]
+            columns = [block[:, start * w : stop * w] for block, w in zip(blocks, widths, strict=True)]
+            yield Piece(recipe, tuple(map(Rows.of, columns)))
+
+
+def _product(client: Any, kernel: MulMod, factors: list[Any]) -> Any:  # noqa: ANN401 -- Dask's futures
+    """Pairs, pairs of pairs and so on: the parts stay on the workers, and only the last product comes back."""
+    times = recipe_of(kernel)
+    while len(factors) > 1:
+        pairs = zip(factors[::2], factors[1::2], strict=False)
+        odd = factors[-1:] if len(factors) % 2 else []
+        factors = [client.submit(run_rows, times, left, right, pure=False) for left, right in pairs] + odd
+    return factors[0]

@@ -1,0 +1,1 @@
+"""What every HTTP service shares: middleware, authentication, problems, bodies, TLS."""

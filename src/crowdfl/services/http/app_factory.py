@@ -1,0 +1,129 @@
+"""What every service has: problems, a boundary, health, readiness, metrics, OpenAPI."""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from crowdfl.errors import UnknownTask
+from crowdfl.services.http import logs, problems
+from crowdfl.services.http.auth import SCHEMES, Security, Tokens
+from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.middleware import RequestMiddleware, require_protocol
+from crowdfl.services.http.wire import PROTOCOL_HEADER
+from crowdfl.version import __version__
+
+__all__ = ["OCTETS", "Background", "between_roles", "make_app", "ready_check"]
+
+OCTETS = "application/octet-stream"
+_NO_TASK = "0" * 32
+
+
+class Background(Protocol):
+    """Work that goes on as long as the service does."""
+
+    def start(self) -> None:
+        """With the service."""
+
+    def stop(self) -> None:
+        """With the service; returns when it has ended."""
+
+    def check(self) -> None:
+        """Raise a named error if it no longer goes on."""
+
+
+def make_app(
+    name: str, tokens: Tokens, metrics: Metrics, ready: Callable[[], None], background: Sequence[Background] = ()
+) -> FastAPI:
+    """An app with everything but its routes."""
+    described: dict[int | str, dict[str, Any]] = {
+        "default": {"description": "A problem (RFC 9457)", "content": {problems.MEDIA_TYPE: {}}}
+    }
+    app = FastAPI(
+        title=f"CrowdFL {name.upper()}",
+        version=__version__,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        responses=described,
+        lifespan=_lifespan(background),
+    )
+    app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    problems.install(app)
+    app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
+
+    @app.get("/healthz")
+    async def health() -> dict[str, str]:  # not in a thread: when all are taken, the process still answers
+        """The process answers."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readiness() -> dict[str, str]:
+        """The store answers, the disk takes a file, the background work goes on."""
+        ready()
+        for work in background:
+            work.check()
+        return {"status": "ready"}
+
+    @app.get("/metrics", dependencies=[Depends(tokens.require("operator"))])
+    def numbers() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+def ready_check(look_up: Callable[[str], object], folder: Path) -> Callable[[], None]:
+    """The store answers about a task that is not there, and the folder takes a file."""
+
+    def check() -> None:
+        with suppress(UnknownTask):
+            look_up(_NO_TASK)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"ready")
+            file.flush()
+
+    return check
+
+
+def between_roles(request: Request) -> None:
+    """A dependency: a server that calls another says which protocol it speaks."""
+    require_protocol(request.headers.get(PROTOCOL_HEADER))
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI with what opens each route, read off the very dependencies that enforce it."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        document.setdefault("components", {})["securitySchemes"] = SCHEMES
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                for method in route.methods or ():
+                    document["paths"][route.path][method.lower()]["security"] = list(_guards(route.dependant))
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _guards(dependant: Dependant) -> Security:
+    own: Security = getattr(dependant.call, "security", ())
+    return own or tuple(found for part in dependant.dependencies for found in _guards(part))
+
+
+def _lifespan(background: Sequence[Background]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        for work in background:
+            work.start()
+        try:
+            yield
+        finally:
+            for work in reversed(background):
+                work.stop()
+
+    return life

@@ -1,0 +1,83 @@
+"""uvicorn's HTTP/1.1, with limits on what it waits for and refusals in the form of all others.
+
+uvicorn itself waits for headers for ever, reads on for as long as a refused body keeps coming, and calls bytes that are no HTTP
+bad in plain text.
+"""
+
+import asyncio
+import json
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from crowdfl.errors import CrowdFLError, FormatError, TooSlow
+from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
+
+__all__ = ["LimitedH11Protocol"]
+
+
+class LimitedH11Protocol(H11Protocol):
+    """One connection."""
+
+    header_seconds = 20.0  # from a connection's start, or a request's first byte, until its headers are in
+    linger_seconds = 5.0  # how long a body that was refused may keep coming, so that its sender reads the refusal
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Wait for headers, but not for ever."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing to wait for."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """An answer is out; what still comes of its request is for nobody."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.loop.call_later(self.linger_seconds, self._stop_reading)
+
+    def send_400_response(self, msg: str) -> None:
+        """These bytes are no HTTP."""
+        self._refuse(FormatError(msg))
+
+    def _watch(self) -> None:
+        """Bodies have a pace of their own, and between requests uvicorn's timer runs."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._timer is None and self.timeout_keep_alive_task is None:
+            self._timer = self.loop.call_later(self.header_seconds, self._too_slow)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_reading(self) -> None:
+        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+            self.transport.close()
+
+    def _too_slow(self) -> None:
+        self._refuse(TooSlow("no request came"))
+
+    def _refuse(self, error: CrowdFLError) -> None:
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            problem = problem_for(error)
+            headers = [("Content-Type", MEDIA_TYPE), ("Connection", "close")]
+            parts = (
+                h11.Response(status_code=problem.status, headers=headers),
+                h11.Data(data=json.dumps(problem.body()).encode()),
+                h11.EndOfMessage(),
+            )
+            for part in parts:
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()

@@ -1,0 +1,94 @@
+"""The outermost layer of every service: request ids, the protocol's version, one log line and one count per request.
+
+Whatever nobody foresaw ends here as a problem without details.
+"""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.types import FilteringBoundLogger
+
+from crowdfl.errors import WrongProtocol
+from crowdfl.services.http import logs
+from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.problems import respond
+from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
+
+__all__ = ["REQUEST_ID_HEADER", "RequestMiddleware", "require_protocol"]
+
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass
+class RequestMiddleware:
+    """ASGI middleware around one service."""
+
+    app: ASGIApp
+    log: FilteringBoundLogger
+    metrics: Metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope))
+        scope["crowdfl.request_id"] = request_id
+        with structlog.contextvars.bound_contextvars(request=request_id):
+            await self._serve(scope, receive, send, request_id)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        status, started = 0, time.monotonic()
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
+                headers["Cache-Control"] = "no-store"
+            await send(message)
+
+        try:
+            require_protocol(Headers(scope=scope).get(PROTOCOL_HEADER, PROTOCOL))
+            await self.app(scope, receive, sending)
+        except (
+            Exception
+        ) as error:  # the boundary, the one place for this: a client gets a problem, never a bare connection
+            scope["crowdfl.problem"] = error
+            if status:
+                raise  # the answer is half out: only the connection can say that it failed
+            await respond(error, request_id)(scope, receive, sending)
+        finally:
+            self._record(scope, status, time.monotonic() - started)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self.metrics.requests.labels(scope["method"], route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
+        fields = {"method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 4)}
+        fields |= {name: value for name, value in scope.get("path_params", {}).items() if name in ("task", "number")}
+        error = scope.get("crowdfl.problem")
+        if error is not None:
+            fields["error"] = type(error).__name__
+        if error is not None and status in (0, 500):
+            self.log.error("failed", where=logs.where(error), **fields)
+        else:
+            self.log.info("served", **fields)
+
+
+def require_protocol(version: str | None) -> None:
+    """Refuse to go on with a peer that speaks another version, or does not say which."""
+    if version != PROTOCOL:
+        raise WrongProtocol(f"{PROTOCOL_HEADER} must be {PROTOCOL}: update the older side")
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get(REQUEST_ID_HEADER, "")
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)

@@ -1,0 +1,144 @@
+"""Errors as RFC 9457 problems, from one table.
+
+The table gives a status to a branch of the tree in errors.py; every class below it has a type of its own, made from its name,
+so that a client raises the very error that the server did.
+"""
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from crowdfl import errors
+from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
+from crowdfl.services.http.wire import PROBLEM_TYPE, slug_of
+
+__all__ = ["MEDIA_TYPE", "Problem", "install", "problem_for", "respond"]
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUS: dict[type[BaseException], int] = {
+    CrowdFLError: 500,
+    errors.BadSignature: 403,
+    errors.CampaignError: 409,
+    errors.Cancelled: 503,
+    errors.CiphertextError: 422,
+    errors.ClaimRefused: 422,
+    errors.AlreadyPaid: 409,
+    errors.Conflict: 409,
+    errors.DocumentError: 400,
+    errors.EncodingError: 422,
+    errors.Forbidden: 403,
+    errors.FormatError: 400,
+    errors.InsecureKeyRefused: 422,
+    errors.InvalidKey: 422,
+    errors.InvitationRefused: 403,
+    errors.KeyMismatch: 422,
+    errors.LengthMismatch: 422,
+    errors.LimitExceeded: 413,
+    errors.NotEnoughMoney: 402,
+    errors.NotReady: 404,
+    errors.PeerUnavailable: 503,
+    errors.PlaintextOutOfRange: 422,
+    errors.ProtocolError: 409,
+    errors.SealBroken: 400,
+    errors.SettingsError: 422,
+    errors.StoreUnavailable: 503,
+    errors.TooLate: 410,
+    errors.UnknownParticipant: 404,
+    errors.UnknownTask: 404,
+    errors.WidthError: 422,
+    NotAuthenticated: 401,
+    ServiceUnavailable: 503,
+    StorageFull: 507,
+    TooSlow: 408,
+    WrongProtocol: 426,
+}
+_HEADERS: dict[type[BaseException], dict[str, str]] = {
+    NotAuthenticated: {"WWW-Authenticate": 'Bearer realm="crowdfl", CrowdFL realm="crowdfl"'},
+    ServiceUnavailable: {"Retry-After": "5"},
+    TooSlow: {"Connection": "close"},
+    WrongProtocol: {"Upgrade": "crowdfl/1"},
+}
+_LONGEST_TEXT = 1000  # characters of a message that are told: a caller need not read all of its own input again
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM = "there is no room left on this service's disk; try again later, or tell its operator"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is told about an error."""
+
+    status: int
+    slug: str
+    title: str
+    detail: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self, request_id: str | None = None) -> dict[str, Any]:
+        """As JSON."""
+        body: dict[str, Any] = {"type": PROBLEM_TYPE + self.slug, "title": self.title, "status": self.status}
+        body |= {"detail": self.detail} if self.detail else {}
+        body |= {"request": request_id} if request_id else {}
+        return body | dict(self.more)
+
+
+def problem_for(error: BaseException) -> Problem:
+    """The problem of any error; one that nobody foresaw, or a fault of our own, is told without its message."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        error = StorageFull(_NO_ROOM)
+    if isinstance(error, CrowdFLError):
+        return _named(error)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        title = str(error.detail)
+        return Problem(error.status_code, slug_of(title), title, headers=error.headers or {})
+    if isinstance(error, ClientDisconnect):
+        return Problem(400, "cut-off", "The request was cut off.")
+    return Problem(500, "internal", "The service failed; its log says more under this request's id.")
+
+
+def respond(error: BaseException, request_id: str | None) -> JSONResponse:
+    """A response that tells the problem."""
+    problem = problem_for(error)
+    body, headers = problem.body(request_id), dict(problem.headers)
+    return JSONResponse(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Answer with problems for every error that is foreseen; the boundary does it for the rest."""
+
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        request.scope["crowdfl.problem"] = error
+        return respond(error, request.scope.get("crowdfl.request_id"))
+
+    for kind in (CrowdFLError, OSError, RequestValidationError, HTTPException, ClientDisconnect):
+        app.add_exception_handler(kind, answer)
+
+
+def _named(error: CrowdFLError) -> Problem:
+    kind = type(error)
+    status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
+    headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
+    detail = None if status == 500 else _tellable(str(error))  # a fault of this service's own may name its files
+    return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
+
+
+def _invalid(error: RequestValidationError) -> Problem:
+    # The input itself is not repeated: it may hold what nobody should see twice.
+    places = [(".".join(map(str, e.get("loc", ()))), str(e.get("msg", ""))) for e in error.errors()[:20]]
+    found = [{"at": _tellable(at), "what": _tellable(what)} for at, what in places]
+    return Problem(422, "invalid-request", "The request is not of the documented form.", more={"errors": found})
+
+
+def _tellable(text: str) -> str:
+    """A message may quote its cause, and that may be long, or hold half of a surrogate pair, which no answer can."""
+    return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()

@@ -1,0 +1,194 @@
+"""Signed requests as a service checks them: the signature before the body is read, the body against its digest afterwards."""
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from anyio import to_thread
+from fastapi import Depends, Request
+
+from crowdfl.crypto.sealing import verify
+from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, UnknownParticipant
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.client.credentials import DIGEST_HEADER, REQUESTER_HEADER, signed_text
+from crowdfl.services.http.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleToken, Security
+from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, parse, read_bytes
+
+__all__ = [
+    "REQUESTER",
+    "SKEW_SECONDS",
+    "ByOwner",
+    "ByParticipant",
+    "ByRequester",
+    "Proof",
+    "Signed",
+    "signed_json_body",
+]
+
+REQUESTER = "requester"
+SKEW_SECONDS = 300.0
+_MOST_KEYS = 100_000
+_FORGET_SECONDS = 600.0
+_PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
+_PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
+_REQUESTER = re.compile(_PROOF)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_Form = TypeVar("_Form", bound=Form)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A request whose signature stands, for a body of this digest."""
+
+    who: str
+    digest: str
+
+    def require_body(self, digest: str) -> None:
+        """Refuse a body other than the one that was signed."""
+        if digest != self.digest:
+            raise BadSignature("the body is not the one that was signed: it was cut off or altered")
+
+
+@dataclass
+class _Keys:
+    """Of one task's participants, by name; and when one of them was asked for."""
+
+    of: dict[str, bytes] = field(default_factory=dict)
+    used: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ByParticipant:
+    """A dependency: the request is signed by a participant of the task that its path names."""
+
+    sp: Sp
+    _keys: dict[str, _Keys] = field(default_factory=dict, repr=False)  # by task
+    _loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    security: Security = ({PARTICIPANT: []},)
+
+    async def __call__(self, request: Request, task: TaskId) -> Signed:
+        """Who signed it."""
+        found = _PARTICIPANT.fullmatch(request.headers.get("authorization", ""))
+        if found is None:
+            raise NotAuthenticated('this needs `Authorization: CrowdFL who="...", time="...", signature="..."`')
+        who, time, signature = found.groups()
+        digest = _digest_in_time(request, time, self.sp.clock.now())
+        try:
+            _verify(await self._key(task, who), request, time, digest, signature)
+        except (UnknownParticipant, BadSignature):  # told alike: who is enrolled is not for strangers
+            raise NotAuthenticated("no participant of this task signed this request") from None
+        return Signed(who, digest)
+
+    async def _key(self, task: str, who: str) -> bytes:
+        """From the store once: a name is bound to its key for good, and a look for one brings all who joined since."""
+        known = self._keys.get(task)
+        key = None if known is None else known.of.get(who)
+        if known is None or key is None:
+            return await to_thread.run_sync(self._load, task, who)
+        known.used = time.monotonic()
+        return key
+
+    def _load(self, task: str, who: str) -> bytes:
+        # By its index, before anything else: a stranger costs this much, and leaves nothing behind.
+        key = self.sp.participant(task, who).identity.signing
+        with self._loading:
+            if task not in self._keys and not self._has_room(task):
+                return key
+            known = self._keys.setdefault(task, _Keys())
+            if who not in known.of:  # else whoever looked before has brought it
+                known.of |= self.sp.store.signing_keys(task, len(known.of))
+            known.used = time.monotonic()
+        return key
+
+    def _has_room(self, task: str) -> bool:
+        """Whether everyone of this task fits, beside the tasks that are in use."""
+        for name in [name for name, known in self._keys.items() if time.monotonic() - known.used > _FORGET_SECONDS]:
+            del self._keys[name]
+        places = sum(self.sp.definition(name).settings.max_participants for name in (*self._keys, task))
+        return places <= _MOST_KEYS
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A requester's signature that was not checked yet."""
+
+    request: Request = field(repr=False)
+    time: str
+    digest: str
+    signature: str
+
+    def by(self, key: bytes) -> Signed:
+        """The request is signed by the owner of this key."""
+        try:
+            _verify(key, self.request, self.time, self.digest, self.signature)
+        except BadSignature:
+            raise Forbidden("this is for the requester whose key the task's definition names") from None
+        return Signed(REQUESTER, self.digest)
+
+
+@dataclass(frozen=True, eq=False)
+class ByRequester:
+    """A dependency: a requester's token and a signature, for a route that learns from the body whose it must be."""
+
+    token: RoleToken
+    now: Callable[[], float]
+
+    security: Security = ({f"{REQUESTER} token": [], REQUESTER_SIGNATURE: []},)
+
+    def __call__(self, request: Request) -> Proof:
+        """The signature, to be checked."""
+        self.token(request)
+        found = _REQUESTER.fullmatch(request.headers.get(REQUESTER_HEADER, ""))
+        if found is None:
+            raise NotAuthenticated(f'this needs `{REQUESTER_HEADER}: time="...", signature="..."` beside the token')
+        time, signature = found.groups()
+        return Proof(request, time, _digest_in_time(request, time, self.now()), signature)
+
+
+@dataclass(frozen=True, eq=False)
+class ByOwner:
+    """A dependency: a requester's token, and the signature of the requester whose task the path names."""
+
+    requester: ByRequester
+    key_of: Callable[[str], bytes]
+
+    @property
+    def security(self) -> Security:
+        """For OpenAPI."""
+        return self.requester.security
+
+    def __call__(self, request: Request, task: TaskId) -> Signed:
+        """The owner, or a refusal."""
+        return self.requester(request).by(self.key_of(task))
+
+
+def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callable[..., Awaitable[_Form]]:
+    """A dependency that reads a JSON body once its signature stands, and takes no other body than the signed one."""
+
+    async def read(request: Request, caller: Signed = Depends(guard)) -> _Form:  # noqa: B008 -- as FastAPI has it
+        raw = await read_bytes(request, JSON_LIMIT)
+        caller.require_body(hashlib.sha256(raw).hexdigest())
+        return parse(model, raw)
+
+    return read
+
+
+def _digest_in_time(request: Request, time: str, now: float) -> str:
+    """The digest that the body must have, of a request that was signed about now."""
+    digest = request.headers.get(DIGEST_HEADER, "")
+    if not _DIGEST.fullmatch(digest):
+        raise NotAuthenticated(f"a signed request names the SHA-256 of its body in {DIGEST_HEADER}, in hex")
+    if abs(now - int(time)) > SKEW_SECONDS:
+        raise NotAuthenticated("the request was signed at another time: set the clock, then sign it again")
+    return digest
+
+
+def _verify(key: bytes, request: Request, time: str, digest: str, signature: str) -> None:
+    query = request.url.query
+    target = request.scope["path"] + (f"?{query}" if query else "")
+    verify(key, signed_text(request.method, target, time, digest), bytes.fromhex(signature))

@@ -1,0 +1,195 @@
+"""`crowdfl bench compare`: its rows, its marks, its remarks, its files."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.lab.bench import command, tables
+from crowdfl.lab.bench.compare import run as measured
+from crowdfl.lab.bench.compare.crowdfl import hardened_system, measure_device, whole_servers
+from crowdfl.lab.bench.compare.others import LEFT_OUT, PEERS, PeerRound, measure_peer, peer_system
+from crowdfl.lab.bench.compare.rows import Comparison, System, remarks
+from crowdfl.lab.bench.compare.setting import PAPER_COMPARE, QUICK_COMPARE, VARIANTS
+from crowdfl.lab.bench.peers.run import NOT_INSTALLED
+from crowdfl.lab.bench.rows import Figure
+
+PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
+SMALL = replace(
+    QUICK_COMPARE,
+    prime_bits=512,
+    insecure_test_key=True,
+    parameters=600,
+    slices=(3, 5),
+    paper_sizes=((1, 3), (1, 4)),
+)
+HAS_FLOWER = (PEERS_PYTHON.parents[1] / "lib").is_dir() and any(
+    PEERS_PYTHON.parents[1].glob("lib/*/site-packages/flwr")
+)
+
+
+@pytest.fixture(scope="module")
+def run() -> Comparison:
+    """One small run for all the tests that only look; its peers are not installed where it looks for them."""
+    return measured.bench_compare(SMALL, python=Path("nowhere/python"))
+
+
+@pytest.fixture(scope="module")
+def systems(run) -> dict[str, System]:
+    """Its systems by key."""
+    return {system.key: system for system in run.systems}
+
+
+class TestRows:
+    """What a run measures."""
+
+    def test_every_system_has_a_row_and_every_figure_is_a_positive_number(self, run, systems):
+        """Both totals, rewards on and off, the paper, three peers, and no protection at all."""
+        assert list(systems) == [*(variant.key for variant in VARIANTS), "paper", *PEERS, "plain"]
+        for system in run.systems:
+            assert all(math.isfinite(f.value) and f.value > 0 for f in system.figures.values()), system.name
+            assert system.missing or system.words["reads"]
+        assert "INSECURE" in run.title
+
+    def test_what_was_not_measured_whole_is_marked_with_its_sample(self, systems):
+        """The servers' slices and all of `paper`; a participant is measured at full size."""
+        for variant in VARIANTS:
+            system = systems[variant.key]
+            for column in ("sp", "csp", "servers", "dropped"):
+                assert "5 ciphertexts" in system.figures[column].sample
+                assert str(system.figures[column]).endswith("*")
+            assert not any(system.figures[c].sample for c in ("ahead", "before", "after", "upload", "download"))
+        assert all(figure.sample for figure in systems["paper"].figures.values())
+        assert not systems["plain"].samples
+
+    def test_servers_together_are_sp_and_csp_and_fewer_uploads_never_cost_more(self, systems):
+        """The columns agree with one another."""
+        for variant in VARIANTS:
+            figures = systems[variant.key].figures
+            assert figures["servers"].value == pytest.approx(figures["sp"].value + figures["csp"].value)
+            assert figures["dropped"].value < figures["servers"].value
+
+    def test_rewards_and_a_hidden_total_make_uploads_larger(self, systems):
+        """Wider slots, more ciphertexts."""
+        sizes = [systems[key].figures["upload"].value for key in ("shown", "shown_rewards", "hidden")]
+        assert sizes == sorted(sizes)
+        assert sizes[0] < sizes[1] < sizes[2]
+
+    def test_an_absent_peer_says_why_and_the_rest_stands(self, systems):
+        """No figures are made up for it."""
+        for peer in PEERS:
+            assert systems[peer].missing == NOT_INSTALLED
+            assert not systems[peer].figures
+            assert systems[peer].cells(["ahead", "before"]) == (NOT_INSTALLED, "")
+
+    def test_a_fast_backend_is_measured_whole(self):
+        """No star on the servers' figures."""
+        variant = VARIANTS[1]
+        device = measure_device(SMALL, variant)
+        servers = whole_servers(SMALL, variant, Threads(1))
+        system = hardened_system(SMALL, variant, device, servers, "elsewhere")
+        assert system.key == "shown_rewards_elsewhere"
+        assert "elsewhere" in system.name
+        assert not any(system.figures[column].sample for column in ("sp", "csp", "servers"))
+        assert system.figures["csp"].value > 0
+
+    def test_the_papers_sizes_are_the_default(self):
+        """The same model and crowd for all."""
+        assert (PAPER_COMPARE.parameters, PAPER_COMPARE.participants, PAPER_COMPARE.dropped) == (277_006, 36, 11)
+
+
+class TestPeers:
+    """Other people's code, where it is installed."""
+
+    @pytest.mark.skipif(not HAS_FLOWER, reason="the peers are not installed: make peers")
+    @pytest.mark.parametrize("peer", list(PEERS))
+    def test_a_peer_averages_right_and_is_measured(self, peer):
+        """A whole round by its own code; with 30% dropped, its average is that of the rest."""
+        took = measure_peer(PEERS_PYTHON, peer, replace(SMALL, parameters=300))
+        system = peer_system(peer, took, SMALL)
+        assert took.off < 1e-4
+        assert all(system.figures[column].value > 0 for column in ("before", "after", "upload", "download", "servers"))
+        assert (took.sample != "") == (peer == "phe")
+        assert not system.missing
+
+    def test_flowers_words_follow_from_what_was_found(self):
+        """Whether seeds are folded is looked at in the installed package, not taken for granted."""
+        facts = {"shares": 5, "seed_folded_to_32_bits": False}
+        took = PeerRound("1", None, 1, 1, 2, 6, 10, 10, 0.0, "", None, facts)
+        plain = peer_system("flower", took, SMALL).words
+        folded = peer_system("flower", replace(took, facts=facts | {"seed_folded_to_32_bits": True}), SMALL).words
+        assert "32 bits" in folded["reads"]
+        assert "32 bits" not in plain["reads"]
+        assert "2 s become 6 s" in plain["drop"]
+        assert "fewer than 3 of 5" in plain["drop"]
+
+
+def system(key: str, kind: str, **seconds: float) -> System:
+    """A row of made-up figures."""
+    figures = {column: Figure(value, "s") for column, value in seconds.items()}
+    return System(key, key, figures, {"kind": kind})
+
+
+class TestRemarks:
+    """Who is ahead, in words."""
+
+    def test_a_peer_that_is_better_is_said_to_be(self):
+        """By the run's figures alone; what noise could turn round is left out."""
+        ours = system("shown", "crowdfl", ahead=1, before=1.0, after=4.0, servers=10.0)
+        peer = system("other", "peer", before=1.01, after=8.0, servers=0.001)
+        (line,) = remarks([ours, peer])
+        better, worse = line.split("Worse in: ")
+        assert "servers together (1 ms against 10 s, 10,000 times)" in better
+        assert "nothing to make ahead of time" in better
+        assert "after training (8 s against 4 s, 2 times)" in worse
+        assert "before training" not in line
+
+    def test_nothing_is_said_of_what_did_not_run(self):
+        """Neither of an absent peer nor without our own row."""
+        ours = system("shown", "crowdfl", ahead=1, servers=1.0)
+        assert remarks([ours, System("phe", "phe", missing="gone")]) == ()
+        assert remarks([system("other", "peer", servers=1.0)]) == ()
+
+
+class TestOutput:
+    """JSON, Markdown, a picture, a terminal."""
+
+    def test_files_hold_the_run(self, run, tmp_path):
+        """JSON that parses, Markdown with every system, and a picture in two forms."""
+        pytest.importorskip("matplotlib")
+        written = {path.suffix: path for path in tables.write(run, tmp_path / "out")}
+        assert set(written) == {".json", ".md", ".png", ".svg"}
+        found = json.loads(written[".json"].read_text())
+        assert [each["key"] for each in found["systems"]] == [each.key for each in run.systems]
+        page = written[".md"].read_text()
+        assert all(f"| {each.name} |" in page for each in run.systems)
+        assert " \\* |" in page
+        assert written[".png"].read_bytes().startswith(b"\x89PNG")
+
+    def test_the_command_prints_what_the_run_gave(self, run, monkeypatch, tmp_path):
+        """`--json` alone on stdout; `--no-peers` leaves them out; `--markdown` writes a page."""
+        asked = {}
+
+        def bench(setting, **options):
+            asked.update(options, setting=setting)
+            return run
+
+        monkeypatch.setattr(measured, "bench_compare", bench)
+        page = tmp_path / "page.md"
+        options = ["compare", "--quick", "--no-peers", "--json", "--markdown", str(page)]
+        done = CliRunner().invoke(command.app, options)
+        assert done.exit_code == 0
+        assert json.loads(done.stdout)["title"] == run.title
+        assert asked["python"] is None
+        assert asked["setting"] is QUICK_COMPARE
+        assert "Costs of one round" in page.read_text()
+        shown = CliRunner().invoke(command.app, ["compare", "--quick"], env={"COLUMNS": "300"})
+        assert "plain FedAvg" in shown.stdout
+
+    def test_left_out_peers_say_so(self):
+        """Not a failure, a choice."""
+        assert measured._peer(None, "phe", SMALL)[0].missing == LEFT_OUT

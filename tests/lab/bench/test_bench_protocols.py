@@ -1,0 +1,201 @@
+"""`crowdfl bench protocols`: its counts, its rows, its output."""
+
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.kernels import MulMod
+from crowdfl.lab.bench import command
+from crowdfl.lab.bench.protocols import clock
+from crowdfl.lab.bench.protocols.measure import PARTS
+from crowdfl.lab.bench.protocols.run import bench_protocols
+from crowdfl.lab.bench.protocols.setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
+from crowdfl.lab.bench.rows import Figure, Report, Row, Target
+from crowdfl.protocols.hardened.profile import reward_widths
+
+SMALL = replace(QUICK_PROTOCOLS, prime_bits=512, insecure_test_key=True, averaging_turns=8)
+KEYS = [
+    "averaging_decryptions",
+    "averaging_time",
+    "reading",
+    "smul_openings_3",
+    "smul_openings_5",
+    "rewards",
+    "sdiv",
+    "smul",
+]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """One small run for all the tests that only look."""
+    return bench_protocols(SMALL)
+
+
+@pytest.fixture(scope="module")
+def rows(report) -> dict[str, Row]:
+    """Its rows by key."""
+    return {row.key: row for row in report.rows}
+
+
+class TestRows:
+    """What a run measures."""
+
+    def test_every_row_holds_a_positive_number_and_judges_nothing_on_a_small_key(self, report):
+        """Targets speak of the paper's setting alone."""
+        assert [row.key for row in report.rows] == KEYS
+        for row in report.rows:
+            assert math.isfinite(row.crowdfl.value)
+            assert row.crowdfl.value > 0
+            assert row.met is None
+        assert "INSECURE" in report.title
+        assert PAPER_PROTOCOLS.judged
+        assert not QUICK_PROTOCOLS.judged
+
+    def test_an_average_takes_one_partial_decryption_of_each_server_per_ciphertext(self, rows):
+        """Counted in a real publication, not derived."""
+        row = rows["averaging_decryptions"]
+        assert row.crowdfl.value == 2
+        assert [(peer.name, peer.figure.value) for peer in row.peers] == [("SP", 1), ("CSP", 1)]
+
+    def test_a_publication_costs_no_less_than_its_partial_decryptions(self, rows):
+        """Whole over bare, both marked as samples; far from the target with six ciphertexts of a small key."""
+        row = rows["averaging_time"]
+        assert 0.5 < row.ratio < 10  # noise on a busy machine goes both ways
+        assert "6 ciphertexts" in row.crowdfl.sample
+        assert row.crowdfl.sample == row.peers[0].figure.sample
+
+    @pytest.mark.parametrize("crowd", [3, 5])
+    def test_operands_of_smul_are_opened_packed(self, rows, crowd):
+        """As many ciphertexts as the masked widths need, laid side by side, against 14 a participant."""
+        widths = reward_widths(SMALL.task("hardened"), SMALL.parameters)
+        slack = 2 + widths.budget.sigma + widths.masks_in_task.bit_length()
+        opened, free = 0, 0
+        for width in widths.operands(crowd):
+            if width + slack > free:
+                opened, free = opened + 1, 2 * SMALL.prime_bits - 2
+            free -= width + slack
+        row = rows[f"smul_openings_{crowd}"]
+        assert row.crowdfl.value == opened == 2
+        assert row.peers[0].figure.value == 14 * crowd
+
+    @pytest.mark.parametrize(("crowd", "opened", "bound"), [(5, 1, 4), (10, 2, 7), (36, 7, 23)])
+    def test_the_papers_setting_opens_fewer_than_its_target(self, crowd, opened, bound):
+        """By the widths of 277,006 parameters and 36 participants, under a real key's length."""
+        widths = reward_widths(PAPER_PROTOCOLS.task("hardened"), PAPER_PROTOCOLS.parameters)
+        slack = 2 + widths.budget.sigma + widths.masks_in_task.bit_length()
+        room = 2 * PAPER_PROTOCOLS.prime_bits - 2
+        rows, free = 0, 0
+        for width in widths.operands(crowd):
+            if width + slack > free:
+                rows, free = rows + 1, room
+            free -= width + slack
+        assert rows == opened <= bound == math.ceil((5 * crowd + 3) / 8)
+
+    def test_cited_figures_are_marked_and_never_judged(self, rows):
+        """The authors' own hardware is not this one."""
+        for key, seconds in (("sdiv", 4.06), ("smul", 0.082)):
+            cited = rows[key].peers[1]
+            assert cited.figure.value == seconds
+            assert "cited" in cited.name
+            assert rows[key].target is None
+
+    def test_extrapolations_are_starred(self, rows):
+        """One averaging of the whole model is never run, and says so."""
+        assert str(rows["rewards"].peers[0].figure).endswith("*")
+        assert not str(rows["rewards"].crowdfl).endswith("*")
+
+
+class TestGrids:
+    """Figures side by side."""
+
+    def test_the_parts_of_prirwd_make_up_the_whole(self, report, rows):
+        """Nothing is counted twice, nothing is left out, and every part takes some time of SP."""
+        grid = report.grids[0]
+        assert [name for name, _ in grid.rows] == [*PARTS, "whole"]
+        assert grid.rows[-1][1][2].value == pytest.approx(rows["rewards"].crowdfl.value)
+        assert sum(figures[3].value for _, figures in grid.rows[:-1]) == pytest.approx(100)
+        assert all(figures[0].value > 0 for _, figures in grid.rows)
+
+    def test_both_profiles_stand_side_by_side_for_every_role(self, report):
+        """In `hardened` no participant decrypts; in `paper` every one does, and divides for each parameter."""
+        grid = report.grids[1]
+        cells = {name: dict(zip(grid.columns, figures, strict=True)) for name, figures in grid.rows}
+        assert cells["PDec"]["participant, hardened"].value == 0
+        assert cells["PDec"]["participant, paper"].value == 1 + 1 / SMALL.small_parameters
+        # One division a parameter, and two a participant for the rewards.
+        paper_divisions = 1 + 2 * SMALL.small_crowd / SMALL.small_parameters
+        assert cells["SDIV"]["SP, paper"].value == cells["SDIV"]["CSP, paper"].value == paper_divisions
+        assert cells["SDIV"]["SP, hardened"].value == 2 * SMALL.small_crowd / SMALL.small_parameters
+        for role in ("SP", "CSP", "participant"):
+            for profile in ("hardened", "paper"):
+                assert cells["time"][f"{role}, {profile}"].value > 0
+                assert cells["bytes sent"][f"{role}, {profile}"].value > 0
+
+
+class TestClock:
+    """Time per role and per kernel."""
+
+    def test_an_exchange_gives_each_party_its_own_laps(self):
+        """SP and CSP in turn, the request before and after each lap by its kind; SP has the last word."""
+
+        def step():
+            reply = yield b"CFLM\x01\x07"
+            assert reply() == b"reply"
+
+        laps = clock.exchange(step(), lambda _: b"reply")
+        assert [(lap.role, lap.before, lap.after) for lap in laps] == [("SP", 0, 7), ("CSP", 7, 7), ("SP", 7, 0)]
+        assert all(first.end <= second.start for first, second in pairwise(laps))
+
+    def test_kernels_outside_the_laps_do_not_count(self):
+        """What no kernel accounts for is `other`."""
+        spans = [clock.Span(MulMod, 0.0, 0.5), clock.Span(MulMod, 1.0, 1.25), clock.Span(MulMod, 3.0, 4.0)]
+        laps = [clock.Lap("SP", 0, 7, 1.0, 2.0), clock.Lap("CSP", 7, 7, 2.0, 2.5)]
+        assert clock.seconds_by_kernel(spans, laps) == {"other": 1.25, "MulMod": 0.25}
+
+    def test_a_timed_backend_computes_what_the_inner_one_does(self, keys):
+        """And notes one span a call."""
+        backend = clock.TimedBackend(Threads(1))
+        a, b = keys.encrypt([1, 2]), keys.encrypt([3, 4])
+        assert a.add(b, backend=backend) == a.add(b)
+        assert [span.kernel for span in backend.spans] == [MulMod]
+        assert backend.name == "threads"
+
+
+class TestCommand:
+    """`crowdfl bench protocols` on the command line."""
+
+    def test_json_is_all_of_stdout(self, monkeypatch, report):
+        """Rows, grids and the machine; progress goes to stderr."""
+        monkeypatch.setattr(command, "bench_protocols", lambda _, say: say("measuring") or report)
+        result = CliRunner().invoke(command.app, ["protocols", "--quick", "--json"])
+        assert result.exit_code == 0, result.output
+        shown = json.loads(result.stdout)
+        assert [row["key"] for row in shown["rows"]] == KEYS
+        assert len(shown["grids"]) == 2
+        assert {"cores", "workers", "load_before"} <= shown["machine"].keys()
+        assert "measuring" in result.stderr
+
+    def test_the_table_shows_rows_and_grids(self, monkeypatch, report):
+        """For people."""
+        monkeypatch.setattr(command, "bench_protocols", lambda *_, **__: report)
+        result = CliRunner().invoke(command.app, ["protocols", "--quick"], env={"COLUMNS": "240"})
+        assert result.exit_code == 0, result.output
+        for text in ("one SDIV", "cross terms", "participant, hardened", "INSECURE TEST KEY", "extrapolated"):
+            assert text in result.stdout
+
+    @pytest.mark.parametrize(("value", "target", "code"), [(1, True, 0), (3, True, 1), (3, False, 0)])
+    def test_check_fails_on_a_missed_target_and_passes_rows_without_one(self, monkeypatch, value, target, code):
+        """Rows for the record have nothing to miss."""
+        row = Row("r", "r", Figure(value, ""), Target("<= 2", "crowdfl", at_most=2) if target else None)
+        monkeypatch.setattr(command, "bench_protocols", lambda *_, **__: Report("t", {}, {}, {}, (row,)))
+        assert CliRunner().invoke(command.app, ["protocols", "--check"]).exit_code == code
+
+    def test_a_smoke_run_cannot_be_checked(self):
+        """It judges nothing, so --check would always pass."""
+        assert CliRunner().invoke(command.app, ["protocols", "--quick", "--check"]).exit_code == 2

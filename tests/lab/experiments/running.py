@@ -1,0 +1,63 @@
+"""Experiments at a size that takes seconds, under insecure test keys."""
+
+import csv
+import html
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.lab.experiments.catalog import CATALOG
+from crowdfl.lab.experiments.points import Bench
+from crowdfl.lab.experiments.runner import reproduce
+
+__all__ = ["KEY", "Silent", "bench", "run", "text_of", "tiny"]
+
+KEY = {"key_bits": 1024, "insecure_test_key": True}
+
+
+class Silent:
+    """A listener that counts what it heard."""
+
+    def __init__(self):
+        self.experiments, self.labels, self.finished = [], [], 0
+
+    def begin(self, name, points):
+        """Note."""
+        self.experiments.append((name, points))
+
+    def at(self, label):
+        """Note."""
+        self.labels.append(label)
+
+    def inside(self, done, total):
+        """Of no interest."""
+
+    def done(self):
+        """Count."""
+        self.finished += 1
+
+
+def bench(data: Path | None = None) -> Bench:
+    """One thread."""
+    return Bench(Threads(1), data)
+
+
+def tiny(experiment, **settings):
+    """The experiment with a quick size of these settings."""
+    return replace(experiment, quick=replace(experiment.quick, **settings))
+
+
+def run(experiment, out: Path, data: Path | None = None) -> list[dict[str, str]]:
+    """Run it; the rows of its CSV."""
+    catalog = list((CATALOG | {experiment.name: experiment}).values())
+    reproduce([experiment], out, bench(data), Silent(), size="quick", catalog=catalog)
+    text = (out / experiment.name / f"{experiment.name}.csv").read_text()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def text_of(out: Path) -> str:
+    """What a reader of the page sees, without pictures and markup."""
+    page = (out / "report.html").read_text()
+    return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r'src="data:[^"]*"', "", page)))

@@ -1,0 +1,194 @@
+"""Points, resuming, the report and the command."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crowdfl.cli.main import app
+from crowdfl.errors import SettingsError
+from crowdfl.lab.experiments.catalog import CATALOG
+from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Table, spread
+from crowdfl.lab.experiments.points import Notebook, Point
+from crowdfl.lab.experiments.published import TABLE3
+from crowdfl.lab.experiments.runner import reproduce
+from tests.lab.experiments.running import Silent, bench, run, text_of
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from crowdfl.crypto.compute import Threads
+from crowdfl.lab.experiments.points import Bench
+from crowdfl.lab.experiments.runner import reproduce
+from tests.lab.experiments.running import Silent
+from tests.lab.experiments.test_frame import squares
+
+reproduce([squares(dies_at=3)], Path(sys.argv[1]), Bench(Threads(1)), Silent(), size="quick")
+"""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Settings of the experiment below."""
+
+    count: int = 5
+    seed: int = 7
+
+
+def squares(dies_at=None, log=None):
+    """An experiment that squares numbers, and may be killed by the system at one of them."""
+
+    def measure(i):
+        if i == dies_at:
+            import os
+
+            os.kill(os.getpid(), signal.SIGKILL)
+        if log is not None:
+            log.append(i)
+        return [{"number": i, "square": i * i}]
+
+    def points(settings):
+        return [
+            Point("square", {"number": i, "seed": settings.seed}, lambda _, i=i: measure(i))
+            for i in range(settings.count)
+        ]
+
+    def present(settings, results):
+        rows = [row for rows in results for row in rows]
+        table = Table("Squares <all>", ("number", "square"), tuple((str(r["number"]), str(r["square"])) for r in rows))
+
+        def draw(figure):
+            figure.subplots().plot([r["number"] for r in rows], [r["square"] for r in rows])
+
+        return Part(rows, (table,), (Picture("curve", "a parabola", draw),), ("a remark & more",))
+
+    return Experiment("squares", "Squares", Numbers(9), Numbers(), "full", points, present)
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
+    """Killed by the system at the fourth point: the first three are not measured again."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)  # noqa: S603 -- this very test
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "squares").exists()
+    log = []
+    rows = run(squares(log=log), tmp_path)
+    assert log == [3, 4]
+    assert [row["square"] for row in rows] == ["0", "1", "4", "9", "16"]
+
+
+def test_a_line_torn_by_a_crash_is_measured_again(tmp_path):
+    """Half a line is no point, and does not spoil the next one."""
+    run(squares(), tmp_path)
+    (path,) = (tmp_path / "points").glob("*.jsonl")
+    path.write_bytes(path.read_bytes()[:-20])
+    log = []
+    rows = run(squares(log=log), tmp_path)
+    assert log == [4]
+    assert len(rows) == 5
+    log.clear()
+    run(squares(log=log), tmp_path)
+    assert log == []
+
+
+def test_other_settings_are_other_points(tmp_path):
+    """A changed seed measures anew; the old points stay."""
+    run(squares(), tmp_path)
+    log = []
+    changed = squares(log=log)
+    reproduce([changed], tmp_path, bench(), Silent(), size="full")
+    assert log == [5, 6, 7, 8]
+    notebook = Notebook(tmp_path / "points")
+    point = Point("square", {"number": 2, "seed": 8}, lambda _: [{"square": -1}])
+    assert notebook.take(point, bench()) == [{"square": -1}]
+    point = Point("square", {"number": 2, "seed": 7}, lambda _: [{"square": -1}])
+    assert notebook.take(point, bench()) == [{"number": 2, "square": 4}]
+
+
+def test_a_failed_point_is_not_kept(tmp_path):
+    """Only what was finished counts as finished."""
+    notebook = Notebook(tmp_path)
+
+    def fail(_):
+        raise SettingsError("no")
+
+    with pytest.raises(SettingsError):
+        notebook.take(Point("k", {}, fail), bench())
+    assert notebook.take(Point("k", {}, lambda _: [{"a": 1}]), bench()) == [{"a": 1}]
+
+
+def test_everything_promised_is_written(tmp_path):
+    """CSV, PNG, SVG, how it was made, and a page with settings, seed, command and size; texts are escaped."""
+    run(squares(), tmp_path)
+    folder = tmp_path / "squares"
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / "curve.svg").read_text()
+    made = json.loads((folder / "made.json").read_text())
+    assert made["settings"] == {"count": 5, "seed": 7}
+    assert made["command"] == "crowdfl reproduce squares"
+    page = (tmp_path / "report.html").read_text()
+    assert "Squares &lt;all&gt;" in page
+    assert "a remark &amp; more" in page
+    assert 'src="data:image/png;base64,' in page
+    text = text_of(tmp_path)
+    assert "seed = 7" in text
+    assert "quick size, where full is the default" in text
+
+
+def test_one_page_gathers_experiments_run_apart(tmp_path):
+    """And names those that are missing."""
+    run(squares(), tmp_path)
+    others = [squares(), CATALOG["table6"]]
+    reproduce([squares()], tmp_path, bench(), Silent(), size="quick", catalog=others)
+    assert "Not run yet: table6" in text_of(tmp_path)
+
+
+def test_progress_is_told(tmp_path):
+    """Every point is announced and finished."""
+    heard = Silent()
+    reproduce([squares()], tmp_path, bench(), heard, size="quick")
+    assert heard.experiments == [("squares", 5)]
+    assert heard.finished == len(heard.labels) == 5
+    assert heard.labels[2] == "square: number 2, seed 7"
+
+
+def test_spread_is_the_sample_deviation():
+    """By hand: 1, 2, 3 have the mean 2 and the deviation 1."""
+    assert spread([1.0, 2.0, 3.0]) == "2.0000 ± 1.0000"
+    assert spread([0.5]) == "0.5000"
+
+
+def test_the_papers_mad_is_the_mean_absolute_difference_to_nn():
+    """As the learning layer defines it: the paper's own five values follow from its other columns."""
+    base = TABLE3["NN"]
+    for name, row in TABLE3.items():
+        if name != "NN":
+            assert sum(abs(a - b) for a, b in zip(row[:4], base[:4], strict=True)) / 4 == pytest.approx(
+                row[4], abs=6e-5
+            )
+
+
+class TestCommand:
+    """`crowdfl reproduce`."""
+
+    @pytest.mark.parametrize(
+        "arguments", [["table9"], ["table4", "--quick", "--full"], ["table4", "--compute", "abacus"]]
+    )
+    def test_wrong_usage_is_named(self, arguments, tmp_path):
+        """Exit code 2, nothing written."""
+        result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)])
+        assert result.exit_code == 2
+        assert list(tmp_path.iterdir()) == []
+
+    def test_it_runs_what_is_named(self, tmp_path, monkeypatch):
+        """And prints where the page is."""
+        monkeypatch.setitem(CATALOG, "table4", squares())
+        result = CliRunner().invoke(app, ["reproduce", "table4", "--quick", "--out", str(tmp_path)])
+        assert result.exit_code == 0, result.output
+        assert Path(result.stdout.strip()) == tmp_path / "report.html"
+        made = json.loads((tmp_path / "squares" / "made.json").read_text())
+        assert made["command"] == "crowdfl reproduce squares --quick"
