@@ -1,4 +1,4 @@
-"""Every party in one process, by the same steps that the services take. Reads like the paper; start here.
+"""Every party in one process: the real roles over in-memory stores, blobs, clock and peers. Reads like the paper; start here.
 
 fed = LocalFederation(profile="hardened", max_participants=36, max_samples=100)
 result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36.00")
@@ -7,33 +7,231 @@ result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Backend, Progress, default_backend
-from crowdfl.errors import ModelMismatch, RewardsOff, SettingsError, TooFewParticipants, UnknownParticipant
-from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.exchange import Exchange, ask_directly, run_exchange
-from crowdfl.protocols.parties import LocalDealer
-from crowdfl.protocols.party import View
-from crowdfl.protocols.profile import (
-    CspProtocol,
-    ParticipantProtocol,
-    RequesterProtocol,
-    SpProtocol,
-    TaskSpec,
-    Tools,
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import (
+    AlreadyPaid,
+    ModelMismatch,
+    RewardsOff,
+    SettingsError,
+    TooFewParticipants,
+    TooManyUploads,
+    UnknownParticipant,
 )
+from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.exchange import Observer
+from crowdfl.protocols.party import View
+from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.participant import Participant
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcStore, SpStore, StoredParticipant
+from crowdfl.roles.requester import Requester
+from crowdfl.roles.sp.core import SpOptions, SpPorts
+from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
-__all__ = ["LocalFederation", "RoundResult", "Update"]
-
+__all__ = ["Disk", "LocalFederation", "LocalHost", "MemoryDisk", "Recorder", "RoundResult", "Store", "Update"]
 
 _Arrays = Sequence[npt.ArrayLike]
-_Server = TypeVar("_Server", SpProtocol, CspProtocol)
+_FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
+
+
+class Store(SpStore, CspStore, KgcStore, Protocol):
+    """One class serves every role; each uses its part."""
+
+    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
+        """In the order they joined, but for the first `since`."""
+
+
+class Disk(Protocol):
+    """Where the roles of a host keep what must survive: a store and blobs by name."""
+
+    def store(self, role: str) -> Store: ...
+
+    def blobs(self, name: str) -> Blobs: ...
+
+
+class MemoryDisk:
+    """Nothing survives the process; a role that is built again finds what it had."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, MemoryStore] = {}
+        self._blobs: dict[str, MemoryBlobs] = {}
+
+    def store(self, role: str) -> MemoryStore:
+        return self._stores.setdefault(role, MemoryStore())
+
+    def blobs(self, name: str) -> MemoryBlobs:
+        return self._blobs.setdefault(name, MemoryBlobs())
+
+
+class Recorder(Observer):
+    """Counters and views by role, over everything that the roles of a host do."""
+
+    def __init__(self) -> None:
+        self.costs_of: dict[str, Costs] = {}
+        self.views_of: dict[str, View] = {}
+
+    def costs(self, role: str) -> Costs:
+        return self.costs_of.setdefault(role, Costs())
+
+    def view(self, role: str) -> View:
+        return self.views_of.setdefault(role, View())
+
+
+class LocalHost:
+    """KGC, SP, CSP, a requester and any number of participants, reached by function calls. `restart` builds servers anew."""
+
+    sp: Sp
+    csp: Csp
+    kgc: Kgc
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        options: SpOptions | None = None,
+        wire: Callable[[CspPeer], CspPeer] = lambda csp: csp,
+    ) -> None:
+        self.tools, self.disk, self.clock = tools, disk or MemoryDisk(), clock or ManualClock()
+        self.options = options or SpOptions(tools, checker=tools.backend)
+        self.signing = SigningKey.fresh()  # KGC's
+        self._wire = wire  # between SP and CSP: a test may lose, delay or repeat what passes
+        self.people: dict[str, Participant] = {}
+        self.restart()
+        self.requester = Requester(self.disk.blobs("requester"), self.clock, self, self, tools)
+
+    def restart(self) -> None:
+        """As after a crash: nothing but what is on the disk."""
+        self.kgc, self.csp = self.new_kgc(), self.new_csp()
+        self.sp = self.new_sp()
+
+    def new_kgc(self) -> Kgc:
+        keys = self.disk.blobs("kgc/keys")
+        return Kgc(self.disk.store("kgc"), keys, self.clock, self.signing, self.tools.insecure_test_key)
+
+    def new_csp(self) -> Csp:
+        disk, kgc = self.disk, _KgcFor(self, "csp")
+        blobs, keys = disk.blobs("csp/blobs"), disk.blobs("csp/keys")
+        return Csp(disk.store("csp"), blobs, keys, kgc, self.signing.public, self.tools)
+
+    def new_sp(self, options: SpOptions | None = None) -> Sp:
+        """Another SP process on the same disk, if there is one already."""
+        disk, kgc = self.disk, _KgcFor(self, "sp")
+        blobs, keys = disk.blobs("sp/blobs"), disk.blobs("sp/keys")
+        csp = self._wire(_CspNow(self))
+        ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, csp, self.signing.public)
+        return Sp(ports, options or self.options)
+
+    def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
+        """Post a task; its name."""
+        return self.requester.create(definition, initial)
+
+    def join(self, task: str, name: str) -> Participant:
+        """Invite and enrol somebody, who goes by this name here and by a pseudonym at SP."""
+        (invitation,) = self.requester.invite(task, 1, _FOREVER)
+        person = Participant(task, self.disk.blobs(f"people/{name}"), self, self, self.signing.public, self.tools)
+        person.join(invitation)
+        self.people[name] = person
+        return person
+
+    def run(self) -> None:
+        """Tick until nothing is due."""
+        while self.sp.tick():
+            pass
+
+    # The ports of participants and requester, as function calls.
+
+    def enrol(self, task: str, *papers: Any) -> Any:  # noqa: ANN401 -- two ports in one
+        """KGC's with an invitation and keys, SP's with a certificate."""
+        return self.kgc.enrol(task, *papers) if len(papers) > 1 else self.sp.enrol(task, *papers)
+
+    def create_task(self, definition: str, *rest: Any) -> Any:  # noqa: ANN401 -- two ports in one
+        """KGC's, or SP's with appointment and weights."""
+        return self.sp.create_task(definition, *rest) if rest else self.kgc.create_task(definition)
+
+    def done(self, task: str) -> None:
+        self.kgc.acknowledge(task, "requester")
+
+    def close_enrolment(self, task: str, order: str) -> None:
+        self.kgc.close_enrolment(task, order)
+
+    def papers(self, task: str) -> tuple[str, str]:
+        stored = self.sp.store.task(task)
+        return stored.definition, stored.appointment
+
+    def initial_weights(self, task: str) -> bytes:
+        return self.sp.blobs.get(f"{task}/initial")
+
+    def status(self, task: str) -> dict[str, Any]:
+        return self.sp.status(task)
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        """The digest stands for a receipt: within one process nobody has to prove anything."""
+        return self.sp.upload(task, number, keys.who, upload).digest
+
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return self.sp.publication(task, number, keys.who)
+
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return self.sp.envelope(task, number, keys.who)
+
+    def claim(self, task: str, claim: bytes) -> int:
+        return self.sp.claim(task, claim)
+
+    def quit(self, task: str, keys: ParticipantKeys) -> None:
+        self.sp.leave(task, keys.who)
+
+    def deposit(self, task: str, name: str, amount: int) -> None:
+        self.sp.deposit(task, name, amount)
+
+    def order(self, task: str, order: str) -> None:
+        self.sp.order(task, order)
+
+    def final(self, task: str, number: int) -> bytes:
+        return self.sp.publication(task, number, None)
+
+    def movements(self, task: str) -> list[dict[str, Any]]:
+        return [vars(movement) for movement in self.sp.statement(task).movements]
+
+
+@dataclass(frozen=True)
+class _KgcFor:
+    host: LocalHost
+    role: str
+
+    def bundle(self, task: str) -> tuple[str, str, bytes]:
+        return self.host.kgc.bundle(task, self.role)
+
+    def acknowledge(self, task: str) -> None:
+        self.host.kgc.acknowledge(task, self.role)
+
+
+@dataclass(frozen=True)
+class _CspNow:
+    """The CSP of this moment: it may be restarted while SP lives on."""
+
+    host: LocalHost
+
+    def prepare(self, task: str) -> None:
+        self.host.csp.prepare(task)
+
+    def enrol(self, task: str, certificate: str) -> None:
+        self.host.csp.enrol(task, certificate)
+
+    def answer(self, task: str, request: bytes) -> bytes:
+        return self.host.csp.answer(task, request)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +257,6 @@ class RoundResult:
 class LocalFederation:
     """A task with all its parties. Keywords are those of `TaskSettings`; keys are dealt at the first round."""
 
-    sp: SpProtocol
-    csp: CspProtocol
-    requester: RequesterProtocol
-
     def __init__(
         self,
         *,
@@ -73,102 +267,102 @@ class LocalFederation:
         **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
     ) -> None:
         self.settings = TaskSettings.of(**settings)
-        self._profile = profile_named(self.settings.profile)
+        profile_named(self.settings.profile)
+        self.recorder, backend = Recorder(), backend or default_backend()
         watcher = Progress(progress) if progress else None
-        self._tools = Tools(backend or default_backend(), watcher, insecure_test_key, constant_time)
-        self.dealer: LocalDealer | None = None
-        self._shapes: list[tuple[int, ...]] | None = None
-        self._people: dict[str, ParticipantProtocol] = {}
+        tools = Tools(backend, watcher, insecure_test_key, constant_time, self.recorder)
+        self.host = LocalHost(tools, options=SpOptions(tools, checker=backend, opens_rounds=False))
+        self.task: str | None = None
         self.round_number = 0
+        self._shapes: list[tuple[int, ...]] | None = None
 
     def round(
         self, updates: Mapping[str, Update], budget: str | Decimal | None = None, *, final: bool = False
     ) -> RoundResult:
         """One round: upload, average, publish, read, and with a budget: reward."""
-        if budget is not None and self.settings.lanes == 0:
-            raise RewardsOff("this federation was made with lanes=0: its packing leaves no room for rewards")
-        payment = None if budget is None else to_millionths(budget)
-        if payment == 0:
-            raise SettingsError("a budget of nothing pays nobody; leave it out for a round without rewards")
+        payment = self._payment(budget)
         if len(updates) < self.settings.min_participants:
             raise TooFewParticipants(f"{len(updates)} updates, {self.settings.min_participants} needed")
-        flat = {who: self._flatten(who, update) for who, update in updates.items()}
-        if self.dealer is None:  # KGC deals the keys once the model's size is known
-            self._deal(next(iter(flat.values())).size)
+        if len(updates) > self.settings.max_participants:
+            raise TooManyUploads(f"{len(updates)} updates, at most {self.settings.max_participants} fit into a round")
+        arrays = {who: self._checked(who, update) for who, update in updates.items()}
+        task, number = self._posted(), self.round_number + 1
         # Participants train (elsewhere) and encrypt: what one of them refuses costs nobody a round.
-        uploads = {
-            who: self._participant(who).encrypt_update(weights, updates[who].samples) for who, weights in flat.items()
-        }
-        clipped = {who: self._people[who].clipped for who in updates}
-
-        # They upload; SP multiplies uploads in as they come.
-        self._start_round()
-        for who, upload in uploads.items():
-            self.sp.add(who, upload)
-
-        # SP and CSP average; SP serves the result; participants (or, at the end, the requester) read it.
-        self._exchange(self.sp.publish(final=final))
-        publication = self.sp.publication()
-        reader = self.requester if final else self._people[next(iter(updates))]
-        average = reader.read(publication, self.round_number)
-
-        # SP and CSP compute the rewards; each participant opens its own.
-        rewards = self._reward(payment) if payment is not None else None
-        return RoundResult(self._restore(average.weights), average.total, rewards, self.costs(), self.views(), clipped)
+        clipped = self._encrypted(task, number, arrays, {who: update.samples for who, update in updates.items()})
+        # SP opens a round that was paid for, takes the uploads, averages and rewards with CSP.
+        self._play(task, payment, list(updates), final=final)
+        # Participants (or, at the end, the requester) read the average; each participant opens its own reward.
+        reader = self.host.people[next(iter(updates))]
+        average = self.host.requester.read(task, number) if final else reader.read(number)
+        rewards = None
+        if payment:
+            rewards = {who: from_millionths(self.host.people[who].open_reward(number)) for who in updates}
+        weights = self.host.sp.definition(task).shape.arrays(average.weights)
+        return RoundResult(weights, average.total, rewards, self.costs(), self.views(), clipped)
 
     def claim(self, who: str) -> Decimal:
-        """A participant claims all it has earned so far; CSP attests, SP pays."""
-        if who not in self._people:
+        """A participant claims all it has earned; CSP attests, SP pays. Claims end the task: no round follows."""
+        if self.task is None or who not in self.host.people:
             raise UnknownParticipant(f"nobody called {who} took part")
-        claim = self._people[who].claim()
-        self.sp.check_claim(claim)
-        return from_millionths(self.sp.pay(claim, self.csp.answer(claim)))
+        if self.host.people[who].blobs.has("paid"):
+            raise AlreadyPaid(f"{who} was paid for this task already")
+        if self.host.status(self.task)["state"] == "running":
+            self.host.requester.order(self.task, "cancel")
+        return from_millionths(self.host.people[who].claim())
 
     def costs(self) -> dict[str, Costs]:
         """Counters per role so far; those of the participants together."""
-        participants = Costs()
-        for side in self._people.values():
-            participants.counts += side.party.costs.counts
-            participants.messages += side.party.costs.messages
-            participants.bytes_sent += side.party.costs.bytes_sent
-        roles = {"SP": self.sp.party.costs, "CSP": self.csp.party.costs, "requester": self.requester.party.costs}
-        return roles | {"participants": participants}
+        names = {"SP": "SP", "CSP": "CSP", "requester": "requester", "participants": "participant"}
+        return {name: self.recorder.costs(role) for name, role in names.items()}
 
     def views(self) -> dict[str, View]:
         """What each server saw in the clear so far."""
-        return {"SP": self.sp.party.view, "CSP": self.csp.party.view}
+        return {role: self.recorder.view(role) for role in ("SP", "CSP")}
 
-    def _reward(self, payment: int) -> dict[str, Decimal]:
-        self._exchange(self.sp.reward(payment))
-        envelopes = self.sp.envelopes()
-        return {
-            who: from_millionths(self._people[who].open_reward(envelope, self.round_number))
-            for who, envelope in envelopes.items()
-        }
+    def _payment(self, budget: str | Decimal | None) -> int:
+        if budget is None:
+            return 0
+        if self.settings.lanes == 0:
+            raise RewardsOff("this federation was made with lanes=0: its packing leaves no room for rewards")
+        payment = to_millionths(budget)
+        if payment == 0:
+            raise SettingsError("a budget of nothing pays nobody; leave it out for a round without rewards")
+        return payment
 
-    def _exchange(self, step: Exchange) -> None:
-        """Carry bytes between SP and CSP until the step is done."""
-        run_exchange(step, ask_directly(self.csp.answer))
+    def _posted(self) -> str:
+        """The task; it is posted, and KGC deals its keys, once the model's shapes are known."""
+        if self.task is None:
+            shapes = self._shapes or []
+            arrays = tuple(ModelArray(f"array {i}", shape) for i, shape in enumerate(shapes))
+            words = "a task in one process"
+            definition = Definition(words, words, words, arrays, "", self.settings, _FOREVER, b"", {})
+            self.task = self.host.create(definition, [np.zeros(shape) for shape in shapes])
+        return self.task
 
-    def _deal(self, parameters: int) -> None:
-        about = TaskSpec("local", self.settings, parameters)
-        self.dealer = LocalDealer(about, self._tools)
-        self.sp = self.dealer.sp()
-        self.csp = self.dealer.csp()
-        self.requester = self.dealer.requester()
+    def _encrypted(
+        self, task: str, number: int, arrays: Mapping[str, list[npt.NDArray[np.float64]]], samples: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Everyone's upload, kept where `send` finds it; how many weights of each were clipped."""
+        people = {who: self.host.people.get(who) or self.host.join(task, who) for who in arrays}
+        for person in people.values():
+            person.blobs.delete(f"rounds/{number}/upload")  # of a try that somebody's refusal has ended
+        for who, person in people.items():
+            person.encrypt(number, arrays[who], samples[who])
+        return {who: person.side.clipped for who, person in people.items()}
 
-    def _start_round(self) -> None:
-        self.round_number += 1
-        self.sp.open_round(self.round_number)
+    def _play(self, task: str, payment: int, people: list[str], *, final: bool) -> None:
+        sp, clock = self.host.sp, self.host.clock
+        if payment:
+            self.host.requester.fund(task, payment)
+        self.round_number = sp.steps.open(task, payment, final=final)
+        for who in people:
+            self.host.people[who].send(self.round_number)
+        if isinstance(clock, ManualClock):  # whoever is enrolled and not in this round is not waited for
+            clock.time = sp.store.round(task, self.round_number).last_call(self.settings)
+        while not sp.store.round(task, self.round_number).is_over:
+            sp.tick()
 
-    def _participant(self, who: str) -> ParticipantProtocol:
-        if who not in self._people:
-            if self.dealer is None:
-                raise SettingsError("the federation has no keys yet")
-            self._people[who] = self.dealer.participant(who)
-        return self._people[who]
-
-    def _flatten(self, who: str, update: Update) -> npt.NDArray[np.float64]:
+    def _checked(self, who: str, update: Update) -> list[npt.NDArray[np.float64]]:
         """Shapes are learnt from the first update and enforced after."""
         arrays = [np.asarray(array, dtype=np.float64) for array in update.weights]
         shapes = [array.shape for array in arrays]
@@ -184,12 +378,4 @@ class LocalFederation:
                 [] if len(shapes) == len(self._shapes) else [f"{len(shapes)} arrays instead of {len(self._shapes)}"]
             )
             raise ModelMismatch(f"the update of {who} does not match the model: {'; '.join(counts + wrong)}")
-        return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.zeros(0)
-
-    def _restore(self, flat: npt.NDArray[np.float64]) -> list[npt.NDArray[np.float64]]:
-        arrays, place = [], 0
-        for shape in self._shapes or []:
-            size = int(np.prod(shape))
-            arrays.append(flat[place : place + size].reshape(shape))
-            place += size
         return arrays

@@ -211,7 +211,7 @@ def test_hardened_averaging_takes_two_partial_decryptions_a_ciphertext():
     for total, per_row, more in (("shown", 1, 1), ("hidden", 2, 2)):
         fed = federation(total=total)
         costs = fed.round(updates([[0.5] * 100] * 3, [1] * 3)).costs
-        rows = fed.sp._shape.budget.ciphertexts
+        rows = fed.settings.width_budget(100, 40).ciphertexts
         assert costs["SP"].total("PDec") == costs["CSP"].total("PDec") == per_row * rows + more
 
 
@@ -223,7 +223,7 @@ def test_costs_are_reported_per_role():
     report = costs["SP"].as_dict()
     assert report["PDec"] == costs["SP"].total("PDec") > 0
     assert report["messages"] > 0 < report["bytes"]
-    assert costs["participants"].total("Enc") == 3 * (fed.sp._shape.budget.ciphertexts + 1)
+    assert costs["participants"].total("Enc") == 3 * (fed.settings.width_budget(1, 20).ciphertexts + 1)
     assert costs["participants"].messages == 3
 
 

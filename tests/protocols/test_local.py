@@ -82,7 +82,7 @@ def test_the_last_round_is_read_by_the_requester(profile):
 @every_profile
 def test_participants_may_come_and_go(profile):
     """Another set of people in each round of a task."""
-    fed = federation(profile=profile, max_participants=5)
+    fed = federation(profile=profile, max_participants=6)
     first = fed.round({name: Update([[1.0]], 1) for name in ("a", "b", "c")})
     second = fed.round({name: Update([[2.0]], 1) for name in ("c", "d", "e", "f")})
     assert (first.average[0].tolist(), second.average[0].tolist()) == ([1.0], [2.0])

@@ -15,7 +15,7 @@ import typer
 from crowdfl.cli.settings_file import CA_TEXT, KEY, SWITCH, TEXT, URL, Table, check_settings
 from crowdfl.cli.training import LocalTrainer
 from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, SettingsError, TooLate
-from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
 from crowdfl.services.client.links import Link, ParticipantLink
@@ -257,7 +257,7 @@ def _participant(invitation: Path, home: Path, as_json: bool) -> Iterator[Partic
                 KgcClient(kgc),
                 sp,
                 bytes.fromhex(found["kgc_key"]),
-                found["insecure_test_key"],
+                Tools.unwatched(insecure_test_key=found["insecure_test_key"]),
                 on_event=_say_json if as_json else _say,
                 sp_key=bytes.fromhex(found["sp_key"]),
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),

@@ -10,6 +10,7 @@ from pathlib import Path
 from crowdfl.cli.settings_file import KEY, SWITCH, TEXT, URL, Table, check_settings, read_settings
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
+from crowdfl.protocols.profile import Tools
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.client.peers import SpClient
@@ -79,8 +80,9 @@ class RequesterFile:
 def open_requester(own: RequesterFile) -> Iterator[Requester]:
     """A requester with its links, which are let go at the end."""
     kgc, sp = RequesterKgcLink(own.kgc, own.kgc_token, own.key), RequesterSpLink(own.sp, own.sp_token, own.key)
+    tools = Tools.unwatched(insecure_test_key=own.insecure_test_key)
     try:
-        yield Requester(own.blobs, SystemClock(), kgc, sp, own.insecure_test_key)
+        yield Requester(own.blobs, SystemClock(), kgc, sp, tools)
     finally:
         kgc.close()
         sp.close()

@@ -12,11 +12,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.compute import Backend, Progress
+from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, SlotOverflow
-from crowdfl.protocols.exchange import Exchange, Observer
+from crowdfl.protocols.exchange import Exchange, Observer, Silent
 from crowdfl.protocols.party import Party
 from crowdfl.settings import TaskSettings
 
@@ -267,6 +267,11 @@ class Tools:
     insecure_test_key: bool = False
     constant_time: bool = False
     observer: Observer = field(default_factory=Observer)
+
+    @classmethod
+    def unwatched(cls, *, insecure_test_key: bool = False) -> "Tools":
+        """A role's own: this machine's cores, and no record of what is opened."""
+        return cls(default_backend(), insecure_test_key=insecure_test_key, observer=Silent())
 
     def party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> Party:
         """A party with these tools."""

@@ -5,9 +5,7 @@ import threading
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.errors import CrowdFLError, DocumentError
-from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import STOPPED, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
@@ -25,9 +23,7 @@ class Csp:
     bundles: Blobs
     kgc: KgcPeer
     kgc_key: bytes
-    insecure_test_key: bool = False
-    backend: Backend = field(default_factory=default_backend)
-    constant_time: bool = False  # on a host that others share: docs/constant-time.md
+    tools: Tools = field(default_factory=Tools.unwatched)
     _sides: dict[str, "_Enrolling"] = field(default_factory=dict, repr=False)
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
@@ -59,7 +55,8 @@ class Csp:
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
             draft = _Draft(self.store.memory(task))
             try:
-                reply = self._side(task, draft).answer(request)
+                with self.tools.observer.working("CSP"):
+                    reply = self._side(task, draft).answer(request)
             except CrowdFLError:
                 if STOPPED in draft:  # of a refused request nothing else is kept
                     self.store.memory(task)[STOPPED] = draft[STOPPED]
@@ -79,14 +76,8 @@ class Csp:
     def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspProtocol:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
-            tools = Tools(
-                self.backend,
-                insecure_test_key=self.insecure_test_key,
-                constant_time=self.constant_time,
-                observer=Silent(),
-            )
             bundle = self.bundles.get(f"{task}.csp")
-            side = profile_named(definition.settings.profile).csp(definition.about, bundle, tools)
+            side = profile_named(definition.settings.profile).csp(definition.about, bundle, self.tools)
             self._sides[task] = _Enrolling(side)
         known = self._sides[task]
         for participant in self.store.participants(task, known.enrolled):  # whichever process was told of them

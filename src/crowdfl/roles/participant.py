@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Progress, default_backend
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -31,8 +31,7 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
+from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
@@ -94,8 +93,7 @@ class Participant:
     kgc: ParticipantKgc
     sp: ParticipantSp
     kgc_key: bytes
-    insecure_test_key: bool = False
-    backend: Backend = field(default_factory=default_backend)
+    tools: Tools = field(default_factory=Tools.unwatched)
     on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
     open_stock: Callable[[PublicKey], Stock] | None = (
@@ -182,17 +180,24 @@ class Participant:
         missing = side.upload_randomizers() - self._stock.available
         if missing <= 0:
             return False
-        self._stock.fill(missing, FreshRandomizers(side.party.public, backend=self.backend))
+        self._stock.fill(missing, FreshRandomizers(side.party.public, backend=self.tools.backend))
         return True
 
     def _take_part(self, number: int, train: Train) -> bool:
         if self.blobs.has(f"rounds/{number}/receipt") or self.blobs.has(f"rounds/{number}/refused"):
             return False
         if not self.blobs.has(f"rounds/{number}/upload"):
-            weights, samples = train(self.model(), self._definition.training, number)
-            upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples)
-            self.blobs.put(f"rounds/{number}/upload", upload)  # durable before it is sent: a retry sends the same bytes
-            self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
+            self.encrypt(number, *train(self.model(), self._definition.training, number))
+        return self.send(number)
+
+    def encrypt(self, number: int, weights: Arrays, samples: int) -> None:
+        """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
+        upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples)
+        self.blobs.put(f"rounds/{number}/upload", upload)
+        self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
+
+    def send(self, number: int) -> bool:
+        """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self.sp.send(self.task, number, self.keys, upload)
@@ -225,22 +230,30 @@ class Participant:
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
             return False  # the last average is for the requester
-        publication = self.sp.average(self.task, number, self.keys)
-        average = self._definition.shape.arrays(self.side.read(publication, number).weights)
+        average = self._definition.shape.arrays(self.read(number).weights)
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
         return True
 
+    def read(self, number: int) -> Average:
+        """A round's average as SP serves it now."""
+        return self.side.read(self.sp.average(self.task, number, self.keys), number)
+
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not self.blobs.has(f"rounds/{number}/receipt")
         if done or self._definition.settings.budget is None:
             return False
+        self.open_reward(number)
+        return True
+
+    def open_reward(self, number: int) -> int:
+        """Fetch and open a round's reward; millionths."""
         envelope = self.sp.reward(self.task, number, self.keys)
         amount = self.side.open_reward(envelope, number)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount})
-        return True
+        return amount
 
     def rewards(self) -> dict[int, int]:
         """Millionths earned, by round."""
@@ -304,9 +317,8 @@ class Participant:
     def side(self) -> ParticipantProtocol:
         """The protocols' side."""
         if self._side is None:
-            tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, observer=Silent())
             profile = profile_named(self._definition.settings.profile)
-            side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, tools)
+            side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, self.tools)
             if self.open_stock is not None and side.party.randomizers is not None:
                 self._stock = self.open_stock(side.party.public)
                 side.party.randomizers = _Stocked(self._stock, side.party.randomizers)

@@ -152,12 +152,9 @@ class SpStore(Protocol):
     def round(self, task: str, number: int) -> Round:
         """One of them, or `NotReady`."""
 
-    def add_upload(self, task: str, number: int, upload: Upload) -> bool:
-        """True if new; False if this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these
-        very bytes were uploaded to this task before, by anyone in any round."""
-
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        """`add_upload` of each to a round that is open, else `RoundNotOpen`, in one commit; what is refused says why."""
+        """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
+        `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before."""
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         """A participant's upload of a round."""

@@ -9,11 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.compute import Backend, default_backend
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import FormatError, NotReady, UnknownTask
-from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.profile import Average, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
@@ -74,8 +72,7 @@ class Requester:
     clock: Clock
     kgc: RequesterKgc
     sp: RequesterSp
-    insecure_test_key: bool = False
-    backend: Backend = field(default_factory=default_backend)
+    tools: Tools = field(default_factory=Tools.unwatched)
 
     @property
     def signing(self) -> SigningKey:
@@ -135,10 +132,14 @@ class Requester:
             raise NotReady("no round is finished yet")
         if not done:
             raise NotReady(f"the task was {status['state']} before a round was through: there is no model")
-        tools = Tools(self.backend, insecure_test_key=self.insecure_test_key, observer=Silent())
+        return definition.shape.arrays(self.read(task, done[-1]).weights)
+
+    def read(self, task: str, number: int) -> Average:
+        """The average of a round that was opened to the requester."""
+        definition = self.definition(task)
         profile = profile_named(definition.settings.profile)
-        side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), tools)
-        return definition.shape.arrays(side.read(self.sp.final(task, done[-1]), done[-1]).weights)
+        side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), self.tools)
+        return side.read(self.sp.final(task, number), number)
 
     def report(self, task: str) -> dict[str, Any]:
         """What was paid in, earned by participants (once claims have ended: claimed by them) and returned, in millionths."""

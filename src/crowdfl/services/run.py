@@ -23,9 +23,12 @@ from crowdfl.errors import (
     ServiceUnavailable,
     SettingsError,
 )
+from crowdfl.protocols.exchange import Observer, Silent
+from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.ports import Blobs
+from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps import csp as csp_app
@@ -136,6 +139,15 @@ def signing_key(path: Path) -> SigningKey:
     return SigningKey(private)
 
 
+def _tools(settings: ServiceSettings, backend: Backend, observer: Observer | None) -> Tools:
+    return Tools(
+        backend,
+        insecure_test_key=settings.insecure_test_key,
+        constant_time=settings.constant_time,
+        observer=observer or Silent(),
+    )
+
+
 def open_kgc(settings: ServiceSettings) -> FastAPI:
     """KGC's app over its data folder."""
     folder = _folder(settings)
@@ -146,7 +158,7 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
     return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
 
 
-def open_csp(settings: ServiceSettings) -> FastAPI:
+def open_csp(settings: ServiceSettings, observer: Observer | None = None) -> FastAPI:
     """CSP's app over its data folder."""
     folder = _folder(settings)
     keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
@@ -157,22 +169,20 @@ def open_csp(settings: ServiceSettings) -> FastAPI:
         keys,
         KgcClient(kgc),
         _kgc_key(settings),
-        insecure_test_key=settings.insecure_test_key,
-        constant_time=settings.constant_time,
-        backend=backend,
+        _tools(settings, backend, observer),
     )
     background = (_Resources(store.close, kgc.close, close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
 
 
-def open_sp(settings: ServiceSettings) -> FastAPI:
+def open_sp(settings: ServiceSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     keys, store = _keys(settings), _store(settings)
     kgc, csp = _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
-    sp = Sp(
+    ports = SpPorts(
         store,
         FileBlobs(folder / "blobs"),
         keys,
@@ -180,9 +190,9 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         KgcClient(kgc),
         CspClient(csp),
         _kgc_key(settings),
-        insecure_test_key=settings.insecure_test_key,
-        constant_time=settings.constant_time,
-        backend=backend,
+    )
+    options = SpOptions(
+        _tools(settings, backend, observer),
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
         failures=Rests(logs.get("sp"), settings.tick_seconds),
@@ -190,6 +200,7 @@ def open_sp(settings: ServiceSettings) -> FastAPI:
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
     )
+    sp = Sp(ports, options)
     background = (
         _Resources(
             partial(ahead.shutdown, wait=False, cancel_futures=True),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
-from crowdfl.roles.sp.failures import Failures
+from crowdfl.roles.sp.core import Failures
 
 __all__ = ["Rests", "Ticker"]
 

@@ -1,1 +1,1 @@
-"""The sensing platform, by concern."""
+"""The sensing platform, by concern: tasks, uploads, rounds, claims, settlement."""

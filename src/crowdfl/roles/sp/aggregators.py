@@ -1,23 +1,23 @@
-"""SP's sides of the protocols: one per task to check with, one per round under way that counts uploads as they come.
+"""SP's half of the protocols: one instance per task to check uploads with, one per round under way that adds them up.
 
-Counting is the running product of the protocols: however many uploads a round has, memory holds two vectors and one group
-of uploads, which go in together. What a process has counted is lost with it, and counted again by the next from the uploads,
+Adding up is the running product of the protocols: however many uploads a round has, memory holds two vectors and one group
+of uploads, which go in together. What a process has added up is lost with it, and added up again by the next from the uploads,
 which are durable.
 """
 
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from crowdfl.crypto.compute import Backend
+from crowdfl.errors import FormatError
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.ports import Blobs, SpStore
+from crowdfl.roles.sp.core import SpCore
 
 __all__ = ["RoundAggregators", "upload_name"]
 
-_MOST_COUNTED = 8  # rounds counted in memory at once; one more costs another its head start
+_MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
 _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
@@ -28,78 +28,81 @@ def upload_name(task: str, number: int, digest: str) -> str:
 
 
 @dataclass
+class _Aggregator:
+    sp: SpProtocol
+    added: set[str] = field(default_factory=set)
+
+
 class RoundAggregators:
-    """The sides that one SP process holds."""
+    """The protocol instances that one SP process holds."""
 
-    store: SpStore
-    blobs: Blobs
-    bundles: Blobs
-    tools: Tools
-    checker: Backend
-    _definitions: dict[str, Definition] = field(default_factory=dict, repr=False)
-    _checking: dict[str, SpProtocol] = field(default_factory=dict, repr=False)
-    _counting: "OrderedDict[tuple[str, int], tuple[SpProtocol, set[str]]]" = field(
-        default_factory=OrderedDict, repr=False
-    )
-
-    def definition(self, task: str) -> Definition:
-        """What the task is; it never changes, so that it is read once."""
-        if task not in self._definitions:
-            self._definitions[task] = Definition.open(self.store.task(task).definition)
-        return self._definitions[task]
+    def __init__(self, core: SpCore) -> None:
+        self._core = core
+        self._checking: dict[str, SpProtocol] = {}
+        self._rounds: OrderedDict[tuple[str, int], _Aggregator] = OrderedDict()
 
     def checking(self, task: str) -> SpProtocol:
         """To check uploads with; nothing is ever put into it, so that threads may share it."""
         if task not in self._checking:
-            self._checking[task] = self._new(task, 1, replace(self.tools, backend=self.checker))
+            options = self._core.options
+            self._checking[task] = self._new(task, 1, replace(options.tools, backend=options.checker))
         return self._checking[task]
 
     def claiming(self, task: str, claim: bytes) -> SpProtocol:
         """To check one claim with: it knows the claimant and nobody else."""
         who = self.checking(task).claimant(claim)
-        side = self._new(task, 1)
-        side.enrol(self.store.participant(task, who).identity)
-        return side
+        sp = self._new(task, 1)
+        sp.enrol(self._core.ports.store.participant(task, who).identity)
+        return sp
 
-    def count(self, task: str, number: int, most: int | None = None) -> int:
-        """Count uploads that came since the last time, `most` of them at a time; how many there were."""
-        side, counted = self._counting_side(task, number)
-        fresh = [upload for upload in self.store.uploads(task, number) if upload.who not in counted][:most]
-        size = max(1, min(_GROUP, _GROUP_BYTES // side.upload_bytes()))
+    def add_new(self, task: str, number: int, most: int | None = None) -> int:
+        """Add up the uploads that came since the last time, at most `most` of them; how many there were."""
+        aggregator, store = self._aggregator(task, number), self._core.ports.store
+        fresh = [upload for upload in store.uploads(task, number) if upload.who not in aggregator.added][:most]
+        size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
         for start in range(0, len(fresh), size):
             group = fresh[start : start + size]
-            side.add_all({one.who: self.blobs.get(upload_name(task, number, one.digest)) for one in group})
-            counted.update(one.who for one in group)
+            uploads = {one.who: self._read(task, number, one.digest) for one in group}
+            aggregator.sp.add_all(uploads, validated=True)  # when they were received
+            aggregator.added.update(uploads)
         return len(fresh)
 
-    def counted(self, task: str, number: int) -> SpProtocol:
-        """A closed round's side: every upload in, and the mask seeds as they were made durable."""
-        self.count(task, number)
-        side, _ = self._counting_side(task, number)
-        side.keep_seeds(self.store.seeds(task, number), partial(self.store.put_seed, task, number))
-        return side
+    def complete(self, task: str, number: int) -> SpProtocol:
+        """A closed round's: every upload in, and the mask seeds as they were made durable."""
+        self.add_new(task, number)
+        sp, store = self._aggregator(task, number).sp, self._core.ports.store
+        sp.keep_seeds(store.seeds(task, number), partial(store.put_seed, task, number))
+        return sp
 
     def forget(self, task: str, number: int) -> None:
         """The round is over."""
-        self._counting.pop((task, number), None)
+        self._rounds.pop((task, number), None)
 
-    def _counting_side(self, task: str, number: int) -> tuple[SpProtocol, set[str]]:
-        if (task, number) not in self._counting:
-            side = self._new(task, number)
-            side.read_again(partial(self._upload_of, task, number))
-            self._counting[task, number] = side, set()
-        self._counting.move_to_end((task, number))
-        while len(self._counting) > _MOST_COUNTED:
-            self._counting.popitem(last=False)
-        return self._counting[task, number]
+    def _aggregator(self, task: str, number: int) -> _Aggregator:
+        if (task, number) not in self._rounds:
+            sp = self._new(task, number)
+            sp.read_again(partial(self._upload_of, task, number))
+            self._rounds[task, number] = _Aggregator(sp)
+        self._rounds.move_to_end((task, number))
+        while len(self._rounds) > _MOST_KEPT:
+            self._rounds.popitem(last=False)
+        return self._rounds[task, number]
 
     def _upload_of(self, task: str, number: int, who: str) -> bytes:
-        entry = self.store.upload(task, number, who)
-        return self.blobs.get(upload_name(task, number, entry.digest)) if entry is not None else b""
+        entry = self._core.ports.store.upload(task, number, who)
+        return self._read(task, number, entry.digest) if entry is not None else b""
+
+    def _read(self, task: str, number: int, digest: str) -> bytes:
+        """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
+        upload = self._core.ports.blobs.get(upload_name(task, number, digest))
+        if hashlib.sha256(upload).hexdigest() != digest:
+            raise FormatError(f"the file of upload {digest} in round {number} was altered: restore it from a backup")
+        return upload
 
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpProtocol:
-        definition = self.definition(task)
+        definition = self._core.definition(task)
         profile = profile_named(definition.settings.profile)
-        side = profile.sp(definition.about, self.bundles.get(f"{task}.sp"), tools or self.tools)
-        side.open_round(number)
-        return side
+        bundle = self._core.ports.bundles.get(f"{task}.sp")
+        sp = profile.sp(definition.about, bundle, tools or self._core.options.tools)
+        sp.open_round(number)
+        return sp

@@ -44,6 +44,10 @@ class Round:
     state: RoundState = RoundState.OPEN
     extended: bool = False
 
+    @property
+    def is_over(self) -> bool:
+        return self.state in (RoundState.REWARDED, RoundState.ABORTED)
+
     def deadline(self, settings: TaskSettings) -> float:
         """When on-time uploads end."""
         return self.opened_at + settings.window * (2 if self.extended else 1)

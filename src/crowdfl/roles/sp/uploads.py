@@ -4,15 +4,16 @@ What several participants bring at the same moment costs one look-up, one wait f
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crowdfl.errors import Conflict, CrowdFLError, Forbidden, TaskNotRunning, UnknownParticipant
-from crowdfl.roles.ports import Blobs, SpStore, Upload, UploadContext
+from crowdfl.errors import Conflict, CrowdFLError, Forbidden, UnknownParticipant
+from crowdfl.roles.ports import Upload, UploadContext
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
-from crowdfl.roles.sp.rounds import Round, TaskState
+from crowdfl.roles.sp.core import SpCore, require_running
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
-__all__ = ["Intake", "PendingUpload", "UploadOutcome", "require_running"]
+__all__ = ["PendingUpload", "UploadOutcome", "Uploads"]
 
 UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
 
@@ -32,31 +33,32 @@ class PendingUpload:
         return cls(who, upload, hashlib.sha256(upload).hexdigest())
 
 
-def require_running(state: str) -> None:
-    """Refuse what only a task that goes on can take."""
-    if state not in (TaskState.RUNNING, TaskState.PAUSED):
-        raise TaskNotRunning(f"the task is {state}")
-
-
-@dataclass
-class Intake:
+class Uploads:
     """SP's receiving end."""
 
-    store: SpStore
-    blobs: Blobs
-    time: Callable[[str, str], float]  # the task's own, by its name and state
-    sides: RoundAggregators
-    extended: Callable[[str, int, Round | None], Round]  # the round as it was seen, or as the clock has made it since
+    def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
+        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+
+    def limit(self, task: str) -> int:
+        """Bytes of an upload of this task: a longer body is refused before it is read."""
+        return self._aggregators.checking(task).upload_bytes()
+
+    def one(self, task: str, number: int, who: str, upload: bytes) -> Upload:
+        """`receive` for a single upload."""
+        (received,) = self.receive(task, number, [PendingUpload.of(who, upload)])
+        if isinstance(received, CrowdFLError):
+            raise received
+        return received[0]
 
     def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
-        """Check, keep durably, acknowledge. The same bytes again are the same upload."""
-        standing = self.store.standing(task, number, [arrival.who for arrival in arrivals])
+        """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
+        standing = self._ports.store.standing(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
         judged = self._checked(task, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed while the bytes were checked.
-        outcomes = iter(self.store.acknowledge(task, number, welcome) if welcome else [])
+        outcomes = iter(self._ports.store.acknowledge(task, number, welcome) if welcome else [])
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
@@ -69,18 +71,33 @@ class Intake:
     def _welcome(
         self, task: str, number: int, arrival: PendingUpload, standing: UploadContext
     ) -> Upload | UploadOutcome:
-        settings = self.sides.definition(task).settings
+        settings = self._core.definition(task).settings
         if arrival.who not in standing.enrolled:
             raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
         known = standing.uploads.get(arrival.who)
         if known is not None and known.digest == arrival.digest:
             return known, False
-        current, now = self.extended(task, number, standing.round), self.time(task, standing.state)
+        current, now = self._extended(task, number, standing.round), self._core.time(task, standing.state)
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
         if arrival.who in standing.left:
             raise Forbidden(f"{arrival.who} has left this task: join again to take part")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
+
+    def _extended(self, task: str, number: int, seen: Round | None) -> Round:
+        """A round as it was just seen, extended if it is below the quorum and its window has just passed."""
+        if seen is not None and self._ports.clock.now() < seen.deadline(self._core.definition(task).settings):
+            return seen
+        store = self._ports.store
+        with store.transaction():
+            current = store.round(task, number)
+            if store.task(task).state == TaskState.PAUSED:
+                return current
+            decided = self._core.as_of_now(task, current)
+            if decided.state is RoundState.OPEN and decided != current:
+                store.put_round(task, decided)
+                return decided
+        return current
 
     def _checked(
         self, task: str, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
@@ -88,7 +105,7 @@ class Intake:
         """The same, but for those whose bytes are no upload of this task."""
         pairs = list(zip(arrivals, judged, strict=True))
         new = [arrival.upload for arrival, entry in pairs if isinstance(entry, Upload)]
-        refusals = iter(self.sides.checking(task).refusals(new) if new else [])
+        refusals = iter(self._aggregators.checking(task).refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(
@@ -97,7 +114,7 @@ class Intake:
         """The same, but for those whose name is taken by other bytes: a damaged file hinders no other upload."""
         pairs = list(zip(arrivals, judged, strict=True))
         try:
-            self.blobs.put_all(
+            self._ports.blobs.put_all(
                 {upload_name(task, number, a.digest): a.upload for a, e in pairs if isinstance(e, Upload)}
             )
         except Conflict:
@@ -109,7 +126,7 @@ class Intake:
     ) -> Upload | UploadOutcome:
         try:
             if isinstance(entry, Upload):
-                self.blobs.put(upload_name(task, number, arrival.digest), arrival.upload)
+                self._ports.blobs.put(upload_name(task, number, arrival.digest), arrival.upload)
         except Conflict as damage:
             return damage
         return entry

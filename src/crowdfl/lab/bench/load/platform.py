@@ -122,7 +122,7 @@ def _enrolled(
     kgc, sp = RequesterKgcLink(links["kgc"], tokens["kgc"], key), RequesterSpLink(links["sp"], tokens["sp"], key)
     for link in (kgc, sp):
         closing.callback(link.close)
-    requester = Requester(blobs, SystemClock(), kgc, sp, insecure)
+    requester = Requester(blobs, SystemClock(), kgc, sp, Tools.unwatched(insecure_test_key=insecure))
     weights = np.random.default_rng(1).normal(0.0, 0.3, setting.parameters)
     say("making the task's key")
     task = requester.create(_definition(setting, weights), [np.zeros(setting.parameters)])

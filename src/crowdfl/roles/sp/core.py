@@ -1,0 +1,127 @@
+"""What every concern of SP shares: the ports, the options, and look-ups that are the same for all."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from crowdfl.crypto.compute import Backend, Threads
+from crowdfl.errors import Forbidden, TaskNotRunning
+from crowdfl.protocols.profile import Tools
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore
+from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+
+__all__ = ["ENDED", "PAUSED_AT", "UNDER_WAY", "Failures", "SpCore", "SpOptions", "SpPorts", "require_running"]
+
+ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
+UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
+PAUSED_AT = "paused at"
+_FINAL = "final round"
+
+
+class Failures:
+    """What becomes of a task whose step failed. Here: whoever asked for the step is told. A service lets the task back off."""
+
+    def is_backing_off(self, task: str) -> bool:
+        """Whether its next step is not due yet."""
+        del task
+        return False
+
+    def record_failure(self, task: str, failure: Exception) -> Exception | None:
+        """What is to be raised once the other tasks had their step."""
+        del task
+        return failure
+
+    def record_success(self, task: str) -> None:
+        """A step went well."""
+
+
+@dataclass
+class SpPorts:
+    """What SP reaches outside itself."""
+
+    store: SpStore
+    blobs: Blobs
+    bundles: Blobs
+    clock: Clock
+    kgc: KgcPeer
+    csp: CspPeer
+    kgc_key: bytes
+
+
+@dataclass
+class SpOptions:
+    """How an SP process works; the defaults are those of a single process."""
+
+    tools: Tools = field(default_factory=Tools.unwatched)
+    checker: Backend = field(default_factory=lambda: Threads(1))  # where uploads are validated as they come
+    owner: str = field(default_factory=lambda: secrets.token_hex(8))
+    on_paid: Callable[[str, str, int], None] | None = None  # task, participant, millionths: at least once per payment
+    failures: Failures = field(default_factory=Failures, repr=False)
+    ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
+    lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
+    csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    opens_rounds: bool = True  # False: the caller opens each round, as the local host does
+
+
+class SpCore:
+    """Look-ups and rules that more than one concern needs."""
+
+    def __init__(self, ports: SpPorts, options: SpOptions) -> None:
+        self.ports, self.options = ports, options
+        self._definitions: dict[str, Definition] = {}
+
+    def definition(self, task: str) -> Definition:
+        """What the task is; it never changes, so that it is read once."""
+        if task not in self._definitions:
+            self._definitions[task] = Definition.open(self.ports.store.task(task).definition)
+        return self._definitions[task]
+
+    def ledger(self, task: str) -> Ledger:
+        return Ledger(self.ports.store.movements(task))
+
+    def last_round(self, task: str) -> Round | None:
+        rounds = self.ports.store.rounds(task)
+        return rounds[-1] if rounds else None
+
+    def active(self, task: str) -> int:
+        """How many participants have not left."""
+        return self.ports.store.turnout(task, 0)[1]  # no upload is of round 0
+
+    def require_running(self, task: str) -> None:
+        require_running(self.ports.store.task(task).state)
+
+    def is_final(self, task: str, number: int) -> bool:
+        """Whether a round's average is for the requester alone."""
+        if self.options.opens_rounds:
+            return number == self.definition(task).settings.rounds
+        return self.ports.store.memory(task).get(_FINAL) == str(number).encode()
+
+    def mark_final(self, task: str, number: int) -> None:
+        """Say so of a round that the caller opens."""
+        self.ports.store.memory(task)[_FINAL] = str(number).encode()
+
+    def time(self, task: str, state: str) -> float:
+        """The task's own time, which stands still while it is paused."""
+        since = self.ports.store.memory(task).get(PAUSED_AT) if state == TaskState.PAUSED else None
+        return self.ports.clock.now() if since is None else float(since)
+
+    def as_of_now(self, task: str, current: Round) -> Round:
+        """What the clock and the uploads make of a round, whether anyone has looked since or not."""
+        uploaded, missing = self.ports.store.turnout(task, current.number)  # who left is not waited for
+        settings = self.definition(task).settings
+        return current.decide(settings, self.ports.clock.now(), uploaded, uploaded + missing)
+
+    def renew_lease(self, task: str) -> None:
+        """Long steps keep their lease; one that was lost meanwhile must not go on."""
+        options = self.options
+        if not self.ports.store.lease(task, options.owner, self.ports.clock.now(), options.lease_seconds):
+            raise Forbidden("another process has taken this task over")
+
+
+def require_running(state: str) -> None:
+    """Refuse what only a running or paused task can take."""
+    if state not in (TaskState.RUNNING, TaskState.PAUSED):
+        raise TaskNotRunning(f"the task is {state}")

@@ -1,0 +1,152 @@
+"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, join, leave, look."""
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from crowdfl.errors import DocumentError, UnknownParticipant
+from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
+from crowdfl.roles.ports import StoredParticipant, StoredTask
+from crowdfl.roles.sp.core import ENDED, PAUSED_AT, UNDER_WAY, SpCore
+from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+
+__all__ = ["Tasks"]
+
+_ORDERED_AT = "ordered at"
+
+
+class Tasks:
+    """`abort` gives up an open round: its money returns."""
+
+    def __init__(self, core: SpCore, abort: Callable[[str, Round], None]) -> None:
+        self._core, self._ports, self._abort = core, core.ports, abort
+
+    def create(self, definition: str, appointment: str, initial: bytes) -> str:
+        """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
+        opened, ports = Definition.open(definition), self._ports
+        task = opened.task
+        if Appointment.open(appointment, ports.kgc_key).task != task:
+            raise DocumentError("this appointment is for another task")
+        if hashlib.sha256(initial).hexdigest() != opened.initial:
+            raise DocumentError("the initial weights are not those the definition names")
+        ports.blobs.put(f"{task}/initial", initial)
+        if not ports.bundles.has(f"{task}.sp"):
+            _, _, bundle = ports.kgc.bundle(task)
+            ports.bundles.put(f"{task}.sp", bundle)
+        ports.kgc.acknowledge(task)
+        ports.csp.prepare(task)
+        ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
+        return task
+
+    def deposit(self, task: str, name: str, amount: int) -> None:
+        """The requester pays in, once per name."""
+        with (
+            self._ports.store.transaction()
+        ):  # or the task could end in between, and nobody would look at the money again
+            ledger = self._core.ledger(task)
+            movement = ledger.deposit(name, amount)
+            if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
+                self._core.require_running(task)
+            self._ports.store.post(task, movement)
+
+    def order(self, task: str, order: str) -> None:
+        """A signed order of the requester's: pause, resume or cancel."""
+        body = open_document(order, "order", self._core.definition(task).requester)
+        actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
+        if body.get("task") != task or body.get("action") not in actions:
+            raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
+        with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
+            memory, at = self._ports.store.memory(task), _moment(body)
+            if at < float(memory.get(_ORDERED_AT, b"-inf")):
+                raise DocumentError("a later order was given since: this one is out of date")
+            actions[body["action"]](task)
+            memory[_ORDERED_AT] = repr(at).encode()
+
+    def _pause(self, task: str) -> None:
+        self._core.require_running(task)
+        self._ports.store.memory(task).setdefault(PAUSED_AT, repr(self._ports.clock.now()).encode())
+        self._ports.store.set_state(task, TaskState.PAUSED)
+
+    def _resume(self, task: str) -> None:
+        self._core.require_running(task)
+        self._give_time_back(task)
+        self._ports.store.set_state(task, TaskState.RUNNING)
+
+    def _give_time_back(self, task: str) -> None:
+        """A pause takes nothing from a round's window."""
+        store = self._ports.store
+        since, last = store.memory(task).pop(PAUSED_AT, None), self._core.last_round(task)
+        if since is not None and last is not None and last.state in (RoundState.OPEN, *UNDER_WAY):
+            lost = max(0.0, self._ports.clock.now() - float(since))
+            store.put_round(task, replace(last, opened_at=last.opened_at + lost))
+
+    def _cancel(self, task: str) -> None:
+        """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable."""
+        store = self._ports.store
+        if store.task(task).state == TaskState.CANCELLED:
+            return
+        self._core.require_running(task)
+        with store.transaction():
+            self._give_time_back(task)
+            last = self._core.last_round(task)
+            if last is not None and last.state is RoundState.OPEN:
+                self._abort(task, last)
+            store.set_state(task, TaskState.CANCELLED, self._ports.clock.now())
+
+    def enrol(self, task: str, certificate: str) -> str:
+        """A certified participant joins; CSP is told too, so that its rewards can be sealed. Idempotent."""
+        definition, store = self._core.definition(task), self._ports.store
+        opened = Certificate.open(certificate, self._ports.kgc_key)
+        if opened.task != task:
+            raise DocumentError("this certificate is for another task")
+        if store.task(task).state in ENDED:
+            with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
+                return store.participant(task, opened.identity.who).identity.who
+        self._core.require_running(task)
+        participant = StoredParticipant(opened.identity, certificate)
+        store.add_participant(task, participant, definition.settings.max_participants)
+        self._ports.csp.enrol(task, certificate)
+        return opened.identity.who
+
+    def leave(self, task: str, who: str) -> None:
+        """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
+        self._ports.store.participant(task, who)
+        self._ports.store.leave(task, who)
+
+    def statement(self, task: str) -> Ledger:
+        """The task's books as its requester sees them."""
+        settled = self._ports.store.task(task).state == TaskState.SETTLED
+        return self._core.ledger(task).for_requester(settled=settled)
+
+    def status(self, task: str) -> dict[str, Any]:
+        """Where the task stands."""
+        store, settings = self._ports.store, self._core.definition(task).settings
+        stored, rounds = store.task(task), store.rounds(task)
+        return {
+            "task": task,
+            "state": stored.state,
+            "key": settings.key,
+            "enrolled": self._core.active(task),
+            "rounds": [
+                {
+                    "number": r.number,
+                    "state": str(r.state),
+                    "deadline": r.deadline(settings),  # as if it were resumed when it was paused
+                    "last_call": r.last_call(settings),
+                    "uploads": store.turnout(task, r.number)[0],
+                }
+                for r in rounds
+            ],
+            "balances": self._core.ledger(task).balances(),
+        }
+
+
+def _moment(order: Mapping[str, Any]) -> float:
+    at = order.get("at")
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise DocumentError("an order says when it was given")
+    return float(at)
