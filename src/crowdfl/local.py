@@ -102,11 +102,12 @@ class LocalHost:
         disk: Disk | None = None,
         clock: Clock | None = None,
         options: SpOptions | None = None,
+        signing: SigningKey | None = None,
         wire: Callable[[CspPeer], CspPeer] = lambda csp: csp,
     ) -> None:
         self.tools, self.disk, self.clock = tools, disk or MemoryDisk(), clock or ManualClock()
         self.options = options or SpOptions(tools, checker=tools.backend)
-        self.signing = SigningKey.fresh()  # KGC's
+        self.signing = signing or SigningKey.fresh()  # KGC's
         self._wire = wire  # between SP and CSP: a test may lose, delay or repeat what passes
         self.people: dict[str, Participant] = {}
         self.restart()
@@ -121,14 +122,14 @@ class LocalHost:
         keys = self.disk.blobs("kgc/keys")
         return Kgc(self.disk.store("kgc"), keys, self.clock, self.signing, self.tools.insecure_test_key)
 
-    def new_csp(self) -> Csp:
-        disk, kgc = self.disk, _KgcFor(self, "csp")
+    def new_csp(self, disk: Disk | None = None) -> Csp:
+        disk, kgc = disk or self.disk, _KgcFor(self, "csp")
         blobs, keys = disk.blobs("csp/blobs"), disk.blobs("csp/keys")
         return Csp(disk.store("csp"), blobs, keys, kgc, self.signing.public, self.tools)
 
-    def new_sp(self, options: SpOptions | None = None) -> Sp:
-        """Another SP process on the same disk, if there is one already."""
-        disk, kgc = self.disk, _KgcFor(self, "sp")
+    def new_sp(self, options: SpOptions | None = None, disk: Disk | None = None) -> Sp:
+        """An SP process; there may be others on the same disk."""
+        disk, kgc = disk or self.disk, _KgcFor(self, "sp")
         blobs, keys = disk.blobs("sp/blobs"), disk.blobs("sp/keys")
         csp = self._wire(_CspNow(self))
         ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, csp, self.signing.public)

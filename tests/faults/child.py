@@ -35,7 +35,7 @@ from crowdfl.services.client.peers import KgcClient
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
-from tests.roles.desk import ONE
+from tests.hosts import ONE
 
 __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
 

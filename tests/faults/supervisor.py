@@ -21,7 +21,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.storage.sql import SqlStore
 from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, live
 from tests.faults.durable import Kill
-from tests.roles.desk import SETTINGS
+from tests.hosts import SMALL_TASK
 
 __all__ = ["ROLES", "SERVERS", "Campaign"]
 
@@ -89,7 +89,7 @@ class Campaign:
         """As `crowdfl init` does."""
         (self.folder / "logs").mkdir(parents=True)
         (self.folder / "clock").write_text("0")
-        (self.folder / "settings.json").write_text(json.dumps(SETTINGS | {"window": 1e4} | dict(self.settings)))
+        (self.folder / "settings.json").write_text(json.dumps(SMALL_TASK | {"window": 1e4} | dict(self.settings)))
         for role in ROLES:
             (self.folder / role).mkdir(mode=0o700)
         for role, kills in self.armed.items():

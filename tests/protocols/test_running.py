@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 
 from crowdfl.errors import (
@@ -286,6 +287,9 @@ def test_a_restarted_sp_can_finish_a_hidden_total_with_a_live_csp():
     for purpose, state in kept.items():
         again.restore_seed(purpose, state)
     run_all(again, sides.csp.answer, rewarded=False)
+    assert again.publication() != sides.sp.publication(), "CSP's dither is fresh, so is the seed of the opening"
+    read = [side.read(sp.publication(), 1).weights for sp in (sides.sp, again) for side in sides.people.values()]
+    assert all(np.array_equal(one, read[0]) for one in read)
 
 
 @pytest.mark.parametrize("way", WAYS)

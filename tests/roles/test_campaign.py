@@ -26,11 +26,11 @@ from crowdfl.learning.fedavg import fedavg
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
-from crowdfl.roles.sp.platform import TaskState
+from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 
 BUDGET = 36_000_000
 
@@ -42,7 +42,7 @@ def trainer(number: int, samples: int = 5):
 
 def take_part(desk: Desk, people=None) -> None:
     """Everyone (or these) does what is due once."""
-    for number, person in enumerate(desk.people):
+    for number, person in enumerate(desk.crowd):
         if people is None or number in people:
             person.step(trainer(number))
 
@@ -51,7 +51,7 @@ def take_part(desk: Desk, people=None) -> None:
 def desk(tmp_path):
     """A funded task with four people."""
     desk = Desk(tmp_path)
-    desk.join(4)
+    desk.invite(4)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
     desk.run()
     return desk
@@ -75,7 +75,7 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     take_part(desk)
     for ours, plain in zip(desk.requester.model(desk.task), expected, strict=True):
         assert np.max(np.abs(ours - plain)) <= 2e-3
-    paid = [person.claim() for person in desk.people]
+    paid = [person.claim() for person in desk.crowd]
     assert all(amount > 0 for amount in paid)
     assert 2 * BUDGET - 2 * 2 * 4 <= sum(paid) <= 2 * BUDGET
     desk.clock.time += 1000
@@ -96,8 +96,8 @@ def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, c
         return PartialDecrypt(exponent, modulus, constant_time)
 
     monkeypatch.setattr(vector, "PartialDecrypt", noted)
-    desk.csp = replace(desk.csp, constant_time=constant)
-    desk.platform = replace(desk.platform, constant_time=constant, csp=desk.csp)
+    desk.tools = desk.options.tools = replace(desk.tools, constant_time=constant)
+    desk.restart()
     take_part(desk)
     desk.run()
     assert len(asked) == 2, "a share of each server's"
@@ -110,9 +110,9 @@ def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
     def opened(folder):
         return SealedBlobs(FileBlobs(folder), "a phrase", 8) if folder.name == "keys" else FileBlobs(folder)
 
-    monkeypatch.setattr("tests.roles.desk.FileBlobs", opened)
+    monkeypatch.setattr("tests.hosts.FileBlobs", opened)
     desk = Desk(tmp_path)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
     for _ in range(3):
         desk.restart()
@@ -120,7 +120,7 @@ def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
         take_part(desk)
     desk.run()
     assert desk.status(desk.task)["state"] == TaskState.FINISHED
-    assert all(person.claim() > 0 for person in desk.people)
+    assert all(person.claim() > 0 for person in desk.crowd)
     assert b"CFLM" not in b"".join(path.read_bytes() for path in tmp_path.glob("*/keys/*"))
 
 
@@ -130,7 +130,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
         take_part(desk)
         desk.run()
     before = desk.requester.report(desk.task)
-    claimed = [person.claim() for person in desk.people[:3]]
+    claimed = [person.claim() for person in desk.crowd[:3]]
     assert desk.requester.report(desk.task) == before
     assert before["rewards"] == 2 * BUDGET
     desk.clock.time += 1000
@@ -139,7 +139,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
     assert after["rewards"] == sum(claimed) == 2 * BUDGET - after["returned"]
     assert [m["amount"] for m in after["movements"] if m["name"].startswith("pay")] == [sum(claimed)]
     assert not set(claimed) & {movement["amount"] for movement in after["movements"]}
-    assert set(desk.platform.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}
+    assert set(desk.sp.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}
 
 
 def test_a_short_key_is_shown_with_a_warning(desk):
@@ -153,7 +153,7 @@ def test_everyone_reads_the_average_and_goes_on_from_it(desk):
     take_part(desk)
     desk.run()
     take_part(desk)
-    first, second = desk.people[0], desk.people[1]
+    first, second = desk.crowd[0], desk.crowd[1]
     for a, b in zip(first.model(), second.model(), strict=True):
         assert np.array_equal(a, b)
     assert not np.array_equal(first.model()[0], desk.initial[0])
@@ -162,21 +162,21 @@ def test_everyone_reads_the_average_and_goes_on_from_it(desk):
 def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     """Prepaid: one millionth short, and it stays shut."""
     desk = Desk(tmp_path)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, BUDGET - 1, "first")
     desk.run()
     assert desk.status(desk.task)["rounds"] == []
     desk.requester.fund(desk.task, 1, "second")
     desk.run()
     assert state_of(desk, 1) == "open"
-    assert desk.platform.ledger(desk.task).balance(ESCROW) == 0
+    assert desk.sp.ledger(desk.task).balance(ESCROW) == 0
 
 
 def test_a_deposit_repeated_is_one_deposit(desk):
     """The requester's retry does not pay twice; another amount under the name is refused."""
-    before = desk.platform.ledger(desk.task).balance(REQUESTER)
+    before = desk.sp.ledger(desk.task).balance(REQUESTER)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    assert desk.platform.ledger(desk.task).balance(REQUESTER) == before
+    assert desk.sp.ledger(desk.task).balance(REQUESTER) == before
     with pytest.raises(Conflict):
         desk.requester.fund(desk.task, 1, "all")
 
@@ -186,18 +186,18 @@ def test_discard_refuses_a_late_upload_with_advice(desk):
     take_part(desk, {0, 1, 2})
     desk.clock.time += 101
     with pytest.raises(TooLate, match="next round"):
-        desk.platform.upload(desk.task, 1, desk.people[3].keys.who, desk.people[3].side.encrypt_update(np.zeros(8), 1))
+        desk.sp.upload(desk.task, 1, desk.crowd[3].keys.who, desk.crowd[3].side.encrypt_update(np.zeros(8), 1))
     desk.run()
-    desk.people[3].step(trainer(3))
+    desk.crowd[3].step(trainer(3))
     take_part(desk)
-    assert desk.people[3].blobs.has("rounds/2/receipt")
-    assert [len(desk.platform.store.uploads(desk.task, n)) for n in (1, 2)] == [3, 4]
+    assert desk.crowd[3].blobs.has("rounds/2/receipt")
+    assert [len(desk.sp.store.uploads(desk.task, n)) for n in (1, 2)] == [3, 4]
 
 
 def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
     """The late one is averaged and marked late; after the grace the round is closed."""
     desk = Desk(tmp_path, strategy="retransmit")
-    desk.join(4)
+    desk.invite(4)
     desk.requester.fund(desk.task, BUDGET, "all")
     desk.run()
     take_part(desk, {0, 1, 2})
@@ -205,7 +205,7 @@ def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
     desk.run()
     assert state_of(desk, 1) == "open"
     take_part(desk, {3})
-    assert [upload.late for upload in desk.platform.store.uploads(desk.task, 1)] == [False, False, False, True]
+    assert [upload.late for upload in desk.sp.store.uploads(desk.task, 1)] == [False, False, False, True]
     desk.run()
     assert state_of(desk, 1) == "rewarded"
 
@@ -220,7 +220,7 @@ def test_too_few_extends_once_then_aborts_and_refunds(desk):
     desk.run()
     assert state_of(desk, 1) == "aborted"
     assert state_of(desk, 2) == "open"
-    balances = desk.platform.ledger(desk.task).balances()
+    balances = desk.sp.ledger(desk.task).balances()
     assert (balances["round 1"], balances["round 2"], balances[ESCROW]) == (0, BUDGET, BUDGET)
 
 
@@ -234,7 +234,7 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
     desk.run()
     assert state_of(desk, 2) == "aborted"
     assert desk.status(desk.task)["state"] == TaskState.FINISHED
-    with_read = desk.people[0]
+    with_read = desk.crowd[0]
     with_read.step(trainer(0))
     for ours, read in zip(desk.requester.model(desk.task), with_read.model(), strict=True):
         assert np.array_equal(ours, read)
@@ -242,41 +242,41 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
 
 def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
     """Idempotent by its bytes."""
-    person = desk.people[0]
+    person = desk.crowd[0]
     upload = person.side.encrypt_update(np.zeros(8), 1)
-    first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
-    assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
+    first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
+    assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(AlreadyCounted):
-        desk.platform.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1))
-    assert len(desk.platform.store.uploads(desk.task, 1)) == 1
+        desk.sp.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1))
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
 def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
     """An acknowledgement that was lost can be asked for again."""
-    person = desk.people[0]
+    person = desk.crowd[0]
     upload = person.side.encrypt_update(np.zeros(8), 1)
-    first = desk.platform.upload(desk.task, 1, person.keys.who, upload)
+    first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
     take_part(desk, {1, 2, 3})
     desk.run()
-    assert desk.platform.upload(desk.task, 1, person.keys.who, upload) == first
+    assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(RoundNotOpen):
-        desk.platform.upload(desk.task, 1, desk.people[1].keys.who, person.side.encrypt_update(np.ones(8), 1))
+        desk.sp.upload(desk.task, 1, desk.crowd[1].keys.who, person.side.encrypt_update(np.ones(8), 1))
 
 
 def test_participant_number_n_max_plus_one_is_refused(tmp_path):
     """Every place is one place."""
     desk = Desk(tmp_path)
-    desk.join(5)
+    desk.invite(5)
     with pytest.raises(TaskFull, match="5"):
-        desk.join(1)
+        desk.invite(1)
 
 
 def test_an_invitation_serves_one_person(tmp_path):
     """Its second holder is refused; its first may come again."""
     desk = Desk(tmp_path)
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
-    desk.join(1)
-    keys = desk.people[0].keys
+    desk.invite(1)
+    keys = desk.crowd[0].keys
     desk.kgc.enrol(desk.task, invitation, keys.signing.public, keys.reader.public)
     with pytest.raises(InvitationRefused, match="someone else"):
         desk.kgc.enrol(desk.task, invitation, b"x" * 32, keys.reader.public)
@@ -302,11 +302,11 @@ def test_cancelling_aborts_the_open_round_and_refunds(desk):
     take_part(desk, {0, 1})
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    balances = desk.platform.ledger(desk.task).balances()
+    balances = desk.sp.ledger(desk.task).balances()
     assert (balances[ESCROW], balances[REWARDS], balances[REQUESTER]) == (0, BUDGET, -BUDGET)
-    assert desk.people[0].claim() > 0
+    assert desk.crowd[0].claim() > 0
     with pytest.raises(TaskNotRunning):
-        desk.join(1)
+        desk.invite(1)
 
 
 def test_a_paused_task_stands_still(desk):
@@ -345,15 +345,15 @@ def test_a_pause_takes_nothing_from_a_round(desk):
 def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkeypatch):
     """CSP is waited for as long as if there had been none."""
     take_part(desk)
-    desk.platform.tick()
+    desk.sp.tick()
     assert state_of(desk, 1) == "closed"
     desk.requester.order(desk.task, "pause")
-    desk.clock.time += 10 * desk.platform.csp_patience
+    desk.clock.time += 10 * desk.sp.options.csp_patience
     desk.requester.order(desk.task, "cancel")
     with monkeypatch.context() as away:
         away.setattr(desk.csp, "answer", lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone")))
         with pytest.raises(ServiceUnavailable):
-            desk.platform.tick()
+            desk.sp.tick()
     desk.run()
     assert state_of(desk, 1) == "rewarded"
 
@@ -365,7 +365,7 @@ def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
     take_part(desk, {0, 1})
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    average = arrays_from_npz(desk.people[0].blobs.get("rounds/1/average"), desk.requester.definition(desk.task))
+    average = arrays_from_npz(desk.crowd[0].blobs.get("rounds/1/average"), desk.requester.definition(desk.task))
     assert all(np.allclose(ours, theirs) for ours, theirs in zip(desk.requester.model(desk.task), average, strict=True))
     assert not desk.kgc.bundles.has(f"{desk.task}.participant")
 
@@ -381,7 +381,7 @@ def test_a_cancel_before_any_round_leaves_no_model(desk):
 def test_an_upload_whose_round_was_given_up_is_explained(desk):
     """Once, to whoever has a receipt for it."""
     heard = []
-    desk.people[0].on_event = lambda what, details: heard.append((what, details.get("round")))
+    desk.crowd[0].on_event = lambda what, details: heard.append((what, details.get("round")))
     take_part(desk, {0, 1})
     desk.requester.order(desk.task, "cancel")
     desk.run()
@@ -405,7 +405,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
 
     monkeypatch.setattr(desk.csp, "answer", slowly)
     with pytest.raises(NotReady, match="before their deadline"):
-        desk.people[0].claim()
+        desk.crowd[0].claim()
     assert desk.requester.report(desk.task)["returned"] == 2 * BUDGET
     with pytest.raises(TaskNotRunning):
         desk.requester.fund(desk.task, 5, "more")
@@ -414,9 +414,9 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
 def test_an_order_of_someone_else_is_refused(desk):
     """Only the requester's signature moves a task, and only by known actions."""
     with pytest.raises(Exception, match="signature"):
-        desk.platform.order(
+        desk.sp.order(
             desk.task,
-            sign_document("order", {"task": desk.task, "action": "cancel", "at": 1.0}, desk.people[0].keys.signing),
+            sign_document("order", {"task": desk.task, "action": "cancel", "at": 1.0}, desk.crowd[0].keys.signing),
         )
     with pytest.raises(DocumentError, match="pause"):
         desk.requester.order(desk.task, "explode")
@@ -426,7 +426,7 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
     """A delayed "pause" does not undo the "resume" that was signed after it; the same order again is fine."""
 
     def order(action, at):
-        desk.platform.order(
+        desk.sp.order(
             desk.task, sign_document("order", {"task": desk.task, "action": action, "at": at}, desk.requester.signing)
         )
 
@@ -435,7 +435,7 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
     with pytest.raises(DocumentError, match="out of date"):
         order("pause", 1.0)
     order("resume", 2.0)
-    assert desk.platform.status(desk.task)["state"] == "running"
+    assert desk.sp.status(desk.task)["state"] == "running"
     with pytest.raises(DocumentError, match="when it was given"):
         order("pause", "later")
 
@@ -446,20 +446,20 @@ def test_claims_wait_for_the_end_and_are_paid_once(desk):
     desk.run()
     take_part(desk)
     with pytest.raises(NotReady):
-        desk.people[0].claim()
+        desk.crowd[0].claim()
     desk.run()
     take_part(desk)
-    paid = desk.people[0].claim()
-    assert desk.people[0].claim() == paid
-    assert desk.platform.claim(desk.task, desk.people[0].blobs.get("claim")) == paid
+    paid = desk.crowd[0].claim()
+    assert desk.crowd[0].claim() == paid
+    assert desk.sp.claim(desk.task, desk.crowd[0].blobs.get("claim")) == paid
     with pytest.raises(CrowdFLError):
-        desk.platform.claim(desk.task, desk.people[0].side.claim()[:-64] + bytes(64))
-    assert Decimal(paid) == desk.platform.ledger(desk.task).balance(f"participant {desk.people[0].keys.who}")
+        desk.sp.claim(desk.task, desk.crowd[0].side.claim()[:-64] + bytes(64))
+    assert Decimal(paid) == desk.sp.ledger(desk.task).balance(f"participant {desk.crowd[0].keys.who}")
 
 
 def test_who_left_is_not_waited_for(desk):
     """The round closes early without the one who left."""
-    desk.people[3].leave()
+    desk.crowd[3].leave()
     take_part(desk, {0, 1, 2})
     desk.run()
     assert state_of(desk, 1) == "rewarded"
@@ -467,13 +467,13 @@ def test_who_left_is_not_waited_for(desk):
 
 def test_who_left_uploads_nothing_until_it_joins_again(desk):
     """Neither by itself nor past its own software; its place is kept."""
-    person = desk.people[3]
+    person = desk.crowd[3]
     upload = person.side.encrypt_update(np.zeros(8), 5)
     person.leave()
     assert not person.step(trainer(3))
     assert person.state == "left"
     with pytest.raises(Forbidden, match="has left"):
-        desk.platform.upload(desk.task, 1, person.keys.who, upload)
+        desk.sp.upload(desk.task, 1, person.keys.who, upload)
     take_part(desk, {0, 1})
     person.join("")
     take_part(desk)
@@ -484,7 +484,7 @@ def test_who_left_uploads_nothing_until_it_joins_again(desk):
 
 def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
     """The upload waits for a return; when the task has ended it is refused like any other, and claims go on."""
-    person = desk.people[3]
+    person = desk.crowd[3]
 
     def leaving(arrays, settings, number):
         person.leave()
@@ -505,12 +505,12 @@ def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
 
 def test_leaving_survives_a_crash(desk):
     """It is noted before SP is told, and SP is told again until it knows."""
-    person = desk.people[0]
-    told = desk.platform.leave
-    desk.platform.leave = lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone"))
+    person = desk.crowd[0]
+    told = desk.sp.leave
+    desk.sp.leave = lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone"))
     with pytest.raises(ServiceUnavailable):
         person.leave()
-    desk.platform.leave = told
+    desk.sp.leave = told
     assert not person.step(trainer(0))
     assert desk.status(desk.task)["enrolled"] == 3
 
@@ -518,9 +518,9 @@ def test_leaving_survives_a_crash(desk):
 def test_a_repeat_is_welcome_from_one_who_has_left(desk):
     """Its upload is in, and its receipt may have been lost."""
     take_part(desk, {0})
-    desk.people[0].leave()
-    sent = desk.people[0].blobs.get("rounds/1/upload")
-    assert desk.platform.upload(desk.task, 1, desk.people[0].keys.who, sent).who == desk.people[0].keys.who
+    desk.crowd[0].leave()
+    sent = desk.crowd[0].blobs.get("rounds/1/upload")
+    assert desk.sp.upload(desk.task, 1, desk.crowd[0].keys.who, sent).who == desk.crowd[0].keys.who
 
 
 def test_strangers_get_nothing(desk):
@@ -528,24 +528,24 @@ def test_strangers_get_nothing(desk):
     take_part(desk)
     desk.run()
     with pytest.raises(UnknownParticipant):
-        desk.platform.publication(desk.task, 1, "stranger")
+        desk.sp.publication(desk.task, 1, "stranger")
     with pytest.raises(UnknownParticipant):
-        desk.platform.envelope(desk.task, 1, "stranger")
+        desk.sp.envelope(desk.task, 1, "stranger")
 
 
 def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
     """All three rebuilt from their files after every single step: the same campaign."""
     desk = Desk(tmp_path)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
     for _ in range(40):
-        moved = desk.platform.tick()
+        moved = desk.sp.tick()
         desk.restart()
         take_part(desk)
         if not moved and desk.status(desk.task)["state"] == TaskState.FINISHED:
             break
     assert desk.status(desk.task)["state"] == TaskState.FINISHED
-    assert sum(person.claim() for person in desk.people) <= 2 * BUDGET
+    assert sum(person.claim() for person in desk.crowd) <= 2 * BUDGET
 
 
 def test_no_role_keeps_two_shares(desk):

@@ -19,14 +19,14 @@ from crowdfl.errors import (
 from crowdfl.roles.sp.aggregators import upload_name
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.uploads import PendingUpload
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
     """Five people in an open round."""
     desk = Desk(tmp_path)
-    desk.join(5)
+    desk.invite(5)
     desk.requester.fund(desk.task, 72_000_000, "all")
     desk.run()
     return desk
@@ -34,19 +34,19 @@ def desk(tmp_path) -> Desk:
 
 def arrivals(desk: Desk) -> list[PendingUpload]:
     """Everyone's upload of eight weights."""
-    return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5)) for person in desk.people]
+    return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5)) for person in desk.crowd]
 
 
 def test_one_group_of_every_kind(desk):
     """New ones, the same again, another's bytes, bad bytes, a stranger: each has its own outcome, in order."""
     a, b, c, d, e = arrivals(desk)
-    sp, task = desk.platform, desk.task
-    before = sp.receive(task, 1, e.who, e.upload)
-    width = desk.people[0].side.party.public.ciphertext_bytes
+    sp, task = desk.sp, desk.task
+    before = sp.upload(task, 1, e.who, e.upload)
+    width = desk.crowd[0].side.party.public.ciphertext_bytes
     cut, zero = PendingUpload.of(c.who, c.upload[:-1]), PendingUpload.of(d.who, d.upload[:-width] + bytes(width))
     stranger, copied = PendingUpload.of("0" * 20, a.upload), PendingUpload.of(c.who, b.upload)
     outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a])
-    assert outcomes[1] == (before[0], False)
+    assert outcomes[1] == (before, False)
     assert outcomes[7] == (outcomes[0][0], False)
     assert [outcomes[place][1] for place in (0, 4)] == [True, True]
     refused = [type(outcomes[place]) for place in (2, 3, 5, 6)]
@@ -59,7 +59,7 @@ def test_one_group_of_every_kind(desk):
 def test_a_group_costs_one_look_one_write_and_one_commit(desk, monkeypatch):
     """However many there are."""
     calls = []
-    sp = desk.platform
+    sp = desk.sp
     for target, name in ((sp.store, "standing"), (sp.blobs, "put_all"), (sp.store, "acknowledge")):
         whole = getattr(target, name)
         monkeypatch.setattr(target, name, lambda *a, _whole=whole, _name=name: calls.append(_name) or _whole(*a))
@@ -69,7 +69,7 @@ def test_a_group_costs_one_look_one_write_and_one_commit(desk, monkeypatch):
 
 def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
     """Everyone has the receipt again, even after the round has closed."""
-    everyone, sp = arrivals(desk), desk.platform
+    everyone, sp = arrivals(desk), desk.sp
     sp.receive_all(desk.task, 1, everyone)
     sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
     monkeypatch.setattr(sp.store, "acknowledge", None)
@@ -78,7 +78,7 @@ def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
 
 def test_what_holds_for_all_is_told_to_all(desk):
     """A round that is not there or closed, a task that was cancelled; an unknown task is nobody's."""
-    everyone, sp = arrivals(desk), desk.platform
+    everyone, sp = arrivals(desk), desk.sp
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotReady}
     sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
@@ -91,7 +91,7 @@ def test_what_holds_for_all_is_told_to_all(desk):
 
 def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkeypatch):
     """The store looks once more."""
-    sp = desk.platform
+    sp = desk.sp
     whole = sp.blobs.put_all
 
     def closing(blobs):
@@ -105,7 +105,7 @@ def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkey
 
 def test_a_damaged_file_hinders_no_other_upload(desk):
     """Other bytes under an upload's name: that one is refused, the others come in."""
-    everyone, sp = arrivals(desk), desk.platform
+    everyone, sp = arrivals(desk), desk.sp
     sp.blobs.put(upload_name(desk.task, 1, everyone[2].digest), b"damaged")
     outcomes = sp.receive_all(desk.task, 1, everyone)
     assert isinstance(outcomes[2], Conflict)

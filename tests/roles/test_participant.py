@@ -10,7 +10,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import BadSignature, DocumentError, NotReady, TaskNotRunning, TooLate
 from crowdfl.roles.documents import sign_document
 from crowdfl.storage.pools import RandomizerPool
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 
 
 def train(arrays, _settings, number):
@@ -20,10 +20,10 @@ def train(arrays, _settings, number):
 
 def stocked(desk: Desk, person: int) -> RandomizerPool:
     """Give a participant a pool on disk; the pool as it is now."""
-    path = desk.folder / f"person{person}" / "randomizers.pool"
-    desk.people[person].open_stock = lambda public: RandomizerPool.open(path, public)
-    desk.people[person]._side = None
-    return RandomizerPool.open(path, desk.people[person].side.party.public)
+    path = desk.folder / f"people/{person}" / "randomizers.pool"
+    desk.crowd[person].open_stock = lambda public: RandomizerPool.open(path, public)
+    desk.crowd[person]._side = None
+    return RandomizerPool.open(path, desk.crowd[person].side.party.public)
 
 
 class Signing:
@@ -34,7 +34,7 @@ class Signing:
 
     def send(self, task, number, keys, upload):
         """SP's, with a receipt."""
-        entry = self._desk.platform.upload(task, number, keys.who, upload)
+        entry = self._desk.sp.upload(task, number, keys.who, upload)
         body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
         return sign_document("receipt", body | self._change, self._key)
 
@@ -46,38 +46,38 @@ class Signing:
 def desk(tmp_path: Path) -> Desk:
     """Three people in a funded task."""
     desk = Desk(tmp_path)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 72_000_000, "all")
     return desk
 
 
 def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     """Filled while nothing is open, and empty after one upload, which SP takes."""
-    pool, person = stocked(desk, 0), desk.people[0]
+    pool, person = stocked(desk, 0), desk.crowd[0]
     assert person.stock_up() is True
     assert pool.available == person.side.upload_randomizers() > 0
     assert person.stock_up() is False
     desk.run()
     assert person.step(train) is True
     assert pool.available == 0
-    assert len(desk.platform.store.uploads(desk.task, 1)) == 1
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
 def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     """A phone that had no idle moment still takes part, and what little was there stays for later."""
-    pool, person = stocked(desk, 0), desk.people[0]
+    pool, person = stocked(desk, 0), desk.crowd[0]
     person.stock_up()
     pool.take(1)
     left = pool.available
     desk.run()
     assert person.step(train) is True
     assert pool.available == left
-    assert len(desk.platform.store.uploads(desk.task, 1)) == 1
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
 def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     """Killed after encrypting and before the upload is durable: the next try takes others."""
-    pool, person = stocked(desk, 0), desk.people[0]
+    pool, person = stocked(desk, 0), desk.crowd[0]
     person.stock_up()
     desk.run()
     made = []
@@ -103,7 +103,7 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
 
 def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
     """After the last upload there is nothing left to encrypt."""
-    pool, person = stocked(desk, 0), desk.people[0]
+    pool, person = stocked(desk, 0), desk.crowd[0]
     person.blobs.put(f"rounds/{desk.settings.rounds}/receipt", b"done")
     assert person.stock_up() is False
     assert pool.available == 0
@@ -111,7 +111,7 @@ def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
 
 def test_a_signed_receipt_is_checked_and_kept(desk):
     """It names this upload, and says whether it was late."""
-    key, person, said = SigningKey.fresh(), desk.people[0], []
+    key, person, said = SigningKey.fresh(), desk.crowd[0], []
     person.sp, person.sp_key = Signing(desk, key), key.public
     person.on_event = lambda what, details: said.append((what, dict(details)))
     desk.run()
@@ -124,7 +124,7 @@ def test_a_signed_receipt_is_checked_and_kept(desk):
 @pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"round": 2}, {"who": "someone"}, {"task": "0" * 32}])
 def test_a_receipt_for_something_else_is_refused(desk, change):
     """A platform could later deny an upload whose receipt proves nothing; it is not kept."""
-    key, person = SigningKey.fresh(), desk.people[0]
+    key, person = SigningKey.fresh(), desk.crowd[0]
     person.sp, person.sp_key = Signing(desk, key, **change), key.public
     desk.run()
     with pytest.raises(DocumentError, match="receipt"):
@@ -134,7 +134,7 @@ def test_a_receipt_for_something_else_is_refused(desk, change):
 
 def test_a_receipt_of_another_signer_is_refused(desk):
     """The key comes with the invitation."""
-    person = desk.people[0]
+    person = desk.crowd[0]
     person.sp, person.sp_key = Signing(desk, SigningKey.fresh()), SigningKey.fresh().public
     desk.run()
     with pytest.raises(BadSignature):
@@ -143,7 +143,7 @@ def test_a_receipt_of_another_signer_is_refused(desk):
 
 def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
     """The participant goes on to its claims instead of trying for ever."""
-    person, said = desk.people[0], []
+    person, said = desk.crowd[0], []
     person.on_event = lambda what, details: said.append(what)
     desk.run()
 
@@ -158,7 +158,7 @@ def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
 
 def test_claims_come_after_the_end_and_before_the_deadline(desk):
     """Too early is told apart from too late."""
-    person = desk.people[0]
+    person = desk.crowd[0]
     with pytest.raises(NotReady):
         person.claim()
     desk.requester.order(desk.task, "cancel")
@@ -173,12 +173,12 @@ def test_claims_come_after_the_end_and_before_the_deadline(desk):
 def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):
     """It reads what it missed and takes part in the round that is open."""
     desk = Desk(tmp_path, rounds=4, window=10.0, strategy="discard")
-    desk.join(4)
+    desk.invite(4)
     desk.requester.fund(desk.task, 200_000_000, "all")
-    away = desk.people[3]
+    away = desk.crowd[3]
     for _ in range(2):
         desk.run()
-        for person in desk.people[:3]:
+        for person in desk.crowd[:3]:
             person.step(train)
         desk.clock.time += 11.0
         desk.run()

@@ -11,17 +11,17 @@ from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, Ser
 from crowdfl.protocols.hardened.profile import HardenedCsp
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.ticker import Rests
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Four people, paid for, round one open and everyone's upload in."""
     desk = Desk(tmp_path)
-    desk.join(4)
+    desk.invite(4)
     desk.requester.fund(desk.task, 72_000_000, "all")
     desk.run()
-    for person in desk.people:
+    for person in desk.crowd:
         person.step(lambda arrays, _settings, _round=0: (arrays, 5))
     return desk
 
@@ -58,15 +58,15 @@ class Silent:
 
 def test_after_a_crash_sp_goes_on_from_the_replies_it_had(desk: Desk):
     """A CSP that could answer differently the second time is not asked: everything but the result was there."""
-    whole = desk.platform.blobs
-    desk.platform.blobs = Failing(whole, "/rewards")
+    whole = desk.sp.ports.blobs
+    desk.sp.ports.blobs = Failing(whole, "/rewards")
     with pytest.raises(ServiceUnavailable, match="died"):
         desk.run()
     desk.restart()
-    desk.platform.csp = Silent(desk.csp)
+    desk.sp.ports.csp = Silent(desk.csp)
     for _ in range(5):
-        desk.platform.tick()
-    assert desk.platform.status(desk.task)["rounds"][0]["state"] == "rewarded"
+        desk.sp.tick()
+    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
 
 
 def test_a_csp_that_has_stopped_stays_stopped_after_a_restart(desk: Desk, monkeypatch):
@@ -95,7 +95,7 @@ def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):
     desk.run()
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    person = desk.people[0]
+    person = desk.crowd[0]
     person.step(lambda arrays, _settings, _round=0: (arrays, 5))
     paid = person.claim()
     told, left = [], [2]
@@ -106,12 +106,12 @@ def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):
             raise ServiceUnavailable("the bank is closed")
         told.append((who, amount))
 
-    desk.platform.on_paid = hook
+    desk.sp.options.on_paid = hook
     for _ in range(2):
         with pytest.raises(CrowdFLError, match="bank"):
-            desk.platform.tick()
+            desk.sp.tick()
     for _ in range(3):
-        desk.platform.tick()
+        desk.sp.tick()
     assert told == [(person.keys.who, paid)]
 
 
@@ -120,10 +120,10 @@ def test_a_hook_that_fails_for_one_is_run_for_the_others(desk: Desk):
     desk.run()
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    poor, unlucky, *lucky = (person.keys.who for person in desk.people)
-    for person in desk.people[1:]:
+    poor, unlucky, *lucky = (person.keys.who for person in desk.crowd)
+    for person in desk.crowd[1:]:
         assert person.claim() > 0
-    desk.platform.store.post(desk.task, desk.platform.ledger(desk.task).pay(poor, 0))
+    desk.sp.store.post(desk.task, desk.sp.ledger(desk.task).pay(poor, 0))
     told: list[str] = []
 
     def hook(_task: str, who: str, _amount: int) -> None:
@@ -131,10 +131,10 @@ def test_a_hook_that_fails_for_one_is_run_for_the_others(desk: Desk):
             raise ServiceUnavailable("the bank does not know them")
         told.append(who)
 
-    desk.platform.on_paid = hook
+    desk.sp.options.on_paid = hook
     for _ in range(2):
         with pytest.raises(ServiceUnavailable):
-            desk.platform.tick()
+            desk.sp.tick()
     assert sorted(told) == sorted(lucky)
 
 
@@ -143,41 +143,41 @@ def test_payments_are_told_whatever_else_goes_wrong(desk: Desk, monkeypatch: pyt
     desk.run()
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    paid = {person.keys.who: person.claim() for person in desk.people}
+    paid = {person.keys.who: person.claim() for person in desk.crowd}
     told: dict[str, int] = {}
-    desk.platform.on_paid = lambda _task, who, amount: told.update({who: amount})
-    monkeypatch.setattr(desk.platform, "_step", lambda _task: (_ for _ in ()).throw(PermissionError("an upload")))
+    desk.sp.options.on_paid = lambda _task, who, amount: told.update({who: amount})
+    monkeypatch.setattr(desk.sp.steps, "step", lambda _task: (_ for _ in ()).throw(PermissionError("an upload")))
     met: list[Exception] = []
-    desk.platform.failures.record_failure = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
-    assert desk.platform.tick() is False
+    desk.sp.options.failures.record_failure = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
+    assert desk.sp.tick() is False
     assert told == paid
     assert [type(failure) for failure in met] == [PermissionError]
 
 
 def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     """Once nobody can wait any longer the task ends without it."""
-    monkeypatch.setattr(desk.platform, "_deliver", lambda _task: (_ for _ in ()).throw(ProtocolError("stopped")))
+    monkeypatch.setattr(desk.sp.settlement, "deliver", lambda _task: (_ for _ in ()).throw(ProtocolError("stopped")))
     for _ in range(4):
         with contextlib.suppress(ProtocolError):
             desk.run()
-        for person in desk.people:
+        for person in desk.crowd:
             person.step(lambda arrays, _settings, _round=0: (arrays, 5))
     assert desk.status(desk.task)["state"] == "running"
-    desk.clock.time += 2 * desk.platform.csp_patience
+    desk.clock.time += 2 * desk.sp.options.csp_patience
     with contextlib.suppress(ProtocolError):
         desk.run()
     assert desk.status(desk.task)["state"] == "finished"
-    assert desk.people[0].claim() > 0
+    assert desk.crowd[0].claim() > 0
 
 
 def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
     """A service does not raise: it logs which task failed, waits longer each time, and forgets that when it is over."""
     with structlog.testing.capture_logs() as logged:
         rests = Rests(structlog.get_logger(), interval=1000.0)
-        desk.platform.failures = rests
-        desk.platform.on_paid = None
+        desk.sp.options.failures = rests
+        desk.sp.options.on_paid = None
         steps: list[str] = []
-        step, broken = desk.platform._step, [True]
+        step, broken = desk.sp.steps.step, [True]
 
         def breaking(task: str) -> bool:
             steps.append(task)
@@ -185,16 +185,16 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
                 raise ServiceUnavailable("CSP is away")
             return step(task)
 
-        desk.platform._step = breaking  # type: ignore[method-assign]
-        assert desk.platform.tick() is False
-        assert desk.platform.tick() is False
+        desk.sp.steps.step = breaking  # type: ignore[method-assign]
+        assert desk.sp.tick() is False
+        assert desk.sp.tick() is False
     assert steps == [desk.task]
     assert [(entry["task"], entry["error"], entry["failures"]) for entry in logged] == [
         (desk.task, "ServiceUnavailable", 1)
     ]
     assert not rests.is_backing_off("another task")
     rests._until[desk.task], broken[0] = 0.0, False
-    desk.platform.tick()
+    desk.sp.tick()
     assert rests._failures == rests._until == {}
 
 

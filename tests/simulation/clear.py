@@ -108,15 +108,23 @@ class ClearSp(_Side):
         if self._uploads.setdefault(who, body) != body:
             raise AlreadyCounted(who)
 
-    def add_all(self, uploads: Mapping[str, bytes]) -> None:
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """One after the other."""
         for who, upload in uploads.items():
             self.add(who, upload)
 
-    def publish(self, *, final: bool) -> Exchange:
-        """A sum, masked by a seed that is bound to it, in chunks."""
+    def check(self) -> None:
+        """Enough of them."""
         if len(self._uploads) < self.about.settings.min_participants:
             raise TooFewParticipants(str(len(self._uploads)))
+
+    def is_averaged(self) -> bool:
+        """By the durable seed, as in `hardened`."""
+        return "opening" in self._seeds
+
+    def publish(self, *, final: bool) -> Exchange:
+        """A sum, masked by a seed that is bound to it, in chunks."""
+        self.check()
         seed = self._seed_for("opening")
         replies = []
         for chunk in range(_CHUNKS):
@@ -227,7 +235,7 @@ class ClearReader(_Side):
         self.who = who
         self._earned: dict[int, int] = {}
 
-    def prepare(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """Its weight and its samples, under a salt: no two uploads are alike."""
         return _pack(weight=int(weights[0]), samples=samples, salt=secrets.token_hex(8))
 

@@ -6,27 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdfl.errors import CrowdFLError
+from crowdfl.storage.memory import ManualClock
 
-__all__ = ["Between", "Clock", "Crash", "Fragile", "Life", "Wire"]
+__all__ = ["Between", "Crash", "Fragile", "FragileDisk", "Life", "Wire"]
 
 _TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
-_ROUNDS = {"put_round", "add_upload", "acknowledge", "put_seed", "put_answer"}
+_ROUNDS = {"put_round", "acknowledge", "put_seed", "put_answer"}
 _DURABLE = _TASKS | _ROUNDS | {"put", "put_all", "delete", "clear"}
 
 
 class Crash(BaseException):
     """The process is gone; nothing in it may catch this and go on."""
-
-
-class Clock:
-    """Time as the simulation says."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        """Now."""
-        return self.time
 
 
 @dataclass
@@ -80,6 +70,23 @@ class Fragile:
         self._life.step()
 
 
+@dataclass
+class FragileDisk:
+    """The disk of a process that may die; `number` tells processes of one role apart."""
+
+    disk: Any
+    life: Life
+    number: str = ""
+
+    def store(self, role: str) -> Fragile:
+        """The role's, through this process."""
+        return Fragile(self.disk.store(role + self.number), self.life)
+
+    def blobs(self, name: str) -> Fragile:
+        """The same for all processes of a role."""
+        return Fragile(self.disk.blobs(name), self.life)
+
+
 class Between:
     """A store whose calls (those of one name, or all) are counted; after one of them something else happens first."""
 
@@ -120,7 +127,7 @@ class Wire:
     """
 
     server: Callable[[], Any]
-    clock: Clock
+    clock: ManualClock
     away: bool = False
     fates: list[Any] = field(default_factory=list)
     sent: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)

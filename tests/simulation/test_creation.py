@@ -28,8 +28,8 @@ def test_keys_are_dealt_whole_whatever_step_kgc_dies_at(tmp_path: Path):
     """Whoever fetches a bundle after a retry gets one of the same dealing as everyone else's."""
     for step in range(1, 40):
         with closing(World(tmp_path / str(step), profile="clear", deposit=0)) as world:
-            text = world._stores["kgc"].task(world.task).definition
-            life, bundles, store = Life(step), FileBlobs(tmp_path / f"{step}/again"), world._open_store(f"again{step}")
+            text = world.kgc.store.task(world.task).definition
+            life, bundles, store = Life(step), FileBlobs(tmp_path / f"{step}/again"), world.disk.store(f"again{step}")
             try:
                 _kgc(world, Fragile(store, life), Fragile(bundles, life)).create_task(text)
                 died = False
@@ -38,7 +38,6 @@ def test_keys_are_dealt_whole_whatever_step_kgc_dies_at(tmp_path: Path):
             created = _kgc(world, store, bundles).create_task(text)
             assert created.bundle == b"requester"
             assert [bundles.get(f"{world.task}.{role}") for role in ("sp", "csp")] == [b"sp", b"csp"]
-            store.close()
         if not died:
             return
     pytest.fail("KGC never lived to the end")

@@ -11,7 +11,7 @@ import pytest
 from crowdfl.errors import AlreadyPaid, CrowdFLError, NotReady, TaskNotRunning
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account
 from crowdfl.roles.sp.platform import TaskState
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 from tests.simulation.clear import ClearCsp, ClearProfile
 from tests.simulation.faults import Between
 from tests.simulation.world import World, closing
@@ -271,7 +271,7 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
     csp.answer(world.task, request % (2, 2))
     go_on.set()
     first.join(5)
-    memory = world._stores["csp"].memory(world.task)
+    memory = world.disk.store("csp").memory(world.task)
     assert sorted(memory) == ["nonce 1", "nonce 2"]
 
 
@@ -289,7 +289,7 @@ def test_repro_keys_are_dealt_twice_when_a_retry_comes_while_they_are_made(
         return plain(self, about, insecure_test_key=insecure_test_key)
 
     with closing(World(tmp_path, profile="clear")) as world:
-        text = world._stores["kgc"].task(world.task).definition
+        text = world.kgc.store.task(world.task).definition
         world.kgc.bundles.delete(f"{world.task}.dealt")
         monkeypatch.setattr(ClearProfile, "deal", slow)
         threads = [threading.Thread(target=world.kgc.create_task, args=(text,)) for _ in range(2)]
@@ -304,7 +304,7 @@ def test_repro_keys_are_dealt_twice_when_a_retry_comes_while_they_are_made(
 def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_path: Path):
     """A participant asked before the end; what it claims after the end is everything."""
     desk = Desk(tmp_path, profile="clear")
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
     for _ in range(2):
@@ -313,10 +313,10 @@ def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_p
         if desk.status(desk.task)["state"] == TaskState.RUNNING:
             _take_part(desk)
             with pytest.raises(NotReady):
-                desk.people[0].claim()
+                desk.crowd[0].claim()
     _take_part(desk)
-    assert len(desk.people[0].rewards()) == 2
-    assert desk.people[0].claim() == sum(desk.people[0].rewards().values())
+    assert len(desk.crowd[0].rewards()) == 2
+    assert desk.crowd[0].claim() == sum(desk.crowd[0].rewards().values())
 
 
 def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
@@ -324,19 +324,19 @@ def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
 ):
     """It claims again with the same bytes, and is told what it was paid."""
     desk = Desk(tmp_path, profile="clear", rounds=1)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
     _take_part(desk)
     desk.run()
     _take_part(desk)
-    person, pay = desk.people[0], desk.platform.claim
+    person, pay = desk.crowd[0], desk.sp.claim
 
     def lost(task: str, claim: bytes) -> int:
         pay(task, claim)
         raise ConnectionError("the answer was lost")
 
-    monkeypatch.setattr(desk.platform, "claim", lost)
+    monkeypatch.setattr(desk.sp, "claim", lost)
     with pytest.raises(ConnectionError):
         person.claim()
     monkeypatch.undo()
@@ -344,18 +344,18 @@ def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
         paid = person.claim()
     except AlreadyPaid as refusal:
         pytest.fail(f"the participant cannot finish: {refusal}")
-    assert paid == desk.platform.ledger(desk.task).balance(participant_account(person.keys.who)) > 0
+    assert paid == desk.sp.ledger(desk.task).balance(participant_account(person.keys.who)) > 0
 
 
 def test_repro_a_claim_leaves_out_a_reward_that_was_not_read_yet(tmp_path: Path):
     """The task ended between two looks at it, or this is the first look for days: the claim is of everything earned."""
     desk = Desk(tmp_path, profile="clear", rounds=1)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
     _take_part(desk)
     desk.run()
-    assert [person.claim() for person in desk.people] == [12_000_000] * 3
+    assert [person.claim() for person in desk.crowd] == [12_000_000] * 3
 
 
 @pytest.mark.parametrize("later", ["closed", "published", "rewarded", "finished"])
@@ -364,10 +364,10 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
 ):
     """Killed before it kept the answer, it comes back when the round is over: its upload was counted, it must learn so."""
     desk = Desk(tmp_path, profile="clear", rounds=1)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
-    send, person = desk.send, desk.people[0]
+    send, person = desk.send, desk.crowd[0]
 
     def lost(*upload: Any) -> str:
         send(*upload)
@@ -377,10 +377,10 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     with pytest.raises(ConnectionError):
         person.step(lambda arrays, *_settings: (arrays, 3))
     monkeypatch.undo()
-    for other in desk.people[1:]:
+    for other in desk.crowd[1:]:
         other.step(lambda arrays, *_settings: (arrays, 3))
     for _ in range(1 + ["closed", "published", "rewarded", "finished"].index(later)):
-        desk.platform.tick()
+        desk.sp.tick()
     person.step(lambda _arrays, *_settings: pytest.fail("it trained again"))
     assert person.blobs.has("rounds/1/receipt")
     desk.run()
@@ -390,23 +390,23 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
 def test_repro_whoever_comes_back_after_the_end_is_turned_away(tmp_path: Path):
     """Started again, a participant joins again and claims, and a requester pays in again: neither is new."""
     desk = Desk(tmp_path, profile="clear", rounds=1)
-    desk.join(3)
+    desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
     _take_part(desk)
     desk.run()
-    for person in desk.people:
+    for person in desk.crowd:
         assert person.join("") == person.keys.who
         assert person.claim() == 12_000_000
     desk.requester.fund(desk.task, 10**9, "all")
     with pytest.raises(TaskNotRunning):
         desk.requester.fund(desk.task, 10**9, "more")
     with pytest.raises(TaskNotRunning):
-        desk.join(1)
+        desk.invite(1)
 
 
 def _take_part(desk: Desk) -> None:
-    for person in desk.people:
+    for person in desk.crowd:
         try:
             person.step(lambda arrays, *_settings: ([np.asarray(array) for array in arrays], 3))
         except CrowdFLError as problem:

@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import event
 
-from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError
-from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.local import LocalHost
+from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name, sign_document
-from crowdfl.roles.kgc import Kgc, enrolment_context
+from crowdfl.roles.kgc import enrolment_context
+from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
-from crowdfl.roles.sp.platform import Sp, TaskState
-from crowdfl.roles.sp.rounds import RoundState
+from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
+from tests.hosts import FileDisk, test_tools
 from tests.simulation.clear import ClearProfile
-from tests.simulation.faults import Clock, Crash, Fragile, Life, Wire
+from tests.simulation.faults import Crash, FragileDisk, Life, Wire
 
 __all__ = ["World", "closing", "meanwhile"]
 
-ONE = Threads(1)
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
@@ -51,20 +51,22 @@ class World:
 
     def __init__(self, folder: Path, people: int = 4, *, deposit: int = 10**9, **settings: Any) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.clock = folder, Clock()
+        self.folder, self.clock = folder, ManualClock(1000.0)
         self.settings = TaskSettings.of(
             **{"window": WINDOW, "grace": GRACE, "max_participants": 5, "rounds": 2, "budget": "9.00"} | settings
         )
         if isinstance(PROFILES[self.settings.profile], ClearProfile):
             # Tasks of the same settings have the same name: what was seen of one is not held against the next.
             PROFILES[self.settings.profile] = ClearProfile()
-        self._stores = {name: self._open_store(name) for name in ("kgc", "csp", "sp0", "sp1", "truth")}
-        self.blobs = FileBlobs(folder / "sp/blobs")
+        self.disk = _Files(folder)
+        self.truth, self.blobs = self.disk.store("sp"), self.disk.blobs("sp/blobs")
         self.csp_life, self.sp_lives = Life(), [Life(), Life()]
         self.hooked: list[tuple[str, int]] = []
         self.wire = Wire(self._live_csp, self.clock)
-        self.kgc = Kgc(self._stores["kgc"], FileBlobs(folder / "kgc"), self.clock, _signing("kgc"), True)
-        self._csp = self._new_csp()
+        self.host = LocalHost(
+            test_tools(), disk=self.disk, clock=self.clock, signing=_signing("kgc"), wire=lambda _csp: self.wire
+        )
+        self.kgc, self._csp = self.host.kgc, self._new_csp()
         self.sps = [self._new_sp(0), self._new_sp(1)]
         self.uploads: dict[tuple[int, int], list[bytes]] = {}
         self.acknowledged: dict[tuple[int, str], str] = {}
@@ -80,24 +82,12 @@ class World:
 
     # Servers and their lives.
 
-    def _open_store(self, name: str) -> SqlStore:
-        database = self.folder / f"{name.rstrip('01').replace('truth', 'sp')}.db"
-        store = SqlStore(f"sqlite:///{database}")
-        # What dies here are objects, not machines: nothing is gained by waiting for the disk.
-        event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-        if not database.stat().st_size:
-            store.create_tables()
-        return store
-
     def close(self) -> None:
         """Let the files go."""
-        for store in self._stores.values():
-            store.close()
+        self.disk.close()
 
     def _new_csp(self) -> Csp:
-        store, life, here = self._stores["csp"], self.csp_life, self.folder / "csp"
-        kept, keys = Fragile(FileBlobs(here / "blobs"), life), Fragile(FileBlobs(here / "keys"), life)
-        return Csp(Fragile(store, life), kept, keys, _KgcFor(self, "csp"), self.kgc.signing.public, True, ONE)
+        return self.host.new_csp(FragileDisk(self.disk, self.csp_life))
 
     def _live_csp(self) -> Csp:
         if self.csp_life.dead:
@@ -107,19 +97,8 @@ class World:
 
     def _new_sp(self, which: int) -> Sp:
         self.sp_lives[which] = life = Life()
-        store, keys = self._stores[f"sp{which}"], FileBlobs(self.folder / "sp/keys")
-        return Sp(
-            Fragile(store, life),
-            Fragile(self.blobs, life),
-            Fragile(keys, life),
-            self.clock,
-            _KgcFor(self, "sp"),
-            self.wire,
-            self.kgc.signing.public,
-            True,
-            ONE,
-            on_paid=lambda _task, who, amount: self.hooked.append((who, amount)),
-        )
+        options = SpOptions(test_tools(), on_paid=lambda _task, who, amount: self.hooked.append((who, amount)))
+        return self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
 
     def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
         """Something done by one of the SPs; None if it was refused, got no answer, or died."""
@@ -156,8 +135,8 @@ class World:
         invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
         enrolled = self.kgc.enrol(self.task, invitation, keys.signing.public, keys.reader.public)
         bundle = keys.reader.open(enrolled.sealed, enrolment_context(self.task, keys.who))
-        tools = Tools(ONE, insecure_test_key=True)
-        self.people.setdefault(number, PROFILES[self.settings.profile].participant(self.about, bundle, keys, tools))
+        participant = PROFILES[self.settings.profile].participant(self.about, bundle, keys, test_tools())
+        self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 
     def leave(self, number: int) -> None:
@@ -166,7 +145,7 @@ class World:
 
     def upload(self, number: int, *, other: bool = False, samples: int = 3, which: int = 0, back: int = 0) -> None:
         """Upload to the newest round, or to one before: the bytes of last time, or others."""
-        rounds = self._stores["truth"].rounds(self.task)
+        rounds = self.truth.rounds(self.task)
         if number not in self.people or len(rounds) <= back:
             return
         round_number = rounds[-1 - back].number
@@ -203,7 +182,7 @@ class World:
         if number not in self.people:
             return
         person, who = self.people[number], _keys(number).who
-        for round_ in self._stores["truth"].rounds(self.task):
+        for round_ in self.truth.rounds(self.task):
             with contextlib.suppress(CrowdFLError):
                 envelope = self._envelope(round_.number, who)
                 person.open_reward(envelope, round_.number)
@@ -213,8 +192,7 @@ class World:
                 assert paid == self.ledger().balance(participant_account(who))
 
     def _envelope(self, number: int, who: str) -> bytes:
-        healthy = Sp(self._stores["truth"], self.blobs, self.blobs, self.clock, *[None] * 2, b"", True, ONE)  # type: ignore[arg-type]
-        return healthy.envelope(self.task, number, who)
+        return self.host.sp.envelope(self.task, number, who)
 
     def tick(self, which: int = 0) -> bool:
         """One SP takes a step."""
@@ -232,11 +210,11 @@ class World:
 
     def ledger(self) -> Ledger:
         """The books as they are on disk."""
-        return Ledger(self._stores["truth"].movements(self.task))
+        return Ledger(self.truth.movements(self.task))
 
     def check(self) -> None:
         """At any moment."""
-        truth = self._stores["truth"]
+        truth = self.truth
         with truth.transaction():
             self._check_money(self.ledger(), truth.task(self.task).state)
             for round_ in truth.rounds(self.task):
@@ -265,7 +243,7 @@ class World:
         assert len(set(paid)) == len(paid), "someone was paid twice"
 
     def _check_uploads(self, number: int) -> None:
-        uploads = self._stores["truth"].uploads(self.task, number)
+        uploads = self.truth.uploads(self.task, number)
         digests = {upload.who: upload.digest for upload in uploads}
         assert len(digests) == len(uploads), "someone was counted twice"
         for (round_number, who), digest in self.acknowledged.items():
@@ -310,7 +288,7 @@ class World:
         self._check_end(csp_is_gone)
 
     def _rounds(self) -> list[Any]:
-        return self._stores["truth"].rounds(self.task)
+        return self.truth.rounds(self.task)
 
     def _check_end(self, csp_is_gone: bool) -> None:
         assert self.task_state() == TaskState.SETTLED, "the campaign hangs"
@@ -335,7 +313,7 @@ class World:
 
     def task_state(self) -> str:
         """Of the task."""
-        return self._stores["truth"].task(self.task).state
+        return self.truth.task(self.task).state
 
     def _explain(self, number: int, state: RoundState, ledger: Ledger, earned: dict[str, int]) -> None:
         """Rewarded: everyone in it has an envelope. Aborted: its whole budget went back."""
@@ -346,7 +324,7 @@ class World:
             return
         assert state is RoundState.REWARDED
         assert moved[f"reward round {number}"] == to_millionths(self.settings.budget or 0)
-        people = [upload.who for upload in self._stores["truth"].uploads(self.task, number)]
+        people = [upload.who for upload in self.truth.uploads(self.task, number)]
         sides = {_keys(n).who: person for n, person in self.people.items()}
         amounts = {who: sides[who].open_reward(self._envelope(number, who), number) for who in people}
         assert sum(amounts.values()) <= to_millionths(self.settings.budget or 0)
@@ -354,15 +332,18 @@ class World:
             earned[who] += amount
 
 
-class _KgcFor:
-    def __init__(self, world: World, role: str) -> None:
-        self._world, self._role = world, role
+class _Files(FileDisk):
+    """One store for each process, on the database of its role. What dies here are objects: nothing waits for the disk."""
 
-    def bundle(self, task: str) -> tuple[str, str, bytes]:
-        return self._world.kgc.bundle(task, self._role)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, durable=False)
+        self._stores: dict[str, SqlStore] = {}
 
-    def acknowledge(self, task: str) -> None:
-        self._world.kgc.acknowledge(task, self._role)
+    def store(self, role: str) -> SqlStore:
+        """Of a role, or of one of its processes."""
+        if role not in self._stores:
+            self._stores[role] = super().store(role.rstrip("01"))
+        return self._stores[role]
 
 
 def meanwhile(world: World, what: str, person: int) -> None:

@@ -26,18 +26,18 @@ class Sp:
         self.ports, self.options = ports, options or SpOptions()
         self.store, self.blobs, self.clock = ports.store, ports.blobs, ports.clock
         core = self._core = SpCore(ports, self.options)
-        aggregators = RoundAggregators(core)
+        aggregators = self.aggregators = RoundAggregators(core)
         self.steps = RoundSteps(core, aggregators)
         self.uploads = Uploads(core, aggregators)
-        self._claims = Claims(core, aggregators)
-        self._settlement = Settlement(core, aggregators, self.steps)
+        self.claims = Claims(core, aggregators)
+        self.settlement = Settlement(core, aggregators, self.steps)
         tasks = Tasks(core, self.steps.abort)
         # What others call, by the concern that does it.
         self.create_task, self.deposit, self.order = tasks.create, tasks.deposit, tasks.order
         self.enrol, self.leave = tasks.enrol, tasks.leave
         self.statement, self.status = tasks.statement, tasks.status
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
-        self.claim = self._claims.pay
+        self.claim = self.claims.pay
 
     def definition(self, task: str) -> Definition:
         return self._core.definition(task)
@@ -75,7 +75,7 @@ class Sp:
                     try:
                         moved |= self._step(stored.task)
                     finally:  # what is paid is paid, whatever else goes wrong
-                        self._claims.tell_paid(stored.task)
+                        self.claims.tell_paid(stored.task)
                     failures.record_success(stored.task)
                 except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
                     trouble = trouble or failures.record_failure(stored.task, failure)
@@ -86,7 +86,7 @@ class Sp:
         return moved
 
     def _is_over(self, stored: StoredTask) -> bool:
-        return stored.state == TaskState.SETTLED and self._claims.nothing_left_to_tell(stored.task)
+        return stored.state == TaskState.SETTLED and self.claims.nothing_left_to_tell(stored.task)
 
     def _step(self, task: str) -> bool:
         if self.steps.step(task):
@@ -96,7 +96,7 @@ class Sp:
             return False
         if stored.state == TaskState.RUNNING:
             done = last is not None and last.number >= self.definition(task).settings.rounds
-            return self._settlement.finish(task, last) if done else self.steps.open_next(task)
+            return self.settlement.finish(task, last) if done else self.steps.open_next(task)
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-            return self._settlement.settle(task, stored)
+            return self.settlement.settle(task, stored)
         return False

@@ -21,7 +21,7 @@ class Settlement:
     def finish(self, task: str, last: Round | None) -> bool:
         """All rounds are done."""
         try:
-            self._deliver(task)
+            self.deliver(task)
         except (CrowdFLError, ConnectionError):
             if last is None or not self._steps.out_of_patience(task, last):
                 raise
@@ -30,7 +30,7 @@ class Settlement:
                 self._ports.store.set_state(task, TaskState.FINISHED, self._ports.clock.now())
         return True
 
-    def _deliver(self, task: str) -> bool:
+    def deliver(self, task: str) -> bool:
         """The requester gets the last average that was paid for, even if later rounds were given up or cancelled."""
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
         if not paid or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
@@ -47,7 +47,7 @@ class Settlement:
         if ledger.balance(ESCROW) > 0:
             return store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
         if now < ended + self._core.definition(task).claim_window:
-            return self._deliver(task)
+            return self.deliver(task)
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
             ledger = self._core.ledger(task)

@@ -3,8 +3,8 @@
 import pytest
 
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.roles.sp import aggregators as sides
-from tests.roles.desk import Desk
+from crowdfl.roles.sp import aggregators
+from tests.hosts import Desk
 
 
 @pytest.mark.parametrize(
@@ -14,21 +14,22 @@ from tests.roles.desk import Desk
 def test_uploads_are_counted_in_groups_of_bounded_size(tmp_path, monkeypatch, most, uploads_of_bytes, groups):
     """By number and by bytes; an upload beyond the bound goes in alone."""
     desk = Desk(tmp_path)
-    desk.join(4)
+    desk.invite(4)
     desk.requester.fund(desk.task, 72_000_000, "all")
     desk.run()
     seen = []
     whole = HardenedSp.add_all
 
-    def noted(side, uploads):
+    def noted(side, uploads, *, validated):
+        assert validated
         seen.append(len(uploads))
-        whole(side, uploads)
+        whole(side, uploads, validated=validated)
 
     monkeypatch.setattr(HardenedSp, "add_all", noted)
-    monkeypatch.setattr(sides, "_GROUP", most)
-    monkeypatch.setattr(sides, "_GROUP_BYTES", int(uploads_of_bytes * desk.platform.upload_limit(desk.task)))
-    for person in desk.people:
+    monkeypatch.setattr(aggregators, "_GROUP", most)
+    monkeypatch.setattr(aggregators, "_GROUP_BYTES", int(uploads_of_bytes * desk.sp.upload_limit(desk.task)))
+    for person in desk.crowd:
         person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    assert desk.platform.sides.count(desk.task, 1) == 4
+    assert desk.sp.aggregators.add_new(desk.task, 1) == 4
     assert seen == groups
-    assert desk.platform.sides.count(desk.task, 1) == 0
+    assert desk.sp.aggregators.add_new(desk.task, 1) == 0
