@@ -81,13 +81,13 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     person.stock_up()
     desk.run()
     made = []
-    prepare = type(person.side).prepare
+    prepare = type(person.side).encrypt_update
 
     def crash(side, weights, samples):
         made.append(prepare(side, weights, samples))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(person.side), "prepare", crash)
+    monkeypatch.setattr(type(person.side), "encrypt_update", crash)
     with pytest.raises(KeyboardInterrupt):
         person.step(train)
     monkeypatch.undo()
