@@ -117,7 +117,7 @@ def test_the_set_of_the_papers_size():
         "Upstairs": 200,
         "Downstairs": 176,
         "Sitting": 92,
-        "UploadContext": 85,
+        "Standing": 85,
     }
     assert source.notes == (STANDARDISED, SWAPPED)
     dealt = dealt_at_random(people, seed=1)

@@ -23,7 +23,7 @@ _NAMES = {
     "dws": "Downstairs",
     "ups": "Upstairs",
     "sit": "Sitting",
-    "std": "UploadContext",
+    "std": "Standing",
     "wlk": "Walking",
     "jog": "Jogging",
 }

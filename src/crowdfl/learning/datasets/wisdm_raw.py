@@ -19,7 +19,7 @@ from crowdfl.learning.datasets.stream import GRAVITY, recordings_of
 
 __all__ = ["ACTIVITIES", "CUT", "HERTZ", "Faults", "WisdmRaw", "read_wisdm"]
 
-ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "UploadContext", "Upstairs", "Walking")
+ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
 HERTZ = 20.0
 
 # The paper's 90 samples, side by side, and a window unused between what is learnt from and what is tested on.
