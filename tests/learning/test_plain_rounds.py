@@ -5,9 +5,9 @@ import importlib.util
 import numpy as np
 import pytest
 
-from crowdfl.errors import DataMissing, NothingToAverage
+from crowdfl.errors import NothingToAverage
 from crowdfl.learning.datasets.data import Cut, Recording, Split, split_recordings
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch, find_watch_file
+from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
 from crowdfl.learning.features import features, features_per_window
 from crowdfl.learning.models.learner import Learner, Metrics, Training
 from crowdfl.learning.models.softmax import SoftmaxLearner
@@ -71,11 +71,7 @@ def test_nobody_makes_no_average():
 
 @pytest.fixture(scope="module")
 def ten_people() -> list[Split]:
-    """The real ones; skips, and says so, where their data is not installed."""
-    try:
-        find_watch_file()
-    except DataMissing as missing:
-        pytest.skip(str(missing))
+    """The real ones."""
     source = Watch()
     return [source.load_person(index) for index in range(len(source.people))]
 

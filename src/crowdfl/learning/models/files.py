@@ -5,7 +5,6 @@ Reading takes the shape that the task promises, and compares before it allocates
 
 import math
 import zipfile
-import zlib
 from collections.abc import Sequence
 from io import BytesIO
 
@@ -13,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import FormatError, ModelMismatch
-from crowdfl.learning.datasets.npy import read_npy_header
+from crowdfl.learning.datasets.npz import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 __all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
 
 _FLOATS = ("<f4", "<f8")
 _ENDING = ".npy"
+_VERSION = (1, 0)  # later ones are for headers that no array of plain numbers needs
 
 
 def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
@@ -42,8 +42,7 @@ def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None
             _check_names(shape, [called.get(name, name) for name in found])
             members = zip(called.items(), shape.shapes, strict=True)
             return [_read_member(archive, place, name, wanted) for (place, name), wanted in members]
-    # What zipfile raises on bytes that are no archive, or one that is encrypted or of a newer kind.
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
 
 
@@ -83,11 +82,12 @@ def _check_kind(name: str, kind: str) -> None:
 
 def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
     with archive.open(place + _ENDING) as member:
-        kind, fortran, found = read_npy_header(member)
+        if np.lib.format.read_magic(member) != _VERSION:
+            raise FormatError(f"the array {name!r} is not stored in version 1.0 of NumPy's format")
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=MAX_HEADER)
         if found != wanted:
             raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
-        _check_kind(name, kind)
-        dtype = np.dtype(kind)
+        _check_kind(name, dtype.str)
         size = math.prod(wanted) * dtype.itemsize
         content = member.read(size + 1)
     if len(content) != size:
