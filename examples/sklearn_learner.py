@@ -14,9 +14,9 @@ from sklearn.linear_model import SGDClassifier
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.datasets.synthetic import CUT, PACES, Synthetic
 from crowdfl.learning.features import Inputs, features_per_window
-from crowdfl.learning.models.learner import Learner, Metrics, Training, check_pairs, score
+from crowdfl.learning.models.learner import Learner, ModelScores, Training, check_pairs, score
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.plain import plain_rounds
+from crowdfl.learning.training import plain_rounds
 
 __all__ = ["SklearnLearner", "main"]
 
@@ -58,7 +58,7 @@ class SklearnLearner:
         """The probability of each label."""
         return np.asarray(self._model.predict_proba(inputs), dtype=np.float64)
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         """Accuracy and loss."""
         check_pairs(inputs, labels, self._model.coef_.shape[1])
         return score(self.predict(inputs), labels)

@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import DataAltered, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch, load_person
+from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
 
 WINDOWS_SHA256 = "5a9447770dbd9a488a358ca826e42c74610b5c9ce721aed50a5fad5b00340b91"
 
@@ -30,7 +30,7 @@ def test_windows_and_labels_are_those_of_the_original_file():
     """The digest was computed from seglearn's own file, before it was converted."""
     digest = hashlib.sha256()
     for index in range(10):
-        split = load_person(index)
+        split = Watch().load_person(index)
         for side in (split.train, split.held_out):
             digest.update(side.name.encode() + str(side.windows.shape).encode())
             digest.update(side.windows.astype("<f4").tobytes() + side.labels.astype("<i8").tobytes())
@@ -39,14 +39,14 @@ def test_windows_and_labels_are_those_of_the_original_file():
 
 def test_the_signal_is_in_units_of_the_sensor():
     """A wrist at rest feels one g, so that the mean length of the acceleration is near one."""
-    windows = load_person(0).train.windows
+    windows = Watch().load_person(0).train.windows
     assert 0.8 < np.linalg.norm(windows[..., :3], axis=-1).mean() < 1.2
     assert 0.1 < windows[..., 3:].std() < 2
 
 
 def test_no_held_out_sample_was_trained_on():
     """Six axes of noise never repeat exactly: a shared row would be a shared sample."""
-    split = load_person(2)
+    split = Watch().load_person(2)
     train, held_out = ({row.tobytes() for row in side.windows.reshape(-1, 6)} for side in (split.train, split.held_out))
     assert train
     assert held_out
@@ -58,13 +58,13 @@ def test_only_the_persons_own_recordings_are_decompressed(monkeypatch):
     read = []
     getitem = np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda self, key: read.append(key) or getitem(self, key))
-    load_person(4)
+    Watch().load_person(4)
     assert sorted(read) == ["exercises_5", "lengths_5", "steps_5"]
 
 
 def test_the_cut_is_configurable():
     """Half the length, windows side by side."""
-    split = load_person(9, Cut(length=50, step=50, held_out=0.5))
+    split = Watch(Cut(length=50, step=50, held_out=0.5)).load_person(9)
     assert split.train.windows.shape[1:] == (50, 6)
     assert abs(len(split.train) - len(split.held_out)) <= 14
 
@@ -96,7 +96,7 @@ def test_the_notice_names_the_file_that_is_there():
 def test_nobody_else_is_there(index):
     """An index does not wrap round to another person."""
     with pytest.raises(DataMissing, match="0 to 9"):
-        load_person(index)
+        Watch().load_person(index)
 
 
 def test_the_default_leaves_a_window_between_the_sides():

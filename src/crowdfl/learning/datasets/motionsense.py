@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.datasets.data import Cut, Recording, Split, person_at, split_recordings
+from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.npz import Arrays, read_arrays, require
-from crowdfl.learning.datasets.stream import runs_of, timed
+from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
 
 __all__ = ["CUT", "HERTZ", "MotionSense"]
 
 HERTZ = 50.0
 
-# Two seconds, half of it new, and two unused seconds between what is learnt from and what is tested on.
+# Two seconds, half of it new, and two unused seconds between training and held-out samples.
 CUT = Cut(length=100, step=50, held_out=0.3, gap=100)
 
 # WISDM's names, so that a task can take people of both sets.
@@ -30,29 +30,22 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class MotionSense:
-    """The file as a `Source`, its people in the order of their numbers."""
+class MotionSense(Source):
+    """The people are the subjects, in the order of their numbers."""
 
     path: Path
     cut: Cut = CUT
 
     @property
     def people(self) -> tuple[str, ...]:
-        """The subjects' numbers."""
         return tuple(str(subject) for subject in np.unique(self._arrays["subject"]))
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The activities, under WISDM's names."""
         return tuple(_NAMES.get(str(name), str(name)) for name in self._arrays["activity_names"])
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """None: units are the sensor's, and nothing is fitted."""
-        return ()
-
     def load_person(self, index: int) -> Split:
-        """One subject's windows; every trial is a recording of its own."""
+        """In g. Every trial is a recording of its own."""
         name, arrays = person_at(self.people, index), self._arrays
         mine = np.flatnonzero(arrays["subject"] == int(name))
         signal, activity, trial = (arrays[key][mine] for key in ("acc", "activity", "trial"))

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from crowdfl.errors import DataAltered, DataMissing
-from crowdfl.learning.datasets.data import Cut, Recording, Split, person_at, split_recordings
-from crowdfl.learning.datasets.stream import timed
+from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
+from crowdfl.learning.datasets.recordings import split_recordings, timed
 
-__all__ = ["CUT", "EXERCISES", "FILE", "HERTZ", "PEOPLE", "SHA256", "UNITS", "Watch", "load_person", "read_checked"]
+__all__ = ["CUT", "EXERCISES", "FILE", "HERTZ", "PEOPLE", "SHA256", "UNITS", "Watch", "read_checked"]
 
 FILE = Path(__file__).with_name("watch.npz")
 SHA256 = "9bb2789f421ea5f7c55c0fb13f8639da36e04dcb2fe631d15ee4f96ce9dcf8cb"
@@ -34,8 +34,8 @@ _REINSTALL = "install crowdfl again to restore it"
 
 
 @dataclass(frozen=True)
-class Watch:
-    """The data set as a `Source`."""
+class Watch(Source):
+    """Ten people, `watch-01` to `watch-10`."""
 
     cut: Cut = CUT
     path: Path = FILE
@@ -48,21 +48,12 @@ class Watch:
     def label_names(self) -> tuple[str, ...]:
         return EXERCISES
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
     def load_person(self, index: int) -> Split:
         """In units of g and 2 rad/s."""
         name = person_at(self.people, index)
         recordings = _recordings(read_checked(self.path), index + 1)
         recordings = [timed(recording, HERTZ, self.cut.hertz) for recording in recordings]
         return split_recordings(name, recordings, EXERCISES, self.cut)
-
-
-def load_person(index: int, cut: Cut = CUT) -> Split:
-    """Person `index`, from 0."""
-    return Watch(cut).load_person(index)
 
 
 def read_checked(path: Path = FILE) -> bytes:

@@ -1,6 +1,6 @@
-"""Windows that somebody else has cut, from an .npz file: the WISDM sets, or anyone's own in the same form.
+"""Windows that are cut already, from an .npz file: the WISDM sets, or others in the same form.
 
-The file holds `windows` (n, length, channels), `label` into `label_names`, `user`, and `train`, true for windows to learn from.
+The file holds `windows` (n, length, channels), `label` into `label_names`, `user`, and `train`, true for training windows.
 Which windows to hold out is never guessed: they may overlap, and the file does not say which do.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.datasets.data import Labels, Person, Split, Windows, person_at
+from crowdfl.learning.datasets.data import Labels, Person, Source, Split, Windows, person_at
 from crowdfl.learning.datasets.npz import Arrays, read_arrays, require
 
 __all__ = ["STANDARDISED", "SWAPPED", "WindowFile", "dealt_at_random"]
@@ -29,28 +29,24 @@ _WINDOWS = ("windows", "x_z", "z")  # the last two are the WISDM sets'
 
 
 @dataclass(frozen=True)
-class WindowFile:
-    """The file as a `Source`, its people in the order of their numbers."""
+class WindowFile(Source):
+    """The people are the users, in the order of their numbers."""
 
     path: Path
 
     @property
     def people(self) -> tuple[str, ...]:
-        """The users' numbers."""
         return tuple(str(user) for user in np.unique(self._content.users))
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The activities."""
         return self._content.label_names
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report on this data must not leave unsaid."""
         return self._content.notes
 
     def load_person(self, index: int) -> Split:
-        """One user's windows."""
         content, name = self._content, person_at(self.people, index)
         mine = content.users == np.unique(content.users)[index]
         sides = (mine & content.train, mine & ~content.train)

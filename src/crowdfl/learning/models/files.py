@@ -26,7 +26,7 @@ def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     """The arrays under their names, as float64: an average loses nothing."""
     stream = BytesIO()
     arrays = dict(zip(shape.names, shape.check(weights), strict=True))
-    with zipfile.ZipFile(stream, "w") as archive:  # by hand, for `savez` takes some names as its own arguments
+    with zipfile.ZipFile(stream, "w") as archive:  # `savez` takes some names as its own arguments
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(name + _ENDING), "w") as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
@@ -34,7 +34,7 @@ def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
 
 
 def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None) -> Weights:
-    """The arrays in the model's order, or which of them does not fit. `stored` is what the file calls them, if not the same."""
+    """The arrays in the model's order. `stored` are their names in the file, if these differ."""
     called = dict(zip(stored or shape.names, shape.names, strict=True))
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
@@ -55,7 +55,7 @@ def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes
 
 
 def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
-    """The arrays in the model's order (the file keeps none), or which of them does not fit."""
+    """The arrays in the model's order; the file keeps none."""
     from safetensors import SafetensorError
     from safetensors import numpy as safetensors_numpy
 
@@ -77,7 +77,9 @@ def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
 
 def _check_kind(name: str, kind: str) -> None:
     if kind not in _FLOATS:
-        raise ModelMismatch(f"the array {name!r} holds {kind}, a model's hold float32 ('<f4') or float64 ('<f8')")
+        raise ModelMismatch(
+            f"the array {name!r} holds {kind}, a model's arrays hold float32 ('<f4') or float64 ('<f8')"
+        )
 
 
 def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
