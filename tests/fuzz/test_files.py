@@ -15,7 +15,7 @@ from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.learning.datasets.npz import read_arrays
+from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe

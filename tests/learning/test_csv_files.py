@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, read_table
 from crowdfl.learning.datasets.data import Cut, relabelled
-from crowdfl.learning.datasets.motionsense import MotionSense
-from crowdfl.learning.datasets.npz import read_arrays
+from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
 from crowdfl.learning.datasets.recordings import GRAVITY, runs_of
 from tests.learning.shared import shared_file
 

@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.motionsense import MotionSense
+from crowdfl.learning.datasets.npz_files import MotionSense
 from tests.learning.shared import shared_file
 
 

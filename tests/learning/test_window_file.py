@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Split
-from crowdfl.learning.datasets.window_file import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
+from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
 from tests.learning.shared import shared_file
 from tests.learning.test_model_files import HOSTILE_HEADERS, member_with
 

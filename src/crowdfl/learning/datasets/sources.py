@@ -6,21 +6,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.learning.datasets import csv_files, motionsense, synthetic, wisdm_raw
+from crowdfl.learning.datasets import csv_files, synthetic, wisdm_raw
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.csv_files import CsvFolder
 from crowdfl.learning.datasets.data import Cut, Source, Split
-from crowdfl.learning.datasets.motionsense import MotionSense
+from crowdfl.learning.datasets.npz_files import MOTIONSENSE_CUT, MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.datasets.watch_data import Watch
-from crowdfl.learning.datasets.window_file import WindowFile
 from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
 
 __all__ = ["FORMS", "Spec", "load_split", "open_person", "open_source", "parse_spec"]
 
 FORMS: Mapping[str, str] = MappingProxyType(
     {
-        "watch": "watch:N, person N (0 to 9) of seglearn's watch data",
+        "watch": "watch:N, person N (0 to 9) of the watch data that comes with crowdfl",
         "synthetic": "synthetic:N, a made-up person",
         "csv": "csv:FOLDER, CSV files of one person as a phone's sensor app exports them",
         "wisdm-raw": "wisdm-raw:FILE#USER, WISDM's raw text",
@@ -59,7 +58,7 @@ def open_source(spec: Spec, cut: Cut | None = None) -> Source:
         "csv": lambda: CsvFolder(spec.path, cut or csv_files.CUT),
         "wisdm-raw": lambda: WisdmRaw(spec.path, cut or wisdm_raw.CUT),
         "npz": lambda: WindowFile(spec.path),
-        "motionsense": lambda: MotionSense(spec.path, cut or motionsense.CUT),
+        "motionsense": lambda: MotionSense(spec.path, cut or MOTIONSENSE_CUT),
     }
     return makers[spec.kind]()
 

@@ -40,7 +40,7 @@ class Faults:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        fates = (("Faulty but kept", self.repaired), ("Left out", self.dropped))
+        fates = (("Repaired", self.repaired), ("Left out", self.dropped))
         told = ((fate, ", ".join(f"{kind} {count:,}" for kind, count in sorted((+c).items()))) for fate, c in fates)
         return tuple(f"{fate}: {kinds}." for fate, kinds in told if kinds)
 

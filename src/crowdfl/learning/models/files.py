@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import FormatError, ModelMismatch
-from crowdfl.learning.datasets.npz import MAX_HEADER, UNREADABLE
+from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 __all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
