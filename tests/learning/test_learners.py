@@ -137,7 +137,7 @@ def test_inputs_of_another_width_are_refused(make):
 @every_learner
 def test_a_label_short_is_refused(make, clouds):
     """Before anything is trained."""
-    with pytest.raises(DataMalformed, match="do not go with"):
+    with pytest.raises(DataMalformed, match="do not match"):
         make().train(clouds[0], clouds[1][:-1], TRAINING)
 
 

@@ -105,7 +105,7 @@ class _Columns:
 
 
 def read_table(path: Path, label: str) -> CsvTable:
-    """A file's samples; `label` is for those that the file has no label for."""
+    """A file's samples; `label` is for samples without a label of their own."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -115,12 +115,12 @@ def read_table(path: Path, label: str) -> CsvTable:
         raise DataMalformed(f"{path} is not CSV text: {error}") from error
     if not rows:
         return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter())
-    titled = not any(_is_number(cell, delimiter) for cell in rows[0])
-    columns = _columns(path, rows[0]) if titled else _usual_columns(path, rows[0])
-    return _table(path, columns, rows[titled:], delimiter, label)
+    has_header = not any(_is_number(cell, delimiter) for cell in rows[0])
+    columns = _columns(path, rows[0]) if has_header else _default_columns(path, rows[0])
+    return _table(path, columns, rows[has_header:], delimiter, label)
 
 
-def _usual_columns(path: Path, row: Sequence[str]) -> _Columns:
+def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
     """The columns of a file without a header."""
     if len(row) not in (4, 5):
         raise DataMalformed(f"{path} has no header and {len(row)} columns: give it `timestamp,x,y,z,label`")
@@ -156,7 +156,7 @@ def _triple(pattern: re.Pattern[str], names: Sequence[str]) -> tuple[int, ...] |
 def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimiter: str, label: str) -> CsvTable:
     dropped: Counter[str] = Counter()
     numbers: list[float] = []
-    moments: list[float] = []  # times of either kind; a file holds one of them
+    dates: list[float] = []  # a file holds times as numbers or as dates, not both
     samples: list[list[float]] = []
     labels: list[str] = []
     for row in rows:
@@ -165,7 +165,7 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
             name = row[columns.label].strip().lower() if columns.label is not None else ""
             time = row[columns.time]
             kind, value = (
-                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (moments, _moment(time))
+                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (dates, _timestamp(time))
             )
         except IndexError:
             dropped["a missing field"] += 1
@@ -178,15 +178,17 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
         labels.append(name or label)
     if not all(labels):
         raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
-    if numbers and moments:
-        raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
+    if numbers and dates:
+        raise DataMalformed(
+            f"{path}: some times are numbers and some are dates: export the file again with one of them"
+        )
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
-    times = _seconds(numbers, columns.time_unit) if numbers else np.array(moments, dtype=np.float64)
+    times = _seconds(numbers, columns.time_unit) if numbers else np.array(dates, dtype=np.float64)
     return CsvTable(times, _scaled(signal, columns.units), labels, dropped)
 
 
 def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
-    """Without a unit, the one in which samples come at 1 to 1000 a second."""
+    """Without a unit, the one that gives 1 to 1000 samples a second."""
     times = np.array(raw, dtype=np.float64)
     if unit not in _SECONDS:
         steps = np.diff(times)
@@ -196,7 +198,7 @@ def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
 
 
 def _scaled(signal: npt.NDArray[np.float64], units: Sequence[str]) -> npt.NDArray[np.float64]:
-    """In g and rad/s. Without a unit, acceleration far above 1 in length is taken for m/s^2: gravity is always there."""
+    """In g and rad/s. Without a unit, acceleration whose length is far above 1 is read as m/s^2: gravity is always there."""
     given = units[0] if units else ""
     long = bool(len(signal)) and float(np.median(np.linalg.norm(signal[:, :3], axis=1))) > 4
     scaled = signal.copy()
@@ -207,7 +209,7 @@ def _scaled(signal: npt.NDArray[np.float64], units: Sequence[str]) -> npt.NDArra
     return scaled
 
 
-def _moment(text: str) -> float:
+def _timestamp(text: str) -> float:
     """Seconds of a date and time in ISO 8601; without a zone, UTC."""
     moment = datetime.fromisoformat(text.strip())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -235,5 +237,5 @@ def _recordings(table: CsvTable, places: dict[str, int], hertz: float) -> list[R
 
 
 def label_of_name(name: str) -> str:
-    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in small letters."""
+    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in lower case."""
     return re.split(r"[\s_.()-]*\d", name, maxsplit=1)[0].strip(" _-.()").lower()

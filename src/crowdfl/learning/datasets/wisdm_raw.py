@@ -40,9 +40,12 @@ class Faults:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        fates = (("Repaired", self.repaired), ("Left out", self.dropped))
-        told = ((fate, ", ".join(f"{kind} {count:,}" for kind, count in sorted((+c).items()))) for fate, c in fates)
-        return tuple(f"{fate}: {kinds}." for fate, kinds in told if kinds)
+        groups = {"Repaired": self.repaired, "Left out": self.dropped}
+        listed = {
+            name: ", ".join(f"{kind} {count:,}" for kind, count in sorted((+counter).items()))
+            for name, counter in groups.items()
+        }
+        return tuple(f"{name}: {kinds}." for name, kinds in listed.items() if kinds)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class WisdmRaw(Source):
             with self.path.open(encoding="ascii", errors="replace") as lines:
                 found = read_wisdm(lines)
         except FileNotFoundError as error:
-            raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` brings it") from error
+            raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` downloads it") from error
         if not found[0]:
             raise DataMalformed(
                 f"{self.path} holds no record `user,activity,timestamp,x,y,z;`: is it the raw WISDM text?"
@@ -110,10 +113,10 @@ def read_wisdm(lines: Iterable[str]) -> "tuple[dict[int, array[float]], Faults]"
 
 
 def _records(line: str, faults: Faults) -> list[str]:
-    """The records of a line, which should be one, and end in a semicolon."""
+    """The records of a line. There should be one, which ends in a semicolon."""
     line = line.strip()
     if line.find(";") == len(line) - 1 > 0:
-        return [line[:-1]]  # as it should be, and as a million of them are
+        return [line[:-1]]  # the usual form, first because there are a million of them
     if not line:
         faults.dropped["empty line"] += 1
         return []
