@@ -14,9 +14,9 @@ from sklearn.linear_model import SGDClassifier
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.datasets.synthetic import CUT, PACES, Synthetic
 from crowdfl.learning.features import Inputs, features_per_window
-from crowdfl.learning.models.learner import Learner, Metrics, Training, check_pairs, score
+from crowdfl.learning.models.learner import Learner, ModelScores, Training, check_pairs, score
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.plain import plain_rounds
+from crowdfl.learning.training import plain_rounds
 
 __all__ = ["SklearnLearner", "main"]
 
@@ -30,20 +30,17 @@ class SklearnLearner:
 
     @property
     def shape(self) -> ModelShape:
-        """scikit-learn's names."""
         return ModelShape.of({"coef": self._model.coef_, "intercept": self._model.intercept_})
 
     def weights(self) -> Weights:
-        """Copies of both."""
         return [self._model.coef_.copy(), self._model.intercept_.copy()]
 
     def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        """Take these weights on."""
         coef, intercept = self.shape.check(weights)
         self._model = self._fresh(coef, intercept, Training())
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """One call of partial_fit per epoch; someone who has only some of the labels can train too."""
+        """One call of partial_fit per epoch; a person with only some of the labels can train too."""
         check_pairs(inputs, labels, self._model.coef_.shape[1])
         self._model = self._fresh(*self.weights(), training)
         rows, order = inputs.astype(np.float64), np.random.default_rng(training.seed)
@@ -55,11 +52,9 @@ class SklearnLearner:
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        """The probability of each label."""
         return np.asarray(self._model.predict_proba(inputs), dtype=np.float64)
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
-        """Accuracy and loss."""
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         check_pairs(inputs, labels, self._model.coef_.shape[1])
         return score(self.predict(inputs), labels)
 

@@ -15,8 +15,7 @@ from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.learning.datasets.npy import read_npy_header
-from crowdfl.learning.datasets.object_file import read_object_file
+from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
@@ -31,7 +30,6 @@ from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fie
 from crowdfl.storage.pools import RandomizerPool
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
 from tests.http.world import definition_of
-from tests.learning.test_object_file import object_file, plain
 
 SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
@@ -56,19 +54,10 @@ INVITATION = {
 }
 
 
-def npy(array):
-    """A .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
 IN_MEMORY = {
     "npz": (to_npz(SHAPE, ARRAYS), lambda data: from_npz(SHAPE, data)),
     "safetensors": (to_safetensors(SHAPE, ARRAYS), lambda data: from_safetensors(SHAPE, data)),
     "npz of a round": (arrays_to_npz([np.zeros((3, 4))]), lambda data: arrays_from_npz(data, DEFINITION)),
-    "npy": (npy(np.zeros((3, 4))), lambda data: read_npy_header(io.BytesIO(data))),
-    "object file": (object_file({"a": [1, 2.5, "x", np.zeros(3)]}), lambda data: plain(read_object_file(data))),
 }
 
 
@@ -99,6 +88,18 @@ def put(path, data):
     path.write_bytes(data)
     path.chmod(0o600)
     return path
+
+
+@settings(max_examples=scaled(100))
+@given(data=st.data())
+def test_damaged_data_files(folder, data):
+    """A data set of plain arrays, compressed or not."""
+    stream = io.BytesIO()
+    data.draw(st.sampled_from([np.savez, np.savez_compressed]))(stream, windows=np.zeros((3, 4)), user=np.arange(3))
+    path = put(folder / "data.npz", stream.getvalue())
+    assert not refused(attempt(lambda: read_arrays(path)))
+    put(path, data.draw(mutated(stream.getvalue()) | st.binary(max_size=200)))
+    attempt(lambda: read_arrays(path))
 
 
 @given(data=st.data())

@@ -137,7 +137,7 @@ def test_a_wisdm_user_with_what_must_be_said():
 @pytest.mark.parametrize(
     ("words", "error", "said"),
     [
-        (("--data", "phone:1"), SettingsError, "names no data"),
+        (("--data", "phone:1"), SettingsError, "does not name any data"),
         (("--data", "csv:nowhere"), DataMissing, "not a folder"),
         (("--data", "synthetic:1", "--model", "forest"), SettingsError, "not 'forest'"),
         (("--data", "synthetic:1", "--set", "rate"), SettingsError, "KEY=VALUE"),

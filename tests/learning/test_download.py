@@ -77,7 +77,7 @@ def test_only_https_is_trusted_without_a_hash(tmp_path, url):
 def test_a_file_is_not_overwritten(server, tmp_path):
     """It may be someone's only copy."""
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(SettingsError, match="there already"):
+    with pytest.raises(SettingsError, match="exists already"):
         fetch(f"{server}/", tmp_path / "file", SHA256)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -99,7 +99,7 @@ def test_one_file_is_taken_out_and_no_other(tmp_path):
     unpack_one(tmp_path / "a.tar.gz", WISDM_FILE, inner / "raw.txt")
     assert (inner / "raw.txt").read_text() == f"WISDM_ar_v1.1/{WISDM_FILE}"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar.gz", "inner"]
-    with pytest.raises(SettingsError, match="there already"):
+    with pytest.raises(SettingsError, match="exists already"):
         unpack_one(tmp_path / "a.tar.gz", WISDM_FILE, inner / "raw.txt")
 
 
@@ -107,6 +107,6 @@ def test_another_archive_is_refused(tmp_path):
     """Or what is none."""
     archive(tmp_path / "a.tar.gz", ["readme.txt"])
     (tmp_path / "b.tar.gz").write_bytes(b"<html>moved</html>")
-    for name, said in (("a", "holds no"), ("b", "not a readable tar")):
+    for name, said in (("a", "does not contain"), ("b", "not a readable tar")):
         with pytest.raises(DataAltered, match=said):
             unpack_one(tmp_path / f"{name}.tar.gz", WISDM_FILE, tmp_path / "raw.txt")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.models.layers import convolutional
 from crowdfl.learning.models.learner import Learner, Training, batches, score
-from crowdfl.learning.models.own_module import own_module
+from crowdfl.learning.models.networks import convolutional, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import TorchLearner, mlp
+from crowdfl.learning.models.torch_learner import Adam, TorchLearner, mlp
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
@@ -138,7 +137,7 @@ def test_inputs_of_another_width_are_refused(make):
 @every_learner
 def test_a_label_short_is_refused(make, clouds):
     """Before anything is trained."""
-    with pytest.raises(DataMalformed, match="do not go with"):
+    with pytest.raises(DataMalformed, match="do not match"):
         make().train(clouds[0], clouds[1][:-1], TRAINING)
 
 
@@ -245,10 +244,10 @@ def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
     [
         ("tests.learning.own_networks", "written package.module:Class"),
         ("os;system:x", "written package.module:Class"),
-        ("no_such_package.nets:Net", "no 'no_such_package' here: install it"),
+        ("no_such_package.nets:Net", "'no_such_package' is not installed"),
         ("tests.learning.own_networks:Missing", "cannot be loaded"),
-        ("tests.learning.own_networks:make_nothing", "not a class of torch.nn.Module"),
-        ("tests.learning.own_networks:Narrow", r"gives \(2, 1\) for two rows; \(2, 3\)"),
+        ("tests.learning.own_networks:make_nothing", "not a subclass of torch.nn.Module"),
+        ("tests.learning.own_networks:Narrow", r"returns \(2, 1\) for two rows; expected \(2, 3\)"),
         ("tests.learning.own_networks:Stubborn", "does not take rows of 5"),
     ],
 )
@@ -305,6 +304,27 @@ def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
 
 def test_torch_is_not_imported_before_it_is_needed():
     """A command that only lists tasks starts fast."""
-    code = "import sys, crowdfl.learning.models.torch_learner, crowdfl.learning.plain; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, crowdfl.learning.models.torch_learner, crowdfl.learning.training; sys.exit('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603 -- our own code
     assert done.returncode == 0
+
+
+def test_every_step_of_adam_is_torchs():
+    """The same weights to the last bit; a parameter without a gradient stays as it is."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1)
+    start = [torch.randn(5, 3), torch.randn(3), torch.randn(2)]
+    ours, theirs = ([torch.nn.Parameter(tensor.clone()) for tensor in start] for _ in range(2))
+    mine, reference = Adam(ours, 0.005), torch.optim.Adam(theirs, lr=0.005)
+    for number in range(50):
+        for a, b in zip(ours[:2], theirs[:2], strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        mine.step()
+        reference.step()
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), number
+    assert torch.equal(ours[2], start[2])
+    mine.zero_grad()
+    assert all(parameter.grad is None for parameter in ours)

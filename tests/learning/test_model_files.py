@@ -202,3 +202,57 @@ def test_a_member_longer_than_its_shape_is_refused():
         archive.writestr("m.npy", member.getvalue() + b"more")
     with pytest.raises(FormatError, match="'m'"):
         from_npz(ModelShape(("m",), ((2,),)), stream.getvalue())
+
+
+def archive_of(member: bytes) -> bytes:
+    """An npz file whose array `m` is stored as these bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("m.npy", member)
+    return stream.getvalue()
+
+
+def member_with(header: bytes) -> bytes:
+    """A .npy file of version 1.0 with this header, and a number as content."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(8)
+
+
+HOSTILE_HEADERS = {
+    "sum": b"{'descr': '<f8', 'fortran_order': False, 'shape': (2**40,), }\n",
+    "negative": b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }\n",
+    "fields": b"{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,), }\n",
+    "objects": b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n",
+    "number for truth": b"{'descr': '<f8', 'fortran_order': 0, 'shape': (1,), }\n",
+    "call": b"{'descr': '<f8', 'fortran_order': False, 'shape': (len('a'),), }\n",
+    "empty type": b"{'descr': (), 'fortran_order': False, 'shape': (1,), }\n",
+    "huge type": b"{'descr': '|V2000000000', 'fortran_order': False, 'shape': (1,), }\n",
+    "many signs": b"-" * 500,
+    "many brackets": b"(" * 500,
+    "long": b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }" + b" " * 60_000 + b"\n",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("header", HOSTILE_HEADERS.values(), ids=HOSTILE_HEADERS)
+def test_a_hostile_header_is_refused_by_name(header):
+    """Even where Python could make sense of it."""
+    with pytest.raises((FormatError, ModelMismatch)):
+        from_npz(ModelShape(("m",), ((1,),)), archive_of(member_with(header)))
+
+
+def test_other_versions_and_short_members_are_refused():
+    """The first bytes decide."""
+    for member in (b"", b"\x93NUMPY", b"\x93NUMPY\x02\x00" + bytes(100), b"PK\x03\x04" + bytes(100)):
+        with pytest.raises(FormatError):
+            from_npz(ModelShape(("m",), ((1,),)), archive_of(member))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4), (1, 2, 3, 4)], ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_any_shape_and_order_are_read(shape, order):
+    """As NumPy writes them."""
+    array, stream = np.zeros(shape, dtype="<f4", order=order), io.BytesIO()
+    array[...] = np.arange(array.size).reshape(shape)
+    np.save(stream, array)
+    (found,) = from_npz(ModelShape(("m",), (shape,)), archive_of(stream.getvalue()))
+    assert found.tolist() == array.tolist()

@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.motionsense import MotionSense
+from crowdfl.learning.datasets.npz_files import MotionSense
 from tests.learning.shared import shared_file
 
 
@@ -26,7 +26,7 @@ def test_windows_stay_within_a_trial_and_a_person(tmp_path):
     np.savez(tmp_path / "ms.npz", **arrays())
     source = MotionSense(tmp_path / "ms.npz", Cut(length=20, step=20, held_out=0.5))
     assert source.people == ("4", "9")
-    assert source.label_names == ("Downstairs", "Upstairs", "Sitting", "UploadContext", "Walking", "Jogging")
+    assert source.label_names == ("Downstairs", "Upstairs", "Sitting", "Standing", "Walking", "Jogging")
     split = source.load_person(0)
     assert np.bincount(split.train.labels).tolist() == [2, 0, 0, 0, 10]
     for window in (*split.train.windows[..., 0], *split.held_out.windows[..., 0]):
@@ -50,7 +50,7 @@ def test_the_real_stream():
     split = source.load_person(23)
     for side in (split.train, split.held_out):
         assert set(side.labels.tolist()) == set(range(6))
-    still = split.train.windows[split.train.labels == source.label_names.index("UploadContext")]
+    still = split.train.windows[split.train.labels == source.label_names.index("Standing")]
     assert 0.9 < np.linalg.norm(still, axis=-1).mean() < 1.1
     slower = MotionSense(path, Cut(length=40, step=20, held_out=0.3, gap=40, hertz=20.0)).load_person(23)
     assert slower.train.windows.shape[1:] == (40, 3)

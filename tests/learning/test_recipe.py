@@ -75,9 +75,9 @@ def test_a_wrong_section_is_refused(change, said):
         ({"learner": "conv"}, 'say features = "flat"'),
         ({"learner": "module", "module": "pkg.nets:Net"}, "install and read it, then say --module pkg.nets:Net"),
         ({"features": "none"}, "no features called 'none'"),
-        ({"learner": "network", "hidden": [10**9]}, "no layer is written"),
+        ({"learner": "network", "hidden": [10**9]}, "is not a layer"),
         ({"learner": "network", "hidden": [10**8]}, "too many for a phone"),
-        ({"learner": "network", "hidden": [-3]}, "no layer is written"),
+        ({"learner": "network", "hidden": [-3]}, "is not a layer"),
     ],
 )
 def test_a_learner_that_cannot_be_made_is_refused(change, said):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Person, Split
-from crowdfl.learning.datasets.splits import by_person, merged, relabelled, standardised
+from crowdfl.learning.datasets.data import Person, Split, by_person, merged, relabelled, standardised
 
 NAMES = ("still", "moving")
 

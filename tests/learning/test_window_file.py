@@ -1,12 +1,15 @@
 """Windows cut by others: whose they are, which are held out, and dealing them anew."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Split
-from crowdfl.learning.datasets.window_file import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
+from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
 from tests.learning.shared import shared_file
+from tests.learning.test_model_files import HOSTILE_HEADERS, member_with
 
 GOOD = {
     "windows": np.arange(6 * 4 * 3, dtype=np.float32).reshape(6, 4, 3),
@@ -75,6 +78,16 @@ def test_another_kind_of_file_is_refused(tmp_path, content):
         WindowFile(tmp_path / "other.npz").load_person(0)
 
 
+@pytest.mark.parametrize("header", HOSTILE_HEADERS.values(), ids=HOSTILE_HEADERS)
+def test_a_hostile_header_is_refused(tmp_path, header):
+    """Even where Python could make sense of it."""
+    np.savez(tmp_path / "hostile.npz", **{name: array for name, array in GOOD.items() if name != "user"})
+    with zipfile.ZipFile(tmp_path / "hostile.npz", "a") as archive:
+        archive.writestr("user.npy", member_with(header))
+    with pytest.raises(DataMalformed, match=r"hostile\.npz"):
+        WindowFile(tmp_path / "hostile.npz").load_person(0)
+
+
 def test_a_missing_file_is_named(tmp_path):
     """With its path."""
     with pytest.raises(DataMissing, match=r"gone\.npz"):
@@ -117,7 +130,7 @@ def test_the_set_of_the_papers_size():
         "Upstairs": 200,
         "Downstairs": 176,
         "Sitting": 92,
-        "UploadContext": 85,
+        "Standing": 85,
     }
     assert source.notes == (STANDARDISED, SWAPPED)
     dealt = dealt_at_random(people, seed=1)

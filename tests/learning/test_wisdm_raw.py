@@ -39,7 +39,7 @@ def test_a_fault_that_can_be_repaired_is_and_is_counted(line, kind, kept):
     assert len(people[1]) == 5 * kept
     assert +faults.repaired == {kind: 1}
     assert not +faults.dropped
-    assert faults.notes == (f"Faulty but kept: {kind} 1.",)
+    assert faults.notes == (f"Repaired: {kind} 1.",)
 
 
 @pytest.mark.parametrize(

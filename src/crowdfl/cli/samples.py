@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.csv_table import read_table
-from crowdfl.learning.datasets.data import Labels, Windows, windows_of
-from crowdfl.learning.datasets.resample import even
-from crowdfl.learning.datasets.stream import recordings_of
+from crowdfl.learning.datasets.csv_files import read_table
+from crowdfl.learning.datasets.data import Labels, Windows
+from crowdfl.learning.datasets.recordings import recordings_of, resampled, windows_of
 from crowdfl.learning.recipe import Recipe
 
 __all__ = ["Samples", "load_samples"]
@@ -52,7 +51,7 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     windows, starts, found = [], [], []
     for recording in recordings_of(table.times, signal, _places(path, table.labels, recipe), hertz):
         times = recording.times if recording.times is not None else np.arange(len(recording.signal)) / hertz
-        windows.append(windows_of(even(times, recording.signal, hertz), cut.length, cut.step))
+        windows.append(windows_of(resampled(times, recording.signal, hertz), cut.length, cut.step))
         starts.append(times[0] + np.arange(len(windows[-1])) * cut.step / hertz)
         found.append(np.full(len(windows[-1]), recording.label))
     if not sum(map(len, windows)):

@@ -1,6 +1,6 @@
 """From windows to a network's inputs. A task names one of these, so that every participant computes the same.
 
-None of them is fitted to data: there is nothing to leak and nothing to hand round.
+None of them is fitted to data: there is nothing to leak and nothing to distribute.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm 
 
 
 def flat(windows: Windows) -> Inputs:
-    """The samples as they are, one after the other."""
+    """The samples themselves, in one row per window."""
     return windows.reshape(len(windows), -1)
 
 
@@ -43,14 +43,13 @@ FEATURES: Mapping[str, Callable[[Windows], Inputs]] = MappingProxyType({"flat": 
 
 
 def features(name: str, windows: Windows) -> Inputs:
-    """The inputs that a task asks for by name."""
     if name not in FEATURES:
         raise SettingsError(f"there are no features called {name!r}: choose one of {', '.join(sorted(FEATURES))}")
     return FEATURES[name](windows)
 
 
 def features_per_window(name: str, length: int, channels: int) -> int:
-    """How many inputs the network needs."""
+    """The number of inputs of a network."""
     return int(features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1])
 
 

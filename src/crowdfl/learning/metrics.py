@@ -20,7 +20,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scores:
-    """A row of table 3, less its last column."""
+    """A row of table 3 without its last column."""
 
     accuracy: float
     precision: float
@@ -30,7 +30,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class ClassScores:
-    """The same class by class, and how often each class occurs."""
+    """The scores of each class, and how often it occurs."""
 
     precision: _Floats
     recall: _Floats
@@ -39,18 +39,18 @@ class ClassScores:
 
 
 def confusion(labels: Labels, predicted: Labels, classes: int) -> Labels:
-    """How often class i (row) was taken for class j (column)."""
+    """The confusion matrix: a row per true class, a column per predicted one."""
     if labels.shape != predicted.shape or labels.ndim != 1:
-        raise DataMalformed(f"{predicted.shape} predictions do not go with {labels.shape} labels")
+        raise DataMalformed(f"{predicted.shape} predictions do not match {labels.shape} labels")
     both = np.concatenate([labels, predicted])
     if len(both) and not 0 <= both.min() <= both.max() < classes:
         raise DataMalformed(f"a label or prediction is outside 0 to {classes - 1}")
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def class_scores(table: Labels) -> ClassScores:
-    """From a confusion table; a class that is never predicted, or never occurs, scores 0 there."""
-    right, occurs, predicted = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+def class_scores(matrix: Labels) -> ClassScores:
+    """From a confusion matrix; a class that is never predicted has precision 0, one that never occurs has recall 0."""
+    right, occurs, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
     return ClassScores(_share(right, predicted), _share(right, occurs), _share(2 * right, occurs + predicted), occurs)
 
 
@@ -58,10 +58,10 @@ def scores(labels: Labels, predicted: Labels, classes: int) -> Scores:
     """Accuracy and the three macro averages."""
     if not len(labels):
         raise DataMalformed("there is nothing to score: no samples are held out")
-    table = confusion(labels, predicted, classes)
-    each, seen = class_scores(table), table.sum(axis=0) + table.sum(axis=1) > 0
+    matrix = confusion(labels, predicted, classes)
+    each, seen = class_scores(matrix), matrix.sum(axis=0) + matrix.sum(axis=1) > 0
     means = (float(column[seen].mean()) for column in (each.precision, each.recall, each.f1))
-    return Scores(float(np.diag(table).sum() / table.sum()), *means)
+    return Scores(float(np.diag(matrix).sum() / matrix.sum()), *means)
 
 
 def mad(found: Scores, baseline: Scores) -> float:

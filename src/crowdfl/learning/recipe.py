@@ -11,13 +11,11 @@ import numpy as np
 
 from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.data import Cut, Split, Windows
+from crowdfl.learning.datasets.data import Cut, Split, Windows, relabelled, standardised
 from crowdfl.learning.datasets.sources import load_split
-from crowdfl.learning.datasets.splits import relabelled, standardised
 from crowdfl.learning.features import Inputs, features, features_per_window
-from crowdfl.learning.models.layers import convolutional, mlp
 from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.own_module import own_module
+from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
 

@@ -63,9 +63,10 @@ def _watch_data() -> Finding:
     from crowdfl.learning.datasets import watch_data as watch
 
     try:
-        return ok("watch data", str(watch.find_watch_file()))
-    except LearningError as missing:
-        return warn("watch data", "not there: the demo and watch:N cannot run", str(missing))
+        watch.read_checked()
+        return ok("watch data", str(watch.FILE))
+    except LearningError as error:
+        return warn("watch data", "not usable: the demo and watch:N cannot run", str(error))
 
 
 def _threads() -> Finding:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from crowdfl.errors import LearningUnavailable, SettingsError
-from crowdfl.learning.curve import Epoch
+from crowdfl.learning.training import Epoch
 
 __all__ = ["plot_curve", "show", "sparkline"]
 

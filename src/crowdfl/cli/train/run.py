@@ -16,12 +16,12 @@ from crowdfl.cli.task.files import require_model_path, write_model
 from crowdfl.cli.train.report import plot_curve, show
 from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
-from crowdfl.learning.curve import Epoch, learning_curve
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
 from crowdfl.learning.metrics import class_scores, confusion, scores
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.recipe import LEARNERS, Recipe
+from crowdfl.learning.training import Epoch, learning_curve
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.settings import TaskSettings
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.lab.experiments.points import Bench, Row
-from crowdfl.learning.datasets.data import Cut, Labels, Person, Source, Split
-from crowdfl.learning.datasets.splits import merged
+from crowdfl.learning.datasets.data import Cut, Labels, Person, Source, Split, merged
+from crowdfl.learning.datasets.npz_files import WindowFile, dealt_at_random
 from crowdfl.learning.datasets.synthetic import Synthetic
-from crowdfl.learning.datasets.window_file import WindowFile, dealt_at_random
 from crowdfl.learning.features import Inputs, flat
 from crowdfl.learning.metrics import Scores, scores
 from crowdfl.learning.models.learner import Training

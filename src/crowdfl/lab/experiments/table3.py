@@ -14,7 +14,7 @@ from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Table, digi
 from crowdfl.lab.experiments.pictures import panels
 from crowdfl.lab.experiments.points import Point, Row, Rows
 from crowdfl.lab.experiments.published import TABLE3
-from crowdfl.learning.datasets.window_file import STANDARDISED, SWAPPED
+from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED
 from crowdfl.learning.metrics import Scores, mad
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Where training data comes from: one person's windows and labels, behind one small interface.
 
-A recording is cut by time, the earlier part to train and the later part to test, with a gap between. Each part is resampled and
-windowed after the cut, so that neither carries a sample from one side to the other.
+Also here: putting people together and apart, and one person's data on a task's terms. No window changes sides within a split.
 """
 
 import math
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing, SettingsError
-from crowdfl.learning.datasets.resample import even
 
 __all__ = [
     "Cut",
@@ -23,13 +21,17 @@ __all__ = [
     "Source",
     "Split",
     "Windows",
+    "by_person",
+    "merged",
     "person_at",
-    "split_recordings",
-    "windows_of",
+    "relabelled",
+    "standardised",
 ]
 
 Windows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
+
+_STILL = 1e-6  # a channel that never moves is not divided by zero
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,13 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.step < 1:
-            raise SettingsError("a window's length and step are at least one sample")
+            raise SettingsError("a window's length and step must be at least one sample")
         if not 0 < self.held_out < 1:
-            raise SettingsError("the held-out share lies strictly between 0 and 1")
+            raise SettingsError("the held-out share must lie strictly between 0 and 1")
         if self.gap < 0:
             raise SettingsError("the gap between training and held-out samples cannot be negative")
         if self.hertz is not None and not 0 < self.hertz < math.inf:
-            raise SettingsError(f"samples come at a rate above zero, not {self.hertz} a second")
+            raise SettingsError(f"the sampling rate must be above zero, not {self.hertz} Hz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """What one device knows: windows (n, length, channels), and into `label_names` a label for each."""
+    """What one device knows: windows (n, length, channels), and a label for each, as an index into `label_names`."""
 
     name: str
     windows: Windows
@@ -106,54 +108,68 @@ class Source(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report on this data must not leave unsaid."""
+        """What every report on this data must mention."""
+        return ()
 
     def load_person(self, index: int) -> Split:
         """The data of `people[index]` and of nobody else."""
 
 
 def person_at(people: Sequence[str], index: int) -> str:
-    """The name of a person in a data set; an index does not wrap round to another."""
+    """The name of a person in a data set. A negative index is refused."""
     if not 0 <= index < len(people):
         raise DataMissing(f"the data has people 0 to {len(people) - 1}, not {index}")
     return people[index]
 
 
-def windows_of(signal: npt.NDArray[np.floating], length: int, step: int) -> Windows:
-    """All whole windows of (samples, channels), as (n, length, channels)."""
-    samples, channels = signal.shape
-    if samples < length:
-        return np.empty((0, length, channels), dtype=np.float32)
-    views = np.lib.stride_tricks.sliding_window_view(signal, length, axis=0)[::step]
-    return np.ascontiguousarray(views.transpose(0, 2, 1), dtype=np.float32)
+def merged(name: str, people: Sequence[Person]) -> Person:
+    """Everyone's windows as one person's, as if they had been collected."""
+    if not people or any(person.label_names != people[0].label_names for person in people):
+        raise DataMalformed(f"{name}: merging needs at least one person, and the same label names for all")
+    windows = np.concatenate([person.windows for person in people])
+    return Person(name, windows, np.concatenate([person.labels for person in people]), people[0].label_names)
 
 
-def split_recordings(name: str, recordings: Sequence[Recording], label_names: tuple[str, ...], cut: Cut) -> Split:
-    """Cut every recording by time, then each part into windows."""
-    early, late = [], []
-    for recording in recordings:
-        first, second = _parts(recording, cut)
-        early.append((windows_of(first, cut.length, cut.step), recording.label))
-        late.append((windows_of(second, cut.length, cut.step), recording.label))
-    return Split(_person(name, early, label_names), _person(name, late, label_names))
+def by_person(people: Sequence[Split], held_out: float, seed: int) -> Split:
+    """Train on some people and test on the others, of whom nothing was seen."""
+    count = round(len(people) * held_out)
+    if not 0 < count < len(people):
+        raise SettingsError(
+            f"a share of {held_out} of {len(people)} people cannot be held out: both sides need at least one person"
+        )
+    order = np.random.default_rng(seed).permutation(len(people))
+    train, test = ([people[i] for i in sorted(part)] for part in (order[count:], order[:count]))
+    return Split(merged("train", _both_halves(train)), merged("held-out", _both_halves(test)))
 
 
-def _parts(recording: Recording, cut: Cut) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-    """The samples before the cut and those after the gap, evenly spaced."""
-    signal, times = recording.signal, recording.times
-    end = len(signal) - round(len(signal) * cut.held_out)
-    if times is None:
-        return signal[:end], signal[end + cut.gap :]
-    if cut.hertz is None:
-        raise SettingsError("a recording with times needs a rate to be resampled to: give `hertz`")
-    start = int(np.searchsorted(times, times[max(end - 1, 0)] + cut.gap / cut.hertz, side="right"))
-    start = max(start, end)
-    return even(times[:end], signal[:end], cut.hertz), even(times[start:], signal[start:], cut.hertz)
+def _both_halves(people: Sequence[Split]) -> list[Person]:
+    return [half for split in people for half in (split.train, split.held_out)]
 
 
-def _person(name: str, parts: Sequence[tuple[Windows, int]], label_names: tuple[str, ...]) -> Person:
-    if not parts:
-        raise DataMalformed(f"{name}: there are no recordings")
-    windows = np.concatenate([windows for windows, _ in parts])
-    labels = np.repeat([label for _, label in parts], [len(windows) for windows, _ in parts]).astype(np.int64)
-    return Person(name, windows, labels, label_names)
+def standardised(split: Split) -> Split:
+    """Every channel with mean 0 and deviation 1 over the training windows; the held-out ones are scaled by the same."""
+    if not len(split.train):
+        raise DataMalformed(f"{split.train.name}: there are no training windows to standardise by")
+    mean, deviation = split.train.windows.mean(axis=(0, 1)), split.train.windows.std(axis=(0, 1))
+    scale = np.maximum(deviation, _STILL)
+
+    def scaled(person: Person) -> Person:
+        windows = ((person.windows - mean) / scale).astype(np.float32)
+        return Person(person.name, windows, person.labels, person.label_names)
+
+    return Split(scaled(split.train), scaled(split.held_out))
+
+
+def relabelled(split: Split, names: Sequence[str]) -> Split:
+    """With a task's labels, found by name, ignoring case. Windows with a label that the task does not have are left out."""
+    places = {name.casefold(): place for place, name in enumerate(names)}
+    moved = np.array([places.get(name.casefold(), -1) for name in split.train.label_names], dtype=np.int64)
+    if (moved < 0).all():
+        mine, wanted = ", ".join(split.train.label_names), ", ".join(names)
+        raise DataMalformed(f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}")
+
+    def side(person: Person) -> Person:
+        labels = moved[person.labels]
+        return Person(person.name, person.windows[labels >= 0], labels[labels >= 0], tuple(names))
+
+    return Split(side(split.train), side(split.held_out))

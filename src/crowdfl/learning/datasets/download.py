@@ -1,4 +1,4 @@
-"""Fetching a public data set: its bytes counted and hashed, and refused if they are not those expected."""
+"""Download a public data set; its bytes are counted and hashed, and refused if they are not those expected."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Fetched:
-    """What came, and how to know it again."""
+    """A downloaded file."""
 
     path: Path
     size: int
@@ -34,11 +34,11 @@ class Fetched:
 def fetch(
     url: str, path: Path, sha256: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Fetched:
-    """To a new file, which is there only once it is whole and, where a hash is given, the right one."""
+    """Download to a new file, which appears only once it is complete and has the given hash."""
     if not url.startswith("https://") and not (sha256 and url.startswith("http://")):
-        raise SettingsError(f"{url}: data is fetched by https://, or by http:// if --sha256 says what should come")
+        raise SettingsError(f"{url}: data is downloaded by https://, or by http:// if --sha256 is given")
     if path.exists():
-        raise SettingsError(f"{path} is there already: remove it, or name another file")
+        raise SettingsError(f"{path} exists already: remove it, or name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -55,18 +55,18 @@ def fetch(
 
 
 def unpack_one(archive: Path, wanted: str, path: Path) -> None:
-    """The one file of that name in a tar archive, and nothing else of it, wherever it would like to go."""
+    """Extract the one file of that name from a tar archive; the paths in the archive are not used."""
     try:
         with tarfile.open(archive) as members:
             member = next((m for m in members if m.isreg() and PurePosixPath(m.name).name == wanted), None)
             source = members.extractfile(member) if member else None
             if member is None or source is None or member.size > _LONGEST:
-                raise DataAltered(f"{archive} holds no {wanted}: is it the right archive?")
+                raise DataAltered(f"{archive} does not contain {wanted}: is it the right archive?")
             with path.open("xb") as file:
                 while chunk := source.read(_CHUNK):
                     file.write(chunk)
     except FileExistsError as error:
-        raise SettingsError(f"{path} is there already: remove it, or name another file") from error
+        raise SettingsError(f"{path} exists already: remove it, or name another file") from error
     except (tarfile.TarError, EOFError, OSError) as error:
         raise DataAltered(f"{archive} is not a readable tar archive: {error}") from error
 
@@ -84,7 +84,7 @@ def _copy(url: str, write: Callable[[bytes], object], progress: Callable[[int, i
                 write(chunk)
                 progress(size, announced)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        raise DataMissing(f"{url} cannot be fetched: {error}") from error
+        raise DataMissing(f"{url} cannot be downloaded: {error}") from error
     if announced and size != announced:
         raise DataAltered(f"{url} broke off after {size:,} of {announced:,} bytes: try again")
     return size, digest.hexdigest()

@@ -6,21 +6,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.learning.datasets import csv_folder, motionsense, synthetic, wisdm_raw
+from crowdfl.learning.datasets import csv_files, synthetic, wisdm_raw
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.csv_folder import CsvFolder
+from crowdfl.learning.datasets.csv_files import CsvFolder
 from crowdfl.learning.datasets.data import Cut, Source, Split
-from crowdfl.learning.datasets.motionsense import MotionSense
+from crowdfl.learning.datasets.npz_files import MOTIONSENSE_CUT, MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.datasets.watch_data import Watch
-from crowdfl.learning.datasets.window_file import WindowFile
 from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
 
 __all__ = ["FORMS", "Spec", "load_split", "open_person", "open_source", "parse_spec"]
 
 FORMS: Mapping[str, str] = MappingProxyType(
     {
-        "watch": "watch:N, person N (0 to 9) of seglearn's watch data",
+        "watch": "watch:N, person N (0 to 9) of the watch data that comes with crowdfl",
         "synthetic": "synthetic:N, a made-up person",
         "csv": "csv:FOLDER, CSV files of one person as a phone's sensor app exports them",
         "wisdm-raw": "wisdm-raw:FILE#USER, WISDM's raw text",
@@ -32,7 +31,7 @@ FORMS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Spec:
-    """Such a text, taken apart: the kind, its path, and the person, if one is named."""
+    """Such a text, parsed: the kind, its path, and the person, if one is named."""
 
     kind: str
     path: Path
@@ -40,10 +39,9 @@ class Spec:
 
 
 def parse_spec(text: str) -> Spec:
-    """Or what can be written."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in FORMS or not rest:
-        raise SettingsError(f"{text!r} names no data; write one of: " + "; ".join(FORMS.values()))
+        raise SettingsError(f"{text!r} does not name any data; write one of: " + "; ".join(FORMS.values()))
     if kind in ("watch", "synthetic"):
         if not rest.isdecimal():
             raise SettingsError(f"{text!r}: after the colon comes a number, as in {kind}:3")
@@ -53,41 +51,37 @@ def parse_spec(text: str) -> Spec:
 
 
 def open_source(spec: Spec, cut: Cut | None = None) -> Source:
-    """The data set that the text names, windowed as wanted or as is usual for it."""
+    """The data set that the text names, cut as given or with its default."""
     makers: Mapping[str, Callable[[], Source]] = {
         "watch": lambda: Watch(cut or watch.CUT),
         "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), cut=cut or synthetic.CUT),
-        "csv": lambda: CsvFolder(spec.path, cut or csv_folder.CUT),
+        "csv": lambda: CsvFolder(spec.path, cut or csv_files.CUT),
         "wisdm-raw": lambda: WisdmRaw(spec.path, cut or wisdm_raw.CUT),
         "npz": lambda: WindowFile(spec.path),
-        "motionsense": lambda: MotionSense(spec.path, cut or motionsense.CUT),
+        "motionsense": lambda: MotionSense(spec.path, cut or MOTIONSENSE_CUT),
     }
     return makers[spec.kind]()
 
 
 def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
-    """The data set, and the place in it of the person that the text names."""
+    """The data set, and the index of the person that the text names."""
     spec = parse_spec(text)
     source = open_source(spec, cut)
     return source, _index(spec, source)
 
 
 def load_split(text: str, cut: Cut | None = None) -> Split:
-    """The windows of the person that the text names."""
     source, index = open_person(text, cut)
     return source.load_person(index)
 
 
 def _index(spec: Spec, source: Source) -> int:
-    """Of the person in the source."""
     if spec.kind in ("watch", "synthetic"):
         return int(spec.person or 0)
     people = list(source.people)
     if spec.person is None and len(people) == 1:
         return 0
     if spec.person not in people:
-        told = (
-            f"no person {spec.person!r}" if spec.person else "more than one person: say whose data to take, after a #"
-        )
-        raise DataMissing(f"{spec.path} has {told}; there are {', '.join(people)}")
+        problem = f"no person {spec.person!r}" if spec.person else "more than one person: name one after a #"
+        raise DataMissing(f"{spec.path} has {problem}; there are {', '.join(people)}")
     return people.index(spec.person)

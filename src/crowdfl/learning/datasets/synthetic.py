@@ -1,10 +1,11 @@
-"""Made-up people for tests and first tries: each swings a limb slowly, at a middling pace or fast, in a manner of their own."""
+"""Made-up people for tests and first tries: each swings a limb at three paces, with a strength of their own."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from crowdfl.learning.datasets.data import Cut, Recording, Split, person_at, split_recordings
+from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
+from crowdfl.learning.datasets.recordings import split_recordings
 
 __all__ = ["CUT", "PACES", "Synthetic"]
 
@@ -16,8 +17,8 @@ _SECONDS = 40
 
 
 @dataclass(frozen=True)
-class Synthetic:
-    """As many people as wanted; the same seed makes the same ones."""
+class Synthetic(Source):
+    """`count` people; the same seed makes the same ones."""
 
     count: int = 10
     seed: int = 0
@@ -26,21 +27,18 @@ class Synthetic:
 
     @property
     def people(self) -> tuple[str, ...]:
-        """synthetic-1 and so on."""
         return tuple(f"synthetic-{number}" for number in range(1, self.count + 1))
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The paces."""
         return PACES
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That nobody moved."""
         return ("The data is made up.",)
 
     def load_person(self, index: int) -> Split:
-        """Their windows; every pace for 40 seconds."""
+        """Every pace for 40 seconds."""
         name = person_at(self.people, index)
         generator = np.random.default_rng([self.seed, index])
         return split_recordings(name, [self._swing(label, generator) for label in range(3)], PACES, self.cut)

@@ -1,6 +1,7 @@
-"""WISDM's raw text, `WISDM_ar_v1.1_raw.txt`: lines `user,activity,timestamp,x,y,z;` at 20 Hz, its faults survived and counted.
+"""WISDM's raw text, `WISDM_ar_v1.1_raw.txt`: lines `user,activity,timestamp,x,y,z;` at 20 Hz.
 
-Times are in nanoseconds and acceleration in m/s^2, read as seconds and g. Users come in any order.
+Times are in nanoseconds and acceleration in m/s^2, read as seconds and g. Users come in any order. Faults are counted; a
+record that cannot be repaired is left out.
 """
 
 import math
@@ -14,15 +15,15 @@ from pathlib import Path
 import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Cut, Split, person_at, split_recordings
-from crowdfl.learning.datasets.stream import GRAVITY, recordings_of
+from crowdfl.learning.datasets.data import Cut, Source, Split, person_at
+from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
 __all__ = ["ACTIVITIES", "CUT", "HERTZ", "Faults", "WisdmRaw", "read_wisdm"]
 
-ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "UploadContext", "Upstairs", "Walking")
+ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
 HERTZ = 20.0
 
-# The paper's 90 samples, side by side, and a window unused between what is learnt from and what is tested on.
+# The paper's 90 samples, side by side, and an unused window between training and held-out samples.
 CUT = Cut(length=90, step=90, held_out=0.3, gap=90, hertz=HERTZ)
 
 _LABELS = {name: label for label, name in enumerate(ACTIVITIES)}
@@ -32,48 +33,46 @@ _Record = tuple[int, float, float, float, float, int]
 
 @dataclass
 class Faults:
-    """How often each fault was met: in records that could be kept all the same, and in those that were left out."""
+    """How often each fault occurs: in records that could be repaired, and in those that were left out."""
 
     repaired: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One line per fate, or none."""
-        fates = (("Faulty but kept", self.repaired), ("Left out", self.dropped))
-        told = ((fate, ", ".join(f"{kind} {count:,}" for kind, count in sorted((+c).items()))) for fate, c in fates)
-        return tuple(f"{fate}: {kinds}." for fate, kinds in told if kinds)
+        groups = {"Repaired": self.repaired, "Left out": self.dropped}
+        listed = {
+            name: ", ".join(f"{kind} {count:,}" for kind, count in sorted((+counter).items()))
+            for name, counter in groups.items()
+        }
+        return tuple(f"{name}: {kinds}." for name, kinds in listed.items() if kinds)
 
 
 @dataclass(frozen=True)
-class WisdmRaw:
-    """The file as a `Source`, its people in the order of their numbers."""
+class WisdmRaw(Source):
+    """The people are the users, in the order of their numbers."""
 
     path: Path
     cut: Cut = CUT
 
     @property
     def people(self) -> tuple[str, ...]:
-        """The users' numbers."""
         return tuple(map(str, sorted(self._content[0])))
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The six activities."""
         return ACTIVITIES
 
     @property
     def faults(self) -> Faults:
-        """What was wrong with the file."""
         return self._content[1]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The faults, counted."""
         return self.faults.notes
 
     def load_person(self, index: int) -> Split:
-        """One user's windows, in g."""
+        """In g."""
         name = person_at(self.people, index)
         rows = np.frombuffer(self._content[0][int(name)], dtype=np.float64).reshape(-1, 5)
         times, signal, labels = rows[:, 0], rows[:, 1:4] / GRAVITY, rows[:, 4].astype(np.int64)
@@ -87,7 +86,7 @@ class WisdmRaw:
             with self.path.open(encoding="ascii", errors="replace") as lines:
                 found = read_wisdm(lines)
         except FileNotFoundError as error:
-            raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` brings it") from error
+            raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` downloads it") from error
         if not found[0]:
             raise DataMalformed(
                 f"{self.path} holds no record `user,activity,timestamp,x,y,z;`: is it the raw WISDM text?"
@@ -96,7 +95,7 @@ class WisdmRaw:
 
 
 def read_wisdm(lines: Iterable[str]) -> "tuple[dict[int, array[float]], Faults]":
-    """For each user rows of seconds, x, y, z and label, one after the other; and the faults met."""
+    """For each user rows of seconds, x, y, z and label, one after the other; and the faults."""
     people: dict[int, array[float]] = {}
     last: dict[int, _Record] = {}
     faults = Faults()
@@ -114,10 +113,10 @@ def read_wisdm(lines: Iterable[str]) -> "tuple[dict[int, array[float]], Faults]"
 
 
 def _records(line: str, faults: Faults) -> list[str]:
-    """The records of a line, which should be one, and end in a semicolon."""
+    """The records of a line. There should be one, which ends in a semicolon."""
     line = line.strip()
     if line.find(";") == len(line) - 1 > 0:
-        return [line[:-1]]  # as it should be, and as a million of them are
+        return [line[:-1]]  # the usual form, first because there are a million of them
     if not line:
         faults.dropped["empty line"] += 1
         return []

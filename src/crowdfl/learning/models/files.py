@@ -5,7 +5,6 @@ Reading takes the shape that the task promises, and compares before it allocates
 
 import math
 import zipfile
-import zlib
 from collections.abc import Sequence
 from io import BytesIO
 
@@ -13,20 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import FormatError, ModelMismatch
-from crowdfl.learning.datasets.npy import read_npy_header
+from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 __all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
 
 _FLOATS = ("<f4", "<f8")
 _ENDING = ".npy"
+_VERSION = (1, 0)  # later ones are for headers that no array of plain numbers needs
 
 
 def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     """The arrays under their names, as float64: an average loses nothing."""
     stream = BytesIO()
     arrays = dict(zip(shape.names, shape.check(weights), strict=True))
-    with zipfile.ZipFile(stream, "w") as archive:  # by hand, for `savez` takes some names as its own arguments
+    with zipfile.ZipFile(stream, "w") as archive:  # `savez` takes some names as its own arguments
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(name + _ENDING), "w") as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
@@ -34,7 +34,7 @@ def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
 
 
 def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None) -> Weights:
-    """The arrays in the model's order, or which of them does not fit. `stored` is what the file calls them, if not the same."""
+    """The arrays in the model's order. `stored` are their names in the file, if these differ."""
     called = dict(zip(stored or shape.names, shape.names, strict=True))
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
@@ -42,8 +42,7 @@ def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None
             _check_names(shape, [called.get(name, name) for name in found])
             members = zip(called.items(), shape.shapes, strict=True)
             return [_read_member(archive, place, name, wanted) for (place, name), wanted in members]
-    # What zipfile raises on bytes that are no archive, or one that is encrypted or of a newer kind.
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, KeyError, OSError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
 
 
@@ -56,7 +55,7 @@ def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes
 
 
 def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
-    """The arrays in the model's order (the file keeps none), or which of them does not fit."""
+    """The arrays in the model's order; the file keeps none."""
     from safetensors import SafetensorError
     from safetensors import numpy as safetensors_numpy
 
@@ -78,16 +77,19 @@ def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
 
 def _check_kind(name: str, kind: str) -> None:
     if kind not in _FLOATS:
-        raise ModelMismatch(f"the array {name!r} holds {kind}, a model's hold float32 ('<f4') or float64 ('<f8')")
+        raise ModelMismatch(
+            f"the array {name!r} holds {kind}, a model's arrays hold float32 ('<f4') or float64 ('<f8')"
+        )
 
 
 def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
     with archive.open(place + _ENDING) as member:
-        kind, fortran, found = read_npy_header(member)
+        if np.lib.format.read_magic(member) != _VERSION:
+            raise FormatError(f"the array {name!r} is not stored in version 1.0 of NumPy's format")
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=MAX_HEADER)
         if found != wanted:
             raise ModelMismatch(f"the array {name!r} has the shape {found}, the model's has {wanted}")
-        _check_kind(name, kind)
-        dtype = np.dtype(kind)
+        _check_kind(name, dtype.str)
         size = math.prod(wanted) * dtype.itemsize
         content = member.read(size + 1)
     if len(content) != size:

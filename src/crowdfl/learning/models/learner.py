@@ -1,4 +1,4 @@
-"""What a participant asks of a model, in plain NumPy arrays: torch, scikit-learn, JAX or anything else can fill it."""
+"""What a participant needs of a model, in plain NumPy arrays: torch, scikit-learn, JAX or anything else can implement it."""
 
 import hashlib
 import math
@@ -14,7 +14,7 @@ from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
 from crowdfl.learning.models.shape import ModelShape, Weights
 
-__all__ = ["Learner", "Metrics", "Training", "batches", "check_pairs", "score"]
+__all__ = ["Learner", "ModelScores", "Training", "batches", "check_pairs", "score"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,11 @@ class Training:
     batch: int = 32
     rate: float = 0.005
     seed: int = 0
-    on_epoch: Callable[[int], None] | None = field(
-        default=None, compare=False, repr=False
-    )  # told after each, from 1 on
+    on_epoch: Callable[[int], None] | None = field(default=None, compare=False, repr=False)  # called from epoch 1 on
 
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.batch < 1 or not 0 < self.rate < math.inf:
-            raise SettingsError("training takes epochs >= 0, a batch >= 1 and a rate > 0")
+            raise SettingsError("training needs epochs >= 0, a batch >= 1 and a rate > 0")
         if not 0 <= self.seed < 2**63:
             raise SettingsError("a seed is a whole number from 0 to 2^63 - 1")
 
@@ -42,7 +40,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Metrics:
+class ModelScores:
     """How well a model does on some windows."""
 
     accuracy: float
@@ -51,7 +49,7 @@ class Metrics:
 
 
 class Learner(Protocol):
-    """A model that can be loaded, trained and asked."""
+    """A model that can be loaded, trained and evaluated."""
 
     @property
     def shape(self) -> ModelShape:
@@ -61,26 +59,26 @@ class Learner(Protocol):
         """Copies of its arrays, in the order of `shape`."""
 
     def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        """Take these weights on; raises ModelMismatch naming the first array that does not fit."""
+        """Replace its arrays; raises ModelMismatch naming the first that does not fit."""
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """Go on from the weights loaded; how many samples were used."""
+        """Train from the current weights on; returns how many samples were used."""
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
         """The probability of each label, (n, labels)."""
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         """Accuracy and loss on these samples."""
 
 
-def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> Metrics:
+def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> ModelScores:
     """Accuracy, and the mean negative log-likelihood."""
     check_pairs(probabilities, labels)
     if not len(labels):
         raise DataMalformed("there is nothing to evaluate on: no samples are held out")
     right = probabilities[np.arange(len(labels)), labels]
     loss = -np.log(np.maximum(right, np.finfo(np.float64).tiny)).mean()
-    return Metrics(float((probabilities.argmax(axis=1) == labels).mean()), float(loss), len(labels))
+    return ModelScores(float((probabilities.argmax(axis=1) == labels).mean()), float(loss), len(labels))
 
 
 def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]:
@@ -95,8 +93,8 @@ def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]
 
 
 def check_pairs(inputs: npt.NDArray[np.floating], labels: Labels, width: int | None = None) -> None:
-    """One label to each row, and rows as wide as the model's."""
+    """Check that each row has a label and as many inputs as the model takes."""
     if inputs.ndim != 2 or labels.shape != (len(inputs),):
-        raise DataMalformed(f"inputs of shape {inputs.shape} do not go with labels of shape {labels.shape}")
+        raise DataMalformed(f"inputs of shape {inputs.shape} do not match labels of shape {labels.shape}")
     if width is not None and inputs.shape[1] != width:
-        raise DataMalformed(f"the model takes {width} inputs per sample, these have {inputs.shape[1]}")
+        raise DataMalformed(f"the model takes {width} inputs per sample, not {inputs.shape[1]}")

@@ -1,4 +1,4 @@
-"""What a model looks like from outside: named arrays, in an order that everyone in a task shares."""
+"""The names and shapes of a model's arrays, in an order that everyone in a task shares."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from crowdfl.errors import ModelMismatch
 __all__ = ["ModelShape", "Weights"]
 
 Weights = list[npt.NDArray[np.float64]]
-"""A model's arrays. float64, for averages are, and float32 goes there and back unchanged."""
+"""A model's arrays. float64, as averages are; float32 survives the conversion there and back."""
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The names and shapes of a model's arrays, in order."""
+    """Names and shapes, in order."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -30,7 +30,6 @@ class ModelShape:
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.ArrayLike]) -> "ModelShape":
-        """The shape of these arrays."""
         return cls(tuple(arrays), tuple(np.shape(array) for array in arrays.values()))
 
     @property
@@ -39,7 +38,7 @@ class ModelShape:
         return sum(map(math.prod, self.shapes))
 
     def match(self, found: "ModelShape") -> None:
-        """Nothing, if the other has the same arrays in the same order; or the first that differs."""
+        """Check that the other has the same arrays in the same order; the error names the first that differs."""
         for name, wanted in zip(self.names, self.shapes, strict=True):
             if name not in found.names:
                 raise ModelMismatch(
@@ -54,7 +53,7 @@ class ModelShape:
             raise ModelMismatch(f"the arrays come as {', '.join(found.names)}, the model's as {', '.join(self.names)}")
 
     def check(self, weights: Sequence[npt.ArrayLike]) -> Weights:
-        """The weights as arrays, or which of them is not as it should be."""
+        """The weights as arrays; the error names the first that does not fit."""
         if len(weights) < len(self.shapes):
             first = len(weights)
             raise ModelMismatch(
@@ -75,7 +74,7 @@ class ModelShape:
         return np.concatenate([array.reshape(-1) for array in self.check(weights)]) if self.shapes else np.zeros(0)
 
     def arrays(self, flat: npt.ArrayLike) -> Weights:
-        """The row taken apart again."""
+        """The inverse of `flat`."""
         row = np.asarray(flat, dtype=np.float64)
         if row.shape != (self.parameters,):
             raise ModelMismatch(f"the model has {self.parameters:,} parameters, the row has the shape {row.shape}")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
-from crowdfl.learning.models.learner import Metrics, Training, batches, check_pairs, score
+from crowdfl.learning.models.learner import ModelScores, Training, batches, check_pairs, score
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 __all__ = ["SoftmaxLearner"]
@@ -22,20 +22,16 @@ class SoftmaxLearner:
 
     @property
     def shape(self) -> ModelShape:
-        """`weight` and `bias`."""
         return ModelShape.of({"weight": self._matrix, "bias": self._bias})
 
     def weights(self) -> Weights:
-        """Copies of both."""
         return [self._matrix.copy(), self._bias.copy()]
 
     def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        """Take these weights on."""
         matrix, bias = self.shape.check(weights)
         self._matrix, self._bias = matrix.copy(), bias.copy()
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """Gradient descent in batches."""
         check_pairs(inputs, labels, len(self._matrix))
         for batch in batches(len(labels), training):
             rows = inputs[batch]
@@ -46,12 +42,10 @@ class SoftmaxLearner:
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        """The probability of each label."""
         scores = inputs @ self._matrix + self._bias
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))  # the shift cancels and keeps exp finite
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
-        """Accuracy and loss."""
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         check_pairs(inputs, labels, len(self._matrix))
         return score(self.predict(inputs), labels)

@@ -1,6 +1,6 @@
 """A network in torch as a learner, on one thread: a stack of layers, or any module that its user has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,19 +8,20 @@ import numpy.typing as npt
 
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
-from crowdfl.learning.models.adam import Adam
-from crowdfl.learning.models.layers import build, mlp
-from crowdfl.learning.models.learner import Metrics, Training, batches, check_pairs, score
+from crowdfl.learning.models.learner import ModelScores, Training, batches, check_pairs, score
+from crowdfl.learning.models.networks import build, mlp
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TorchLearner", "mlp"]
+__all__ = ["Adam", "TorchLearner", "mlp"]
+
+_KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8
 
 
 class TorchLearner:
-    """Layers written as in a task file; see `layers`. The last must be linear, one output per label."""
+    """Layers written as in a task file; see `networks`. The last must be linear, one output per label."""
 
     def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0, channels: int | None = None) -> None:
         self._width, self._channels = inputs, channels
@@ -28,7 +29,7 @@ class TorchLearner:
 
     @classmethod
     def around(cls, network: "torch.nn.Module", inputs: int) -> "TorchLearner":
-        """Any module that takes rows of `inputs` numbers and gives a score to each label."""
+        """Any module that maps rows of `inputs` numbers to one score per label."""
         learner = cls.__new__(cls)
         learner._width, learner._channels, learner._network = inputs, None, network
         return learner
@@ -39,11 +40,9 @@ class TorchLearner:
         return ModelShape.of({name: np.empty(tuple(tensor.shape)) for name, tensor in self._tensors.items()})
 
     def weights(self) -> Weights:
-        """Copies, as float64."""
         return [tensor.detach().numpy().astype(np.float64) for tensor in self._tensors.values()]
 
     def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        """Take these weights on, as float32."""
         import torch
 
         arrays = self.shape.check(weights)
@@ -52,26 +51,25 @@ class TorchLearner:
                 tensor.copy_(torch.from_numpy(array.astype(np.float32)))
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """Adam on the cross entropy, its moments new in every round: a phone keeps nothing between rounds."""
+        """Adam on the cross entropy, its moments reset in every round: a phone keeps nothing between rounds."""
         import torch
 
         check_pairs(inputs, labels, self._width)
         rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
         # Deviation D18: Eq. 1 prints a plain gradient step.
         optimizer = Adam(self._network.parameters(), training.rate)
-        with torch.random.fork_rng(devices=[]):  # a module may draw random numbers of its own, as for dropout
+        with torch.random.fork_rng(devices=[]):  # a module may draw random numbers, as for dropout
             torch.manual_seed(training.seed)
             for batch in batches(len(labels), training):
-                self._network.train()  # anew, for someone may have asked between epochs
+                self._network.train()  # again, for the model may have been evaluated between epochs
                 chosen = torch.from_numpy(batch)
-                optimizer.forget()
+                optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
                 torch.autograd.backward(loss)
                 optimizer.step()
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        """The probability of each label."""
         import torch
 
         self._network.eval()
@@ -79,14 +77,13 @@ class TorchLearner:
             scores = self._network(self._rows(inputs))
             return np.asarray(torch.softmax(scores.double(), dim=1).numpy())
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> Metrics:
-        """Accuracy and loss."""
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
         check_pairs(inputs, labels, self._width)
         return score(self.predict(inputs), labels)
 
     @property
     def _tensors(self) -> "dict[str, torch.Tensor]":
-        """All that training changes: parameters, and what a module keeps besides, such as running means."""
+        """All that training changes: parameters, and buffers such as running means."""
         kept = {name: buffer for name, buffer in self._network.named_buffers() if buffer.is_floating_point()}
         return dict(self._network.named_parameters()) | kept
 
@@ -97,3 +94,33 @@ class TorchLearner:
         if self._channels is None:
             return rows
         return rows.reshape(len(rows), -1, self._channels).transpose(1, 2)  # `flat` has time first, convolutions last
+
+
+class Adam:
+    """Adam (Kingma and Ba, 2015), bit for bit as torch computes it, without torch's own class.
+
+    That one's first step loads a compiler, which takes longer than a participant's training.
+    """
+
+    def __init__(self, parameters: Iterable["torch.nn.Parameter"], rate: float) -> None:
+        self._parameters, self._rate, self._steps = list(parameters), rate, 0
+        self._means = [parameter.detach().clone().zero_() for parameter in self._parameters]
+        self._squares = [parameter.detach().clone().zero_() for parameter in self._parameters]
+
+    def zero_grad(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        import torch
+
+        self._steps += 1
+        pace = self._rate / (1 - _KEEP**self._steps)
+        spread = (1 - _KEEP_SQUARES**self._steps) ** 0.5
+        with torch.no_grad():
+            for parameter, mean, square in zip(self._parameters, self._means, self._squares, strict=True):
+                if parameter.grad is None:
+                    continue
+                mean.lerp_(parameter.grad, 1 - _KEEP)
+                square.mul_(_KEEP_SQUARES).addcmul_(parameter.grad, parameter.grad, value=1 - _KEEP_SQUARES)
+                parameter.addcdiv_(mean, (square.sqrt() / spread).add_(_SMALL), value=-pace)

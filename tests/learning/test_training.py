@@ -1,18 +1,21 @@
-"""Federated averaging in the clear, on made-up people and on the ten real ones."""
+"""Federated averaging in the clear, on made-up people and on the ten real ones; a learning curve, which changes nothing."""
 
 import importlib.util
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import DataMissing, NothingToAverage
-from crowdfl.learning.datasets.data import Cut, Recording, Split, split_recordings
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch, find_watch_file
+from crowdfl.errors import DataMalformed, NothingToAverage
+from crowdfl.learning.datasets.data import Cut, Person, Recording, Split
+from crowdfl.learning.datasets.recordings import split_recordings
+from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.models.learner import Learner, Metrics, Training
+from crowdfl.learning.models.learner import Learner, ModelScores, Training
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner, mlp
-from crowdfl.learning.plain import PlainRound, plain_rounds
+from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.training import PlainRound, learning_curve, plain_rounds
 
 NAMES = ("slow", "middle", "fast")
 
@@ -39,7 +42,7 @@ def test_what_one_knows_everyone_gets():
     people = [made_up(index, labels=(index,)) for index in range(3)]
     *_, last = plain_rounds(softmax(), people, Training(epochs=5, batch=8, rate=0.1), rounds=3)
     assert last.accuracy > 0.9
-    assert set(last.metrics) == {"person-0", "person-1", "person-2"}
+    assert set(last.scores) == {"person-0", "person-1", "person-2"}
 
 
 def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
@@ -57,7 +60,7 @@ def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
 
 def test_the_accuracy_counts_every_window_once():
     """(0.5 * 10 + 0.9 * 30) / 40, and the loss likewise."""
-    metrics = {"anna": Metrics(0.5, 2.0, 10), "bert": Metrics(0.9, 0.4, 30)}
+    metrics = {"anna": ModelScores(0.5, 2.0, 10), "bert": ModelScores(0.9, 0.4, 30)}
     result = PlainRound(1, [], metrics)
     assert result.accuracy == pytest.approx(0.8)
     assert result.loss == pytest.approx(0.8)
@@ -71,11 +74,7 @@ def test_nobody_makes_no_average():
 
 @pytest.fixture(scope="module")
 def ten_people() -> list[Split]:
-    """The real ones; skips, and says so, where their data is not installed."""
-    try:
-        find_watch_file()
-    except DataMissing as missing:
-        pytest.skip(str(missing))
+    """The real ones."""
     source = Watch()
     return [source.load_person(index) for index in range(len(source.people))]
 
@@ -95,3 +94,43 @@ def test_ten_real_people_train_the_demo_network(ten_people):
     rounds = list(plain_rounds(learner, ten_people, Training(epochs=4), rounds=3))
     assert rounds[-1].accuracy > 0.8
     assert rounds[0].accuracy < rounds[-1].accuracy
+
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.mark.parametrize("learner", ["softmax", pytest.param("network", marks=needs_torch)])
+def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
+    """In every bit of the weights, and in the last metrics."""
+    recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})
+    split, told = recipe.load("synthetic:2"), []
+    watched, alone = recipe.make_learner(), recipe.make_learner()
+    curve = learning_curve(recipe, watched, split, told.append)
+    alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
+    assert [epoch.number for epoch in curve] == [0, 1, 2, 3, 4]
+    assert told == curve
+    assert [a.tobytes() for a in watched.weights()] == [a.tobytes() for a in alone.weights()]
+    assert curve[-1].held_out == alone.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels)
+    assert curve[-1].train.loss < curve[0].train.loss
+
+
+@needs_torch
+def test_looking_on_does_not_change_a_network_with_dropout():
+    """It goes back to training after every look."""
+    section = {"labels": list(PACES), "channels": 3, "learner": "module", "module": "x.y:Z", "epochs": 3}
+    recipe = Recipe.of(section)
+    split = recipe.load("synthetic:2")
+    watched, alone = (recipe.make_learner("tests.learning.own_networks:Normed") for _ in range(2))
+    learning_curve(recipe, watched, split)
+    alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
+    assert [a.tobytes() for a in watched.weights()] == [a.tobytes() for a in alone.weights()]
+
+
+def test_nothing_held_out_is_said_before_training():
+    """With what to do."""
+    recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
+    some, none = (
+        Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)
+    )
+    with pytest.raises(DataMalformed, match="no window is held out"):
+        learning_curve(recipe, recipe.make_learner(), Split(some, none))

@@ -1,12 +1,13 @@
-"""Streams into recordings: nothing across a gap, a label or a step back in time; no sample on both sides."""
+"""Streams into recordings: nothing across a gap, a label or a step back in time; no sample on both sides; resampling."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.learning.datasets.data import Cut, Recording, split_recordings
-from crowdfl.learning.datasets.stream import recordings_of, runs_of, timed
+from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning.datasets.data import Cut, Recording
+from crowdfl.learning.datasets.recordings import recordings_of, resampled, runs_of, split_recordings, timed
 
 
 def stream(steps: list[float], labels: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -75,3 +76,37 @@ def test_no_window_crosses_anything_and_no_sample_is_on_both_sides(steps, period
             assert len(set(stretch[used].tolist())) == 1
     on_both = split.train.windows.any(axis=(0, 1)) & split.held_out.windows.any(axis=(0, 1))
     assert not on_both.any()
+
+
+def test_uneven_samples_become_even():
+    """A straight line stays one, whatever the jitter."""
+    times = np.sort(np.random.default_rng(5).uniform(0, 10, 400))
+    made = resampled(times, times[:, None] * [1.0, -2.0], 40)
+    assert made[:, 0] == pytest.approx(times[0] + np.arange(len(made)) / 40)
+    assert made[:, 1] == pytest.approx(-2 * made[:, 0])
+
+
+def test_even_samples_stay_as_they_are():
+    """Every one of them, the last too, whatever the clock started at."""
+    times, signal = 49_105.962 + np.arange(100) * 0.05, np.random.default_rng(1).normal(size=(100, 3))
+    assert resampled(times, signal, 20.0) == pytest.approx(signal, abs=1e-6)
+
+
+def test_a_slow_swing_survives_a_lower_rate_and_a_fast_one_does_not_fold_in():
+    """50 to 20 Hz: 1 Hz keeps nearly all of its strength, 19 Hz does not come back as 1 Hz."""
+    times = np.arange(500) / 50
+    slow, fast = (np.sin(2 * np.pi * hertz * times)[:, None] for hertz in (1.0, 19.0))
+    assert resampled(times, slow, 20).std() > 0.95 * slow.std()
+    assert resampled(times, fast, 20).std() < 0.5 * fast.std()
+
+
+def test_far_too_few_samples_are_refused():
+    """One a second is no basis for a thousand."""
+    with pytest.raises(DataMalformed, match="too few"):
+        resampled(np.arange(50.0), np.zeros((50, 3)), 1000.0)
+
+
+def test_a_recording_with_times_needs_a_rate():
+    """Said before anything is cut."""
+    with pytest.raises(SettingsError, match="hertz"):
+        split_recordings("p", [Recording(np.zeros((9, 1)), 0, np.arange(9.0))], ("a",), Cut(3, 3))

@@ -1,5 +1,10 @@
-"""Networks written as lines of text, as a task file has them. torch is imported when one is built: it takes seconds."""
+"""Networks in torch: written as lines of text, as in a task file, or a user's own `torch.nn.Module`.
 
+torch is imported when a network is built: it takes seconds. A task may name the module that it is about, but code is never
+sent: every participant installs it and names it again.
+"""
+
+import importlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +14,7 @@ from crowdfl.errors import LearningUnavailable, SettingsError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["build", "convolutional", "mlp", "need_torch"]
+__all__ = ["build", "convolutional", "mlp", "own_module"]
 
 _LARGEST = 10**8
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
@@ -25,8 +30,8 @@ def convolutional(labels: int) -> list[str]:
     return ["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2", f"linear {labels}"]
 
 
-def need_torch() -> None:
-    """torch can be imported, and runs on one thread; or how to get it."""
+def _need_torch() -> None:
+    """Check that torch can be imported, and limit it to one thread."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -36,17 +41,17 @@ def need_torch() -> None:
 
 def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = None) -> "torch.nn.Sequential":
     """The layers for rows of `inputs` numbers; with channels, for (channels, inputs / channels), as convolutions need."""
-    need_torch()
+    _need_torch()
     import torch
 
     if not layers or not layers[-1].startswith("linear"):
         raise SettingsError("the last layer must be linear, with one output per label")
     if channels is not None and (channels < 1 or inputs % channels):
         raise SettingsError(f"{inputs} inputs cannot be laid out in {channels} channels: use the features `flat`")
-    # As long as samples have an order, `width` counts channels and `length` samples; afterwards `width` is all there is.
+    # Before the first linear layer `width` counts channels and `length` samples; after it `width` counts all values.
     width, length = (inputs, None) if channels is None else (channels, inputs // channels)
     modules: list[torch.nn.Module] = []
-    with torch.random.fork_rng(devices=[]):  # the caller's own random numbers go on undisturbed
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
         torch.manual_seed(seed)
         for layer in layers:
             words = _words(layer)
@@ -72,12 +77,42 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
                 case ["tanh"]:
                     modules.append(torch.nn.Tanh())
                 case ["conv", int(), int()] | ["pool", int()]:
-                    raise SettingsError(f"{layer!r} does not fit here: {length or 'no'} samples are left to slide over")
+                    raise SettingsError(f"{layer!r} does not fit here: {length or 'no'} samples are left")
                 case _:
-                    raise SettingsError(f"no layer is written {layer!r:.60}: use {_WRITTEN}")
+                    raise SettingsError(f"{layer!r:.60} is not a layer: use {_WRITTEN}")
     return torch.nn.Sequential(*modules)
 
 
+def own_module(name: str, inputs: int, labels: int, seed: int) -> "torch.nn.Module":
+    """`package.module:Class`, created as Class(inputs, labels): it maps rows of inputs to one score per label."""
+    _need_torch()
+    import torch
+
+    place, colon, attribute = name.partition(":")
+    if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in place.split("."))):
+        raise SettingsError(f"a module is written package.module:Class, not {name!r}")
+    try:
+        found = getattr(importlib.import_module(place), attribute)
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"{name}: {error.name!r} is not installed: install it, or put it on PYTHONPATH") from error
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise SettingsError(f"{name} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+        raise SettingsError(f"{name} is not a subclass of torch.nn.Module")
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
+        torch.manual_seed(seed)
+        try:
+            network: torch.nn.Module = found(inputs, labels)
+            with torch.no_grad():
+                scores = network.eval()(torch.zeros(2, inputs))
+        except (TypeError, RuntimeError, ValueError) as error:
+            raise SettingsError(f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}") from error
+    if tuple(getattr(scores, "shape", ())) != (2, labels):
+        raise SettingsError(
+            f"{name} returns {tuple(getattr(scores, 'shape', ()))} for two rows; expected (2, {labels})"
+        )
+    return network
+
+
 def _words(layer: str) -> list[str | int]:
-    """A layer's name and its sizes."""
     return [int(word) if word.isdecimal() and len(word) < 10 and int(word) > 0 else word for word in layer.split()]

@@ -1,21 +1,30 @@
-"""One CSV file of a sensor app: which column is what, in which unit, and the rows that can be read."""
+"""A folder of CSV files as a phone's sensor app exports them: time, x, y, z, perhaps rotation, and a label.
+
+Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. All files of a folder are
+one person's. A file without a label column is labelled by its name, or by that of the inner folder that it lies in.
+"""
 
 import csv
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataMalformed
-from crowdfl.learning.datasets.stream import GRAVITY
+from crowdfl.errors import DataMalformed, DataMissing
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
+from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
-__all__ = ["Table", "read_table"]
+__all__ = ["CUT", "CsvFolder", "CsvTable", "label_of_name", "read_table"]
+
+CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
 
 _TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")
 _AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?")
@@ -27,7 +36,7 @@ _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))  # a step below this is in this 
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CsvTable:
     """Samples in the file's order: seconds, channels in g and rad/s, a label each; and why rows were left out."""
 
     times: npt.NDArray[np.float64]
@@ -37,8 +46,56 @@ class Table:
 
 
 @dataclass(frozen=True)
+class CsvFolder(Source):
+    """One person, named after the folder."""
+
+    path: Path
+    cut: Cut = CUT
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (self.path.resolve().name,)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(sorted({label for table in self._tables for label in table.labels}))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        dropped = sum((table.dropped for table in self._tables), Counter[str]())
+        return tuple(f"Left out: {kind} in {count:,} rows." for kind, count in sorted(dropped.items()))
+
+    def load_person(self, index: int) -> Split:
+        """In units of g and 2 rad/s."""
+        name = person_at(self.people, index)
+        places = {label: place for place, label in enumerate(self.label_names)}
+        hertz = self.cut.hertz or watch.HERTZ
+        recordings = [recording for table in self._tables for recording in _recordings(table, places, hertz)]
+        return split_recordings(name, recordings, self.label_names, replace(self.cut, hertz=hertz))
+
+    @cached_property
+    def _tables(self) -> list[CsvTable]:
+        if not self.path.is_dir():
+            raise DataMissing(f"{self.path} is not a folder: name one that holds CSV files")
+        files = sorted(path for path in self.path.rglob("*") if path.suffix.lower() == ".csv" and path.is_file())
+        tables = [(path, read_table(path, self._label(path))) for path in files]
+        filled = [(path, table) for path, table in tables if len(table.times)]
+        if not filled:
+            raise DataMissing(f"{self.path} holds no CSV file with samples: export the recordings into it")
+        widths = {table.signal.shape[1]: path for path, table in filled}
+        if len(widths) > 1:
+            found = " and ".join(f"{path.name} has {width} channels" for width, path in sorted(widths.items()))
+            raise DataMalformed(f"{self.path}: {found}; all files need the same")
+        return [table for _, table in filled]
+
+    def _label(self, path: Path) -> str:
+        first = path.relative_to(self.path).parts[0]
+        return label_of_name(first.removesuffix(path.suffix))
+
+
+@dataclass(frozen=True)
 class _Columns:
-    """Where in a row things stand, and the units the header gives."""
+    """The position of each field in a row, and the units the header gives."""
 
     time: int
     channels: tuple[int, ...]
@@ -47,8 +104,8 @@ class _Columns:
     units: tuple[str, ...] = ()
 
 
-def read_table(path: Path, label: str) -> Table:
-    """A file's samples; `label` is for those that the file has no label for."""
+def read_table(path: Path, label: str) -> CsvTable:
+    """A file's samples; `label` is for samples without a label of their own."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -57,14 +114,14 @@ def read_table(path: Path, label: str) -> Table:
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataMalformed(f"{path} is not CSV text: {error}") from error
     if not rows:
-        return Table(np.zeros(0), np.zeros((0, 3)), [], Counter())
-    titled = not any(_is_number(cell, delimiter) for cell in rows[0])
-    columns = _columns(path, rows[0]) if titled else _usual_columns(path, rows[0])
-    return _table(path, columns, rows[titled:], delimiter, label)
+        return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter())
+    has_header = not any(_is_number(cell, delimiter) for cell in rows[0])
+    columns = _columns(path, rows[0]) if has_header else _default_columns(path, rows[0])
+    return _table(path, columns, rows[has_header:], delimiter, label)
 
 
-def _usual_columns(path: Path, row: Sequence[str]) -> _Columns:
-    """Of a file without a header."""
+def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
+    """The columns of a file without a header."""
     if len(row) not in (4, 5):
         raise DataMalformed(f"{path} has no header and {len(row)} columns: give it `timestamp,x,y,z,label`")
     return _Columns(0, (1, 2, 3), 4 if len(row) == 5 else None)
@@ -96,10 +153,10 @@ def _triple(pattern: re.Pattern[str], names: Sequence[str]) -> tuple[int, ...] |
     return tuple(found[axis] for axis in "xyz") if len(found) == 3 else None
 
 
-def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimiter: str, label: str) -> Table:
+def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimiter: str, label: str) -> CsvTable:
     dropped: Counter[str] = Counter()
     numbers: list[float] = []
-    moments: list[float] = []  # times of either kind; a file holds one of them
+    dates: list[float] = []  # a file holds times as numbers or as dates, not both
     samples: list[list[float]] = []
     labels: list[str] = []
     for row in rows:
@@ -108,28 +165,30 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
             name = row[columns.label].strip().lower() if columns.label is not None else ""
             time = row[columns.time]
             kind, value = (
-                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (moments, _moment(time))
+                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (dates, _timestamp(time))
             )
         except IndexError:
             dropped["a missing field"] += 1
             continue
         except ValueError:
-            dropped["no number"] += 1
+            dropped["not a number"] += 1
             continue
         kind.append(value)
         samples.append(sample)
         labels.append(name or label)
     if not all(labels):
         raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
-    if numbers and moments:
-        raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
+    if numbers and dates:
+        raise DataMalformed(
+            f"{path}: some times are numbers and some are dates: export the file again with one of them"
+        )
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
-    times = _seconds(numbers, columns.time_unit) if numbers else np.array(moments, dtype=np.float64)
-    return Table(times, _scaled(signal, columns.units), labels, dropped)
+    times = _seconds(numbers, columns.time_unit) if numbers else np.array(dates, dtype=np.float64)
+    return CsvTable(times, _scaled(signal, columns.units), labels, dropped)
 
 
 def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
-    """Without a unit, the one in which samples come at 1 to 1000 a second."""
+    """Without a unit, the one that gives 1 to 1000 samples a second."""
     times = np.array(raw, dtype=np.float64)
     if unit not in _SECONDS:
         steps = np.diff(times)
@@ -139,7 +198,7 @@ def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
 
 
 def _scaled(signal: npt.NDArray[np.float64], units: Sequence[str]) -> npt.NDArray[np.float64]:
-    """In g and rad/s. Without a unit, acceleration far above 1 in length is taken for m/s^2: gravity is always there."""
+    """In g and rad/s. Without a unit, acceleration whose length is far above 1 is read as m/s^2: gravity is always there."""
     given = units[0] if units else ""
     long = bool(len(signal)) and float(np.median(np.linalg.norm(signal[:, :3], axis=1))) > 4
     scaled = signal.copy()
@@ -150,14 +209,14 @@ def _scaled(signal: npt.NDArray[np.float64], units: Sequence[str]) -> npt.NDArra
     return scaled
 
 
-def _moment(text: str) -> float:
+def _timestamp(text: str) -> float:
     """Seconds of a date and time in ISO 8601; without a zone, UTC."""
     moment = datetime.fromisoformat(text.strip())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(text: str, delimiter: str) -> float:
-    """Where commas do not separate, one may stand before the decimals."""
+    """With a delimiter other than the comma, a comma is the decimal sign."""
     value = float(text if delimiter == "," else text.replace(",", "."))
     if not math.isfinite(value):
         raise ValueError("not a number")
@@ -170,3 +229,13 @@ def _is_number(text: str, delimiter: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _recordings(table: CsvTable, places: dict[str, int], hertz: float) -> list[Recording]:
+    labels = np.array([places[label] for label in table.labels], dtype=np.int64)
+    return recordings_of(table.times, table.signal / watch.UNITS[: table.signal.shape[1]], labels, hertz)
+
+
+def label_of_name(name: str) -> str:
+    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in lower case."""
+    return re.split(r"[\s_.()-]*\d", name, maxsplit=1)[0].strip(" _-.()").lower()

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.csv_folder import CsvFolder, label_of_name
-from crowdfl.learning.datasets.csv_table import read_table
-from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.motionsense import MotionSense
-from crowdfl.learning.datasets.npz import read_arrays
-from crowdfl.learning.datasets.splits import relabelled
-from crowdfl.learning.datasets.stream import GRAVITY, runs_of
+from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, read_table
+from crowdfl.learning.datasets.data import Cut, relabelled
+from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
+from crowdfl.learning.datasets.recordings import GRAVITY, runs_of
 from tests.learning.shared import shared_file
 
 START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)
@@ -90,7 +87,7 @@ def test_faulty_rows_are_left_out_and_counted(tmp_path):
     rows = ["0.00,0,0,1", "0.02,0,0", "0.04,0,,1", "0.06,0,nan,1", "soon,0,0,1", "", "0.10,0,0,1"]
     table = read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
     assert table.times.tolist() == [0.0, 0.1]
-    assert table.dropped == {"a missing field": 1, "no number": 3}
+    assert table.dropped == {"a missing field": 1, "not a number": 3}
 
 
 def samples(seconds: float, start: float = 0.0) -> list[str]:

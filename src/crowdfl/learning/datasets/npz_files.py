@@ -1,0 +1,209 @@
+"""Data sets in .npz files: windows that are cut already, and MotionSense as one raw stream.
+
+A file of windows holds `windows` (n, length, channels), `label` into `label_names`, `user`, and `train`, true for training
+windows. Which windows to hold out is never guessed: they may overlap, and the file does not say which do. MotionSense has 24
+people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No array may hold objects, which could hold code.
+"""
+
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import DataMalformed, DataMissing
+from crowdfl.learning.datasets.data import Cut, Labels, Person, Recording, Source, Split, Windows, person_at
+from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
+
+__all__ = [
+    "MAX_HEADER",
+    "MOTIONSENSE_CUT",
+    "STANDARDISED",
+    "SWAPPED",
+    "UNREADABLE",
+    "MotionSense",
+    "WindowFile",
+    "dealt_at_random",
+    "read_arrays",
+]
+
+MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
+
+# What zipfile and NumPy raise on damaged or hostile files. NumPy warns of a header that Python 2 wrote.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, AttributeError, EOFError, OSError, RuntimeError)
+_HEADER_ERRORS = (
+    tokenize.TokenError,
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    Warning,
+)
+UNREADABLE: Final = (*_ZIP_ERRORS, *_HEADER_ERRORS)
+
+STANDARDISED = (
+    "The WISDM windows come standardised per user, time step and axis,"
+    " with statistics that partly rest on what is held out here."
+)
+SWAPPED = "25 swaps within users make the training windows per class equal the paper's table 2."
+
+_WINDOWS = ("windows", "x_z", "z")  # the last two are the WISDM sets'
+
+# Two seconds, half of it new, and two unused seconds between training and held-out samples.
+MOTIONSENSE_CUT = Cut(length=100, step=50, held_out=0.3, gap=100)
+
+# WISDM's names, so that a task can take people of both sets.
+_NAMES = {
+    "dws": "Downstairs",
+    "ups": "Upstairs",
+    "sit": "Sitting",
+    "std": "Standing",
+    "wlk": "Walking",
+    "jog": "Jogging",
+}
+
+_MOTIONSENSE_HERTZ = 50.0
+
+_Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class WindowFile(Source):
+    """The people are the users, in the order of their numbers."""
+
+    path: Path
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return tuple(str(user) for user in np.unique(self._content.users))
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._content.label_names
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._content.notes
+
+    def load_person(self, index: int) -> Split:
+        content, name = self._content, person_at(self.people, index)
+        mine = content.users == np.unique(content.users)[index]
+        sides = (mine & content.train, mine & ~content.train)
+        train, held_out = (
+            Person(name, content.windows[side], content.labels[side], content.label_names) for side in sides
+        )
+        return Split(train, held_out)
+
+    @cached_property
+    def _content(self) -> "_Content":
+        return _content(self.path, read_arrays(self.path))
+
+
+@dataclass(frozen=True)
+class MotionSense(Source):
+    """The people are the subjects, in the order of their numbers."""
+
+    path: Path
+    cut: Cut = MOTIONSENSE_CUT
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return tuple(str(subject) for subject in np.unique(self._arrays["subject"]))
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(_NAMES.get(str(name), str(name)) for name in self._arrays["activity_names"])
+
+    def load_person(self, index: int) -> Split:
+        """In g. Every trial is a recording of its own."""
+        name, arrays = person_at(self.people, index), self._arrays
+        mine = np.flatnonzero(arrays["subject"] == int(name))
+        signal, activity, trial = (arrays[key][mine] for key in ("acc", "activity", "trial"))
+        place = mine - np.arange(len(mine))  # changes where samples of someone else lie between
+        recordings = [Recording(signal[run], int(activity[run.start])) for run in runs_of(activity, trial, place)]
+        recordings = [timed(recording, _MOTIONSENSE_HERTZ, self.cut.hertz) for recording in recordings]
+        return split_recordings(name, recordings, self.label_names, self.cut)
+
+    @cached_property
+    def _arrays(self) -> _Arrays:
+        arrays = read_arrays(self.path)
+        _require(self.path, arrays, "acc", "subject", "activity", "trial")
+        if "activity_names" not in arrays or arrays["acc"].ndim != 2:
+            raise DataMalformed(f"{self.path} needs `activity_names`, and `acc` with the axes (samples, channels)")
+        return arrays
+
+
+def read_arrays(path: Path) -> _Arrays:
+    """All arrays of the file, by name."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False, max_header_size=MAX_HEADER) as file:
+            return dict(file)
+    except FileNotFoundError as error:
+        raise DataMissing(f"there is no {path}: name the .npz file's path") from error
+    except UNREADABLE as error:
+        raise DataMalformed(f"{path} is not an .npz file of plain arrays: {error}") from error
+
+
+def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
+    """As many people as before, the windows dealt at random; what was held out stays held out.
+
+    Everyone gets as many as the person in their place had. The paper does not say whose windows are whose.
+    """
+    order = np.random.default_rng(seed)
+    train = _deal([split.train for split in people], order)
+    held_out = _deal([split.held_out for split in people], order)
+    return [Split(*sides) for sides in zip(train, held_out, strict=True)]
+
+
+def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
+    windows = np.concatenate([person.windows for person in people])
+    labels = np.concatenate([person.labels for person in people])
+    ends = np.cumsum([len(person) for person in people])[:-1]
+    hands = enumerate(np.split(order.permutation(len(labels)), ends), start=1)
+    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], people[0].label_names) for n, hand in hands]
+
+
+@dataclass(frozen=True, eq=False)
+class _Content:
+    windows: Windows
+    labels: Labels
+    users: npt.NDArray[Any]
+    train: npt.NDArray[np.bool_]
+    label_names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _content(path: Path, found: _Arrays) -> _Content:
+    marked = {"train": found["adatime_test"] == 0} if "adatime_test" in found else {}
+    arrays = {**marked, **found}
+    windows = next((name for name in _WINDOWS if name in arrays), "windows")
+    _require(path, arrays, "label", windows, "user", "train")
+    if "label_names" not in arrays:
+        raise DataMalformed(f"{path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
+    notes = [STANDARDISED] if windows != "windows" else []
+    return _Content(
+        arrays[windows].astype(np.float32),
+        arrays["label"].astype(np.int64),
+        arrays["user"],
+        arrays["train"].astype(np.bool_),
+        tuple(map(str, arrays["label_names"])),
+        tuple([*notes, SWAPPED] if "src_index" in arrays else notes),
+    )
+
+
+def _require(path: Path, arrays: _Arrays, *names: str) -> None:
+    """Check that these arrays are there, hold numbers, and are all as long as the first."""
+    for name in names:
+        if name not in arrays:
+            raise DataMalformed(f"{path} lacks the array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
+        if arrays[name].dtype.kind not in "fiub" or arrays[name].shape[:1] != arrays[names[0]].shape[:1]:
+            found = f"{arrays[name].dtype} of shape {arrays[name].shape}"
+            raise DataMalformed(f"{path}: {name!r} is {found}; expected as many numbers as {names[0]!r} has")
