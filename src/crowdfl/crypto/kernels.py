@@ -356,7 +356,7 @@ class FixedBasePower:
 
     @property
     def chunk(self) -> int:
-        """TaskSpec as many multiplications as a chunk of powers has."""
+        """About as many multiplications as a chunk of powers has."""
         return max(1, 32 * 1024 // self.fixed.digits)
 
     def run(self, *blocks: Block) -> Block:

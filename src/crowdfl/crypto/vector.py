@@ -1,7 +1,7 @@
 """CipherVector: many ciphertexts under one key in one contiguous buffer, and what one does with them.
 
 The binary form (docs/formats.md) is fixed-width big-endian numbers behind a short header; any language can write it.
-UploadOutcome bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
+Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
 """
 
 import struct
@@ -274,7 +274,7 @@ class PartialVector(_Numbers):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unchecked(_Numbers):
-    """UploadOutcome numbers that nobody has looked at yet."""
+    """Received numbers that nobody has looked at yet."""
 
     @classmethod
     def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
