@@ -32,7 +32,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant import Participant
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcStore, SpStore, StoredParticipant
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcStore, SpStore
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
@@ -47,9 +47,6 @@ _FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
 
 class Store(SpStore, CspStore, KgcStore, Protocol):
     """One class serves every role; each uses its part."""
-
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined, but for the first `since`."""
 
 
 class Disk(Protocol):
@@ -136,7 +133,6 @@ class LocalHost:
         return Sp(ports, options or self.options)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
-        """Post a task; its name."""
         return self.requester.create(definition, initial)
 
     def join(self, task: str, name: str) -> Participant:

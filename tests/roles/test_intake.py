@@ -60,11 +60,11 @@ def test_a_group_costs_one_look_one_write_and_one_commit(desk, monkeypatch):
     """However many there are."""
     calls = []
     sp = desk.sp
-    for target, name in ((sp.store, "standing"), (sp.blobs, "put_all"), (sp.store, "acknowledge")):
+    for target, name in ((sp.store, "upload_context"), (sp.blobs, "put_all"), (sp.store, "acknowledge")):
         whole = getattr(target, name)
         monkeypatch.setattr(target, name, lambda *a, _whole=whole, _name=name: calls.append(_name) or _whole(*a))
     assert all(new for _, new in sp.receive_all(desk.task, 1, arrivals(desk)))
-    assert calls == ["standing", "put_all", "acknowledge"]
+    assert calls == ["upload_context", "put_all", "acknowledge"]
 
 
 def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):

@@ -50,7 +50,6 @@ class Costs:
     _scope: str = ""
 
     def count(self, operation: str, times: int = 1) -> None:
-        """Count an operation in the present scope."""
         self.counts[self._scope, operation] += times
 
     @contextmanager
@@ -73,13 +72,11 @@ class Costs:
             self._scope = before
 
     def sent(self, message: bytes) -> bytes:
-        """Count a message on its way out."""
         self.messages += 1
         self.bytes_sent += len(message)
         return message
 
     def total(self, operation: str) -> int:
-        """Of an operation, wherever it happened."""
         return sum(times for (_, name), times in self.counts.items() if name == operation)
 
     def outside(self, operation: str) -> int:
@@ -87,7 +84,6 @@ class Costs:
         return self.counts["", operation]
 
     def as_dict(self) -> dict[str, int]:
-        """For a report."""
         names = sorted({name for _, name in self.counts})
         return {name: self.total(name) for name in names} | {"messages": self.messages, "bytes": self.bytes_sent}
 
@@ -101,11 +97,9 @@ class CountingBackend:
 
     @property
     def name(self) -> str:
-        """The inner backend's."""
         return self.inner.name
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Count and pass on."""
         size = kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
         self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * size)
         return self.inner.map(kernel, *blocks, out=out, progress=progress)

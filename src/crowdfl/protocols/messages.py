@@ -38,7 +38,6 @@ class Limits:
 
     @property
     def max_field(self) -> int:
-        """Bytes of the longest field."""
         width = self.public.ciphertext_bytes if self.public else 0
         return self.max_count * width + 4096 + self.max_entries * 8
 
@@ -50,7 +49,6 @@ class Message:
     kind: ClassVar[int] = 0
 
     def to_bytes(self) -> bytes:
-        """The binary form."""
         parts = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
         for field in fields(self):
             body = _encode(getattr(self, field.name))
@@ -80,7 +78,6 @@ class Message:
 
     @staticmethod
     def kind_of(data: bytes) -> int:
-        """The kind of some message, for a receiver of several."""
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are no message")
         return data[5]

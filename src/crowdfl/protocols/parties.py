@@ -101,7 +101,6 @@ class LocalParties:
         return uploads
 
     def open(self, number: int) -> AggregationRound:
-        """A round with nothing in it yet."""
         self.sp.open_round(number)
         return self.current()
 

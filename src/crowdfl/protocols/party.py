@@ -29,7 +29,6 @@ class View:
     keep: bool = True
 
     def saw(self, what: str, values: Any) -> None:  # noqa: ANN401 -- whatever a step opened
-        """Record."""
         if self.keep:
             self.entries.append((what, values))
 
@@ -58,7 +57,6 @@ class Party:
             self.randomizers = FreshRandomizers(self.public, backend=self.compute)
 
     def limits(self, max_count: int) -> Limits:
-        """What this party accepts in a message."""
         return Limits(self.public, max_count, backend=self.compute)
 
     def refusals(self, received: Iterable[bytes], parse: Callable[[bytes], Unchecked]) -> list[CrowdFLError | None]:
@@ -98,7 +96,6 @@ class Party:
         return c.add_plain(vector.residues((m % n for m in plaintexts), self.public), backend=self.compute)
 
     def sum(self, c: CipherVector) -> CipherVector:
-        """The sum of the entries, as a vector of one."""
         total = c.part(0, 1)
         for index in range(1, len(c)):
             total = self.add(total, c.part(index, index + 1))

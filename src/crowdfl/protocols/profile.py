@@ -72,7 +72,6 @@ class TaskSpec:
     parameters: int
 
     def task(self, public: PublicKey) -> Task:
-        """The task under its key."""
         return Task(self.name, self.settings, self.parameters, public)
 
 
@@ -186,8 +185,7 @@ class CspProtocol(Protocol):
 
     party: Party
 
-    def enrol(self, identity: Identity) -> None:
-        """Take note of a certified participant."""
+    def enrol(self, identity: Identity) -> None: ...
 
     def remember(self, memory: MutableMapping[str, bytes]) -> None:
         """Keep what must outlive a request there, from now on."""
@@ -216,14 +214,11 @@ class Profile(Protocol):
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """KGC: make the keys of a task."""
 
-    def sp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol:
-        """The sensing platform, from its bundle alone."""
+    def sp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol: ...
 
-    def csp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> CspProtocol:
-        """The computation server, from its bundle alone."""
+    def csp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> CspProtocol: ...
 
-    def requester(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> RequesterProtocol:
-        """The requester, from its bundle alone."""
+    def requester(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> RequesterProtocol: ...
 
     def participant(
         self, about: TaskSpec, bundle: bytes, keys: "ParticipantKeys", tools: "Tools"
@@ -241,12 +236,10 @@ class ParticipantKeys:
 
     @classmethod
     def fresh(cls, who: str) -> "ParticipantKeys":
-        """New keys."""
         return cls(who, SigningKey.fresh(), ReaderKey.fresh())
 
     @property
     def identity(self) -> "Identity":
-        """The public halves."""
         return Identity(self.who, self.signing.public, self.reader.public)
 
 
@@ -274,7 +267,6 @@ class Tools:
         return cls(default_backend(), insecure_test_key=insecure_test_key, observer=Silent())
 
     def party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> Party:
-        """A party with these tools."""
         costs, view = self.observer.costs(name), self.observer.view(name)
         return Party(
             name, public, share, self.backend, costs, view, progress=self.progress, constant_time=self.constant_time

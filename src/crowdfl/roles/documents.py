@@ -32,7 +32,6 @@ _Document = TypeVar("_Document")
 
 
 def sign_document(kind: str, body: Mapping[str, Any], key: SigningKey) -> str:
-    """A signed document."""
     signature = key.sign(_canonical(kind, body)).hex()
     return json.dumps({"kind": kind, "body": body, "signature": signature}, sort_keys=True)
 
@@ -67,7 +66,6 @@ class ModelArray:
 
     @property
     def size(self) -> int:
-        """Numbers in it."""
         size = 1
         for side in self.shape:
             size *= side
@@ -95,7 +93,6 @@ class Definition:
 
     @property
     def about(self) -> TaskSpec:
-        """For the protocols."""
         return TaskSpec(self.task, self.settings, sum(array.size for array in self.arrays))
 
     @property
@@ -104,7 +101,6 @@ class Definition:
         return ModelShape(tuple(array.name for array in self.arrays), tuple(array.shape for array in self.arrays))
 
     def body(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "purpose": self.purpose,
             "terms": self.terms,
@@ -118,7 +114,6 @@ class Definition:
         }
 
     def sign(self, key: SigningKey) -> str:
-        """By the requester."""
         return sign_document("definition", self.body(), key)
 
     @classmethod
@@ -154,12 +149,10 @@ class Appointment:
     fingerprint: str
 
     def sign(self, key: SigningKey) -> str:
-        """By KGC."""
         return sign_document("appointment", asdict(self), key)
 
     @classmethod
     def open(cls, text: str, kgc: bytes) -> "Appointment":
-        """Signed by KGC."""
         body = open_document(text, "appointment", kgc)
         return _read("appointment", body, lambda b: cls(_text(b, "task"), _text(b, "fingerprint")))
 
@@ -173,12 +166,10 @@ class Invitation:
     expires: float
 
     def sign(self, key: SigningKey) -> str:
-        """By the requester."""
         return sign_document("invitation", asdict(self), key)
 
     @classmethod
     def open(cls, text: str, requester: bytes) -> "Invitation":
-        """Signed by the requester."""
         body = open_document(text, "invitation", requester)
         return _read("invitation", body, lambda b: cls(_text(b, "task"), _text(b, "number"), _seconds(b["expires"])))
 
@@ -191,14 +182,12 @@ class Certificate:
     identity: Identity
 
     def sign(self, key: SigningKey) -> str:
-        """By KGC."""
         who = self.identity
         body = {"task": self.task, "who": who.who, "signing": who.signing.hex(), "reading": who.reading.hex()}
         return sign_document("certificate", body, key)
 
     @classmethod
     def open(cls, text: str, kgc: bytes) -> "Certificate":
-        """Signed by KGC."""
         body = open_document(text, "certificate", kgc)
         return _read("certificate", body, cls.from_body)
 

@@ -49,39 +49,21 @@ Evaluate = Callable[[Arrays], Mapping[str, float]]
 class ParticipantKgc(Protocol):
     """KGC as a participant reaches it."""
 
-    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
-        """A certificate for the holder of an invitation."""
+    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled: ...
 
 
 class ParticipantSp(Protocol):
     """SP as a participant reaches it."""
 
-    def papers(self, task: str) -> tuple[str, str]:
-        """Definition and appointment."""
-
-    def initial_weights(self, task: str) -> bytes:
-        """The initial weights."""
-
-    def status(self, task: str) -> dict[str, Any]:
-        """Where the task stands."""
-
-    def enrol(self, task: str, certificate: str) -> str:
-        """Join."""
-
-    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """Upload; the signed receipt."""
-
-    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        """A round's publication."""
-
-    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        """A round's reward envelope."""
-
-    def claim(self, task: str, claim: bytes) -> int:
-        """Claim; millionths paid."""
-
-    def quit(self, task: str, keys: ParticipantKeys) -> None:
-        """Leave."""
+    def papers(self, task: str) -> tuple[str, str]: ...  # definition and appointment
+    def initial_weights(self, task: str) -> bytes: ...
+    def status(self, task: str) -> dict[str, Any]: ...
+    def enrol(self, task: str, certificate: str) -> str: ...
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
+    def claim(self, task: str, claim: bytes) -> int: ...  # millionths paid
+    def quit(self, task: str, keys: ParticipantKeys) -> None: ...
 
 
 @dataclass
@@ -133,7 +115,6 @@ class Participant:
 
     @property
     def keys(self) -> ParticipantKeys:
-        """This participant's own keys."""
         signing, reading = (bytes.fromhex(key) for key in json.loads(self.blobs.get("keys")))
         key = SigningKey(signing)
         return ParticipantKeys(participant_name(key.public), key, ReaderKey(reading))
@@ -293,7 +274,6 @@ class Participant:
         self.rewards()
 
     def leave(self) -> None:
-        """Leave the task; what was earned stays claimable."""
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
         self._quit()
         self.on_event("left", {})
@@ -315,7 +295,6 @@ class Participant:
 
     @property
     def side(self) -> ParticipantProtocol:
-        """The protocols' side."""
         if self._side is None:
             profile = profile_named(self._definition.settings.profile)
             side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, self.tools)

@@ -14,6 +14,7 @@ from crowdfl.roles.sp.rounds import Round
 __all__ = [
     "Blobs",
     "Clock",
+    "CrowdStore",
     "CspPeer",
     "CspStore",
     "KgcPeer",
@@ -22,6 +23,7 @@ __all__ = [
     "Stock",
     "StoredParticipant",
     "StoredTask",
+    "TaskStore",
     "Upload",
     "UploadContext",
 ]
@@ -30,27 +32,21 @@ __all__ = [
 class Clock(Protocol):
     """Time in seconds since the epoch."""
 
-    def now(self) -> float:
-        """Now."""
+    def now(self) -> float: ...
 
 
 class Blobs(Protocol):
     """Bytes under a name, written durably and as a whole: after a crash a blob is there or it is not."""
 
+    def get(self, name: str) -> bytes: ...  # or NotReady
+    def has(self, name: str) -> bool: ...
+    def delete(self, name: str) -> None: ...  # idempotent
+
     def put(self, name: str, data: bytes) -> None:
-        """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
+        """Write once; the same bytes again change nothing, other bytes are a `Conflict`."""
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         """`put` for several, which share the wait for their folder; if it fails, some may be there."""
-
-    def get(self, name: str) -> bytes:
-        """Read, or `NotReady`."""
-
-    def has(self, name: str) -> bool:
-        """Whether it is there."""
-
-    def delete(self, name: str) -> None:
-        """Remove; gone already is fine."""
 
     def clear(self, folder: str) -> None:
         """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""
@@ -60,11 +56,8 @@ class Stock(RandomizerSource, Protocol):
     """Randomizers made ahead of time for one key; each is handed out at most once, whatever crashes."""
 
     @property
-    def available(self) -> int:
-        """How many are left."""
-
-    def fill(self, count: int, source: RandomizerSource) -> None:
-        """Add some."""
+    def available(self) -> int: ...
+    def fill(self, count: int, source: RandomizerSource) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -107,32 +100,40 @@ class UploadContext:
     uploads: Mapping[str, Upload]  # by participant
 
 
-class SpStore(Protocol):
-    """SP's durable state. Every method is one transaction, unless called inside `transaction`."""
+class TaskStore(Protocol):
+    """What every role keeps of its tasks. Every method is one transaction, unless called inside `transaction`."""
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """Several calls as one transaction."""
+    def transaction(self) -> AbstractContextManager[None]: ...  # several calls as one
+    def add_task(self, task: StoredTask) -> None: ...  # idempotent; other contents are a Conflict
+    def task(self, task: str) -> StoredTask: ...  # or UnknownTask
+    def set_state(self, task: str, state: str, ended_at: float | None = None) -> None: ...
 
-    def add_task(self, task: StoredTask) -> None:
-        """Once; the same again is fine, other contents are a `Conflict`."""
 
-    def task(self, task: str) -> StoredTask:
-        """Or `UnknownTask`."""
+class CrowdStore(TaskStore, Protocol):
+    """What SP and CSP keep besides: who takes part, and small things to remember about a task."""
 
-    def tasks(self) -> list[StoredTask]:
-        """All of them."""
+    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None: ...  # or TaskFull
+    def memory(self, task: str) -> MutableMapping[str, bytes]: ...
 
-    def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
-        """Change a task's state."""
+    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
+        """In the order they joined, those who left included, but for the first `since`."""
 
-    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Once; `TaskFull` beyond the limit."""
 
-    def participants(self, task: str) -> list[StoredParticipant]:
-        """In the order they joined, those who left included."""
+class SpStore(CrowdStore, Protocol):
+    """SP's durable state."""
 
-    def participant(self, task: str, who: str) -> StoredParticipant:
-        """One of them, or `UnknownParticipant`."""
+    def tasks(self) -> list[StoredTask]: ...
+    def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
+    def leave(self, task: str, who: str) -> None: ...
+    def put_round(self, task: str, round_: Round) -> None: ...  # insert or update
+    def rounds(self, task: str) -> list[Round]: ...  # in order
+    def round(self, task: str, number: int) -> Round: ...  # or NotReady
+    def upload(self, task: str, number: int, who: str) -> Upload | None: ...
+    def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
+    def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
+    def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
+    def movements(self, task: str) -> list[Movement]: ...  # in order
+    def release(self, task: str, owner: str) -> None: ...
 
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
         """By name, in the order they joined, but for the first `since`."""
@@ -140,95 +141,32 @@ class SpStore(Protocol):
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are enrolled and have not left."""
 
-    def leave(self, task: str, who: str) -> None:
-        """Mark as gone."""
-
-    def put_round(self, task: str, round_: Round) -> None:
-        """Insert or update."""
-
-    def rounds(self, task: str) -> list[Round]:
-        """In order."""
-
-    def round(self, task: str, number: int) -> Round:
-        """One of them, or `NotReady`."""
-
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
         """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
         `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before."""
 
-    def upload(self, task: str, number: int, who: str) -> Upload | None:
-        """A participant's upload of a round."""
-
-    def standing(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
+    def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
-
-    def uploads(self, task: str, number: int) -> list[Upload]:
-        """In the order they came."""
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """Once, durably, before anything masked by it leaves; other contents are a `Conflict`."""
 
-    def seeds(self, task: str, number: int) -> dict[str, bytes]:
-        """By purpose."""
-
-    def post(self, task: str, movement: Movement) -> bool:
-        """Into the ledger; see `Ledger.post`."""
-
-    def movements(self, task: str) -> list[Movement]:
-        """In order."""
-
-    def memory(self, task: str) -> MutableMapping[str, bytes]:
-        """Small things to remember about a task, by name."""
-
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""
 
-    def release(self, task: str, owner: str) -> None:
-        """Give the right back."""
+
+class CspStore(CrowdStore, Protocol):
+    """CSP's durable state: the name of the blob that answers each request."""
+
+    def answered(self, task: str, request: str) -> str | None: ...
+    def put_answer(self, task: str, request: str, blob: str) -> None: ...  # once
 
 
-class CspStore(Protocol):
-    """CSP's durable state."""
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Several calls as one transaction."""
-
-    def add_task(self, task: StoredTask) -> None:
-        """Once."""
-
-    def task(self, task: str) -> StoredTask:
-        """Or `UnknownTask`."""
-
-    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Once."""
-
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined, but for the first `since`."""
-
-    def answered(self, task: str, request: str) -> str | None:
-        """The name of the blob that answers a request, if it was answered."""
-
-    def put_answer(self, task: str, request: str, blob: str) -> None:
-        """Once."""
-
-    def memory(self, task: str) -> MutableMapping[str, bytes]:
-        """What the protocol side must remember between requests."""
-
-
-class KgcStore(Protocol):
+class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
-    def add_task(self, task: StoredTask) -> None:
-        """Once."""
-
-    def task(self, task: str) -> StoredTask:
-        """Or `UnknownTask`."""
-
-    def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
-        """Change a task's state."""
-
     def use_invitation(self, task: str, number: str, who: str) -> None:
-        """Once per invitation; the same holder again is fine, another is refused."""
+        """Once per invitation; idempotent for the same holder, refused for another."""
 
 
 class KgcPeer(Protocol):
@@ -244,11 +182,8 @@ class KgcPeer(Protocol):
 class CspPeer(Protocol):
     """CSP as SP reaches it."""
 
-    def prepare(self, task: str) -> None:
-        """Fetch the task's bundle, if it was not done."""
-
-    def enrol(self, task: str, certificate: str) -> None:
-        """Pass a participant's certificate on."""
+    def prepare(self, task: str) -> None: ...  # fetch the task's bundle; idempotent
+    def enrol(self, task: str, certificate: str) -> None: ...
 
     def answer(self, task: str, request: bytes) -> bytes:
         """One request, one reply; the same request again, the same reply."""

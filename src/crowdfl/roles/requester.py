@@ -25,40 +25,23 @@ __all__ = ["Requester", "RequesterKgc", "RequesterSp", "own_key"]
 class RequesterKgc(Protocol):
     """KGC as a requester reaches it."""
 
-    def create_task(self, definition: str) -> Created:
-        """Have keys made."""
-
-    def done(self, task: str) -> None:
-        """The requester's bundle is durable here."""
-
-    def close_enrolment(self, task: str, order: str) -> None:
-        """No further participants."""
+    def create_task(self, definition: str) -> Created: ...
+    def done(self, task: str) -> None: ...  # the requester's bundle is durable here
+    def close_enrolment(self, task: str, order: str) -> None: ...
 
 
 class RequesterSp(Protocol):
     """SP as a requester reaches it."""
 
-    def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
-        """Post a task."""
-
-    def deposit(self, task: str, name: str, amount: int) -> None:
-        """Pay in."""
-
-    def order(self, task: str, order: str) -> None:
-        """Pause, resume, cancel."""
-
-    def status(self, task: str) -> dict[str, Any]:
-        """Where the task stands."""
-
-    def final(self, task: str, number: int) -> bytes:
-        """The requester's publication of a round."""
-
-    def movements(self, task: str) -> list[dict[str, Any]]:
-        """The books."""
+    def create_task(self, definition: str, appointment: str, initial: bytes) -> str: ...
+    def deposit(self, task: str, name: str, amount: int) -> None: ...
+    def order(self, task: str, order: str) -> None: ...
+    def status(self, task: str) -> dict[str, Any]: ...
+    def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
+    def movements(self, task: str) -> list[dict[str, Any]]: ...
 
 
 def own_key(blobs: Blobs) -> SigningKey:
-    """A requester's signing key, made on first use."""
     if not blobs.has("signing"):
         blobs.put("signing", SigningKey.fresh().private)
     return SigningKey(blobs.get("signing"))
@@ -99,12 +82,10 @@ class Requester:
         self.sp.deposit(task, name or secrets.token_hex(8), amount)
 
     def invite(self, task: str, count: int, seconds: float) -> list[str]:
-        """Single-use invitations."""
         expires = self.clock.now() + seconds
         return [Invitation(task, secrets.token_hex(16), expires).sign(self.signing) for _ in range(count)]
 
     def order(self, task: str, action: str) -> None:
-        """pause, resume or cancel."""
         body = {"task": task, "action": action, "at": self.clock.now()}
         if action == "cancel":
             # First, so that a repeat does both: what KGC kept for newcomers serves nobody now.
@@ -116,7 +97,6 @@ class Requester:
         self.kgc.close_enrolment(task, sign_document("close enrolment", {"task": task}, self.signing))
 
     def definition(self, task: str) -> Definition:
-        """A task of this requester's, as it was posted."""
         try:
             text = self.blobs.get(f"{task}/definition").decode()
         except (NotReady, FormatError):  # the latter of a name that no task can have

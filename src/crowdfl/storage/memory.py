@@ -203,7 +203,7 @@ class MemoryStore:
     def uploads(self, task: str, number: int) -> list[Upload]:
         return list(self._tasks[task].uploads[number].values())
 
-    def standing(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
+    def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         with self._lock:
             state, record = self.task(task).state, self._tasks[task]
             enrolled = frozenset(people) & frozenset(record.people)

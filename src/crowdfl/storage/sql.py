@@ -352,7 +352,7 @@ class SqlStore:
         """A participant's upload of a round."""
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
-    def standing(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
+    def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """One statement, made once: this is asked for every group of uploads."""
         with self._read() as c:
             rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()

@@ -41,7 +41,6 @@ class SpBundle(_Bundle):
     csp_key: bytes
 
     def key_share(self, public: PublicKey) -> KeyShare:
-        """lambda_sc."""
         return KeyShare(public, mpz(self.share))
 
 
@@ -56,7 +55,6 @@ class CspBundle(_Bundle):
     signing: bytes
 
     def key_share(self, public: PublicKey) -> KeyShare:
-        """lambda_c."""
         return KeyShare(public, mpz(self.share))
 
 

@@ -54,7 +54,6 @@ class MaskSeed:
 
     @classmethod
     def fresh_for(cls, sums: CipherVector) -> "MaskSeed":
-        """A new seed, bound to these ciphertexts."""
         return cls.bound_to(digest(sums))
 
     @classmethod
@@ -69,12 +68,10 @@ class MaskSeed:
         return Coins(self.seed).child("shown").take(SEED_BYTES)
 
     def to_bytes(self) -> bytes:
-        """For the store."""
         return self.seed + self.digest
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "MaskSeed":
-        """From the store."""
         if len(data) != 2 * SEED_BYTES:
             raise FormatError(f"a mask seed has {2 * SEED_BYTES} bytes, not {len(data)}")
         return cls(data[:SEED_BYTES], data[SEED_BYTES:])
@@ -138,7 +135,6 @@ class OpeningSp:
             yield self.party.costs.sent(request.to_bytes())
 
     def publication(self, state: MaskSeed, sums: CipherVector, replies: list[bytes]) -> Publication:
-        """What the audience gets."""
         limits = Limits(self.party.public, max_count=2 * CHUNK)
         sealed = tuple(OpenReply.from_bytes(reply, limits).sealed for reply in replies)
         if len(sealed) != -(-len(sums) // CHUNK):
@@ -153,7 +149,6 @@ class OpeningCsp:
         self.party, self.audiences = party, audiences
 
     def answer(self, request: bytes) -> bytes:
-        """Finish the decryption, seal."""
         party = self.party
         message = OpenRequest.from_bytes(request, party.limits(CHUNK))
         if message.audience not in self.audiences:

@@ -69,7 +69,6 @@ class RewardWidths:
 
     @property
     def lanes(self) -> int:
-        """Lanes of one participant."""
         return self.budget.buckets * self.budget.slots
 
     @property
@@ -394,7 +393,6 @@ class _CrossTerms:
         self.r_big_r = _plus(self.r_big_r, masks.inner_products(total, self.n))
 
     def remove(self, inner: InnerReply) -> tuple[CipherVector, CipherVector]:
-        """[[A_i]] and [[B_i]]."""
         if self.e_r is None or self.e_big_r is None or self.big_e_r is None:
             raise ProtocolError("no lanes were opened")
         party = self.party

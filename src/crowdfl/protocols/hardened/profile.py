@@ -130,7 +130,6 @@ class _Shape:
         return ModelCodec(self.budget, self.packing, self.seed)
 
     def widths(self) -> RewardWidths:
-        """The rewards' widths, or `RewardsOff`."""
         if self.task.settings.lanes == 0:
             raise RewardsOff("the task was made with lanes=0: its packing leaves no room for rewards")
         return reward_widths(self.task.settings, self.task.parameters)
@@ -149,7 +148,6 @@ class HardenedProfile:
     name = "hardened"
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        """Refuse what could overflow."""
         budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
         if settings.total == "hidden":
             hidden_widths(budget)
@@ -161,7 +159,6 @@ class HardenedProfile:
             )
 
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """Make the keys of a task."""
         self.check(about.settings, about.parameters)
         return deal(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
 
@@ -202,7 +199,6 @@ class _Reader:
         self.party, self._shape, self._audience = party, shape, audience
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        """The average of a round."""
         codec = self._shape.codec
         task = self._shape.task
         limits = self.party.limits(codec.budget.ciphertexts + 1)
@@ -229,7 +225,6 @@ class HardenedParticipant(_Reader):
         self._rewards: dict[bytes, int] = {}
 
     def upload_randomizers(self) -> int:
-        """One for each ciphertext."""
         return self._shape.budget.ciphertexts + 1
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
@@ -242,7 +237,6 @@ class HardenedParticipant(_Reader):
         return self.party.costs.sent(upload)
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths, this participant's alone."""
         context = self._shape.task.context(round_number)
         message = RewardEnvelope.from_bytes(envelope, self.party.limits(1))
         reward = claims.open_reward(message, self.reader, context, self.who, self.party.public.n)
@@ -250,7 +244,6 @@ class HardenedParticipant(_Reader):
         return reward >> self._shape.widths().fraction
 
     def claim(self) -> bytes:
-        """A signed claim of all rewards opened so far."""
         amount = claims.payable(self._rewards, self._shape.widths().fraction)
         claim = claims.make_claim(self._shape.task.name, self.who, amount, self._envelopes, self.signing)
         return self.party.costs.sent(claim.to_bytes())
@@ -271,11 +264,9 @@ class HardenedSp:
         self.open_round(1)
 
     def enrol(self, identity: Identity) -> None:
-        """Whose claims to take."""
         self.roster.add(identity)
 
     def open_round(self, round_number: int) -> None:
-        """Nothing in it yet."""
         settings = self._shape.task.settings
         if round_number > settings.rounds:
             raise RoundsExhausted(f"round {round_number} of {settings.rounds}: the masks were sized for those")
@@ -290,7 +281,6 @@ class HardenedSp:
         self._publication, self._envelopes = None, {}
 
     def add(self, who: str, upload: bytes) -> None:
-        """Extend the running products, once per participant."""
         self.add_all({who: upload})
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
@@ -312,7 +302,6 @@ class HardenedSp:
         self._load = load
 
     def _averaged(self) -> Mapping[str, CipherVector]:
-        """The very uploads that were averaged."""
         if self._load is None:
             return self._vectors
         return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
@@ -375,11 +364,9 @@ class HardenedSp:
         self.on_seed = lambda purpose, state: keep(purpose, state.to_bytes())
 
     def restore_seed(self, purpose: str, state: MaskSeed) -> None:
-        """After a crash: the seed that was made durable."""
         self._seeds[purpose] = state
 
     def reward(self, payment: int) -> Exchange:
-        """Rewards of those who were averaged."""
         widths = self._shape.widths()
         self.check()
         if not self.is_averaged():
@@ -406,27 +393,21 @@ class HardenedSp:
         return self.party.costs.sent(self._publication.to_bytes())
 
     def envelopes(self) -> Mapping[str, bytes]:
-        """One for each participant, for that participant alone."""
         return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
 
     def upload_bytes(self) -> int:
-        """Bytes of an upload of this task."""
         return form_bytes(self.party.public, self._length)
 
     def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        """Why each of these is no upload of this task, or None."""
         return self.party.refusals(uploads, self._unchecked)
 
     def claimant(self, claim: bytes) -> str:
-        """Whose name a claim bears."""
         return claims.Claim.from_bytes(claim, self.party.limits(1)).participant
 
     def check_claim(self, claim: bytes) -> str:
-        """Whose claim it is; refuse what CSP need not see."""
         return self._claims.check(claim).participant
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
-        """Millionths, once per participant."""
         return self._claims.pay(self._claims.check(claim), attestation)
 
     @property
@@ -474,11 +455,9 @@ class HardenedCsp:
             self._add_rewards(signing)
 
     def enrol(self, identity: Identity) -> None:
-        """Whom to seal rewards to, and whose claims to attest."""
         self.roster.add(identity)
 
     def remember(self, memory: MutableMapping[str, bytes]) -> None:
-        """Keep what must outlive a request there, from now on."""
         self._memory = memory
         if self._rewards is not None:
             self._rewards.memory = memory
@@ -499,7 +478,6 @@ class HardenedCsp:
         }
 
     def answer(self, request: bytes) -> bytes:
-        """One request, one reply."""
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP answers no message of kind {kind} in this task")

@@ -139,7 +139,6 @@ class PaperProfile:
     name = "paper"
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        """Refuse what could overflow."""
         if settings.total != "shown":
             raise SettingsError("the profile paper has no setting total: its readers never see one")
         widths = _Widths(settings, parameters)
@@ -224,7 +223,6 @@ class PaperParticipant:
         self._widths = _Widths(task.settings, task.parameters)
 
     def upload_randomizers(self) -> int:
-        """One for each ciphertext."""
         return self.task.parameters * (1 if self.task.settings.lanes == 0 else 2) + 1
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
@@ -250,13 +248,11 @@ class PaperParticipant:
         return Average(np.array(values, dtype=np.float64) / self._widths.scale, None)
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """PDec with lambda_p, TDec."""
         message = PaperReward.from_bytes(envelope, self.party.limits(1))
         opened = to_ints(self.party.finish(message.mu, message.mu_1))
         return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
 
     def claim(self) -> bytes:
-        """The paper has none."""
         raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
 
 
@@ -267,7 +263,6 @@ class PaperRequester:
         self.party, self.task, self.private = party, task, private
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        """Dec of the final model."""
         message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
         self.party.costs.count("Dec", len(message.average))
         values = [
@@ -290,7 +285,6 @@ class PaperSp:
         """The paper's SP knows nobody's keys."""
 
     def open_round(self, round_number: int) -> None:
-        """Nothing in it yet."""
         self.round_number = round_number
         settings, p = self.task.settings, self.task.parameters
         self._products = RunningProduct(self.task.public, p + 1, settings.max_participants, backend=self.party.compute)
@@ -370,13 +364,11 @@ class PaperSp:
             self._envelopes[who] = PaperReward(own, self.delivery.partial_decrypt(own))
 
     def publication(self) -> bytes:
-        """For the participants, or the requester."""
         if self._publication is None:
             raise FormatError("nothing is published yet")
         return self.party.costs.sent(self._publication.to_bytes())
 
     def envelopes(self) -> Mapping[str, bytes]:
-        """One for each participant."""
         return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
@@ -386,7 +378,6 @@ class PaperSp:
         """The paper's SP keeps every model in memory, for Alg. 4."""
 
     def upload_bytes(self) -> int:
-        """Bytes of an upload of this task."""
         return form_bytes(self.task.public, self._length)
 
     @property
@@ -394,19 +385,15 @@ class PaperSp:
         return (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
 
     def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        """Why each of these is no upload of this task, or None."""
         return self.party.refusals(uploads, self._unchecked)
 
     def claimant(self, claim: bytes) -> str:
-        """The paper has no claims."""
         return self.check_claim(claim)
 
     def check_claim(self, claim: bytes) -> str:
-        """The paper has no claims."""
         raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
-        """The paper has no claims."""
         raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
 
 
@@ -428,7 +415,6 @@ class PaperCsp:
         """The paper's CSP remembers nothing."""
 
     def answer(self, request: bytes) -> bytes:
-        """One request, one reply."""
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP answers no message of kind {kind} in this task")

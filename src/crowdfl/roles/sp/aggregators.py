@@ -23,7 +23,6 @@ _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a
 
 
 def upload_name(task: str, number: int, digest: str) -> str:
-    """The blob of an upload."""
     return f"{task}/rounds/{number}/uploads/{digest}"
 
 

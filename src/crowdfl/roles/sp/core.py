@@ -34,8 +34,7 @@ class Failures:
         del task
         return failure
 
-    def record_success(self, task: str) -> None:
-        """A step went well."""
+    def record_success(self, task: str) -> None: ...
 
 
 @dataclass
@@ -87,7 +86,6 @@ class SpCore:
         return rounds[-1] if rounds else None
 
     def active(self, task: str) -> int:
-        """How many participants have not left."""
         return self.ports.store.turnout(task, 0)[1]  # no upload is of round 0
 
     def require_running(self, task: str) -> None:

@@ -24,7 +24,6 @@ def round_account(number: int) -> str:
 
 
 def participant_account(who: str) -> str:
-    """What a participant was paid."""
     return f"participant {who}"
 
 
@@ -55,15 +54,12 @@ class Ledger:
 
     @property
     def movements(self) -> list[Movement]:
-        """In the order they happened."""
         return list(self._movements.values())
 
     def balance(self, account: str) -> int:
-        """Millionths in an account."""
         return self._balances.get(account, 0)
 
     def balances(self) -> dict[str, int]:
-        """Every account that was ever used."""
         return dict(self._balances)
 
     def post(self, movement: Movement) -> bool:
@@ -83,7 +79,6 @@ class Ledger:
         return True
 
     def paid(self) -> dict[str, int]:
-        """Millionths paid, by participant."""
         return {m.name.removeprefix(_PAY): m.amount for m in self.movements if m.name.startswith(_PAY)}
 
     def for_requester(self, *, settled: bool) -> "Ledger":
@@ -101,7 +96,6 @@ class Ledger:
     # The movements of a campaign, by what they are for.
 
     def deposit(self, name: str, amount: int) -> Movement:
-        """The requester pays in."""
         return Movement(f"deposit {name}", REQUESTER, ESCROW, amount)
 
     def fund_round(self, number: int, amount: int) -> Movement:
@@ -117,7 +111,6 @@ class Ledger:
         return Movement(f"reward round {number}", round_account(number), REWARDS, self.balance(round_account(number)))
 
     def pay(self, who: str, amount: int) -> Movement:
-        """A participant's claim is paid, once per task."""
         return Movement(_PAY + who, REWARDS, participant_account(who), amount)
 
     def expire_claims(self) -> Movement:
@@ -125,5 +118,4 @@ class Ledger:
         return Movement("expire claims", REWARDS, ESCROW, self.balance(REWARDS))
 
     def refund(self, name: str) -> Movement:
-        """What escrow holds returns to the requester."""
         return Movement(f"refund {name}", ESCROW, REQUESTER, self.balance(ESCROW))

@@ -49,7 +49,6 @@ class Round:
         return self.state in (RoundState.REWARDED, RoundState.ABORTED)
 
     def deadline(self, settings: TaskSettings) -> float:
-        """When on-time uploads end."""
         return self.opened_at + settings.window * (2 if self.extended else 1)
 
     def last_call(self, settings: TaskSettings) -> float:

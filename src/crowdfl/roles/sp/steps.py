@@ -27,7 +27,6 @@ def publication_name(task: str, number: int, *, final: bool) -> str:
 
 
 def rewards_name(task: str, number: int) -> str:
-    """The blob of a round's reward envelopes."""
     return f"{task}/rounds/{number}/rewards"
 
 

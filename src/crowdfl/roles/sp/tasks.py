@@ -123,7 +123,6 @@ class Tasks:
         return self._core.ledger(task).for_requester(settled=settled)
 
     def status(self, task: str) -> dict[str, Any]:
-        """Where the task stands."""
         store, settings = self._ports.store, self._core.definition(task).settings
         stored, rounds = store.task(task), store.rounds(task)
         return {

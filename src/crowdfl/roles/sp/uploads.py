@@ -52,7 +52,7 @@ class Uploads:
 
     def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
-        standing = self._ports.store.standing(task, number, [arrival.who for arrival in arrivals])
+        standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
         judged = self._checked(task, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
