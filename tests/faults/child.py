@@ -23,7 +23,6 @@ from sqlalchemy import Pool, event
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services import run
@@ -35,7 +34,7 @@ from crowdfl.services.client.peers import KgcClient
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
-from tests.hosts import ONE
+from tests.hosts import small_definition, test_tools
 
 __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
 
@@ -154,9 +153,11 @@ def _requester(life: Life) -> None:
     blobs, tokens = FileBlobs(life.home / "blobs"), (_token(life, "kgc"), _token(life, "sp"))
     kgc = RequesterKgcLink(Link(life.urls["kgc"], plain_http=True), tokens[0], own_key(blobs))
     sp = RequesterSpLink(Link(life.urls["sp"], plain_http=True), tokens[1], own_key(blobs))
-    requester = Requester(blobs, FileClock(life.folder), kgc, sp, True, ONE)
+    requester = Requester(blobs, FileClock(life.folder), kgc, sp, test_tools())
     settings = json.loads((life.folder / "settings.json").read_text())
-    task = requester.create(_definition(TaskSettings.of(**settings)), [np.zeros((2, 3)), np.ones(2)])
+    task = requester.create(
+        small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), [np.zeros((2, 3)), np.ones(2)]
+    )
     requester.fund(task, 2 * BUDGET, "all")
     if not blobs.has("invited"):
         invitations = requester.invite(task, PEOPLE, 1e6)
@@ -164,11 +165,6 @@ def _requester(life: Life) -> None:
     while sp.status(task)["state"] == "running":
         time.sleep(2 * _PAUSE)
     blobs.put("model", arrays_to_npz(requester.model(task)))
-
-
-def _definition(settings: TaskSettings) -> Definition:
-    arrays = (ModelArray("w", (2, 3)), ModelArray("b", (2,)))
-    return Definition("faults", "none", "the requester", arrays, "", settings, CLAIM_WINDOW, b"", {})
 
 
 def _person(life: Life) -> None:
@@ -183,7 +179,7 @@ def _person(life: Life) -> None:
     kgc, sp = (Link(life.urls[name], plain_http=True) for name in ("kgc", "sp"))
     key = bytes.fromhex((life.folder / "kgc.pub").read_text())
     link = ParticipantLink(sp)
-    person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, True, ONE)
+    person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, test_tools())
     person.join(papers["invitations"][number])
     seen = None
     while not person.blobs.has("paid"):

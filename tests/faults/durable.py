@@ -40,7 +40,7 @@ class Kill:
 
 def idle(name: str) -> bool:
     """Whether a step repeats for as long as nothing happens: a lease taken for a look around, and given back."""
-    return name.startswith(("sql.lease<sp.tick", "sql.release<sp.tick"))
+    return name.startswith(("sql.lease<platform.tick", "sql.release<platform.tick"))
 
 
 class Steps:

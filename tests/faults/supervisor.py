@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from crowdfl.roles.sp.platform import TaskState
+from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import signing_key
 from crowdfl.storage.atomic import write_private

@@ -11,7 +11,12 @@ from tests.faults.supervisor import Campaign
 
 TWO_SPS = ("kgc", "csp", "sp", "sp+2")
 TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
-DEATHS = ["lease<sp._renew<sp._exchange<sp._reward", "put_seed<", "together<sp._publish", "together<sp._reward"]
+DEATHS = [
+    "lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
+    "put_seed<",
+    "transaction<steps._average",
+    "transaction<steps._reward",
+]
 
 
 def work(campaign: Campaign, *roles: str) -> Counter[str]:
@@ -21,7 +26,7 @@ def work(campaign: Campaign, *roles: str) -> Counter[str]:
     The last step comes when the clock is put far forward, in the midst of whatever lease is held.
     """
     steps = [name for role in roles for name in campaign.steps(role) if not idle(name)]
-    chance = ("sp._settle", "sp._renew<sp.reply")
+    chance = ("settlement.settle", "core.renew_lease<csp_link.reply")
     return Counter(
         name for name in steps if not name.startswith(("run.", "migrations.")) and not any(c in name for c in chance)
     )
@@ -65,7 +70,7 @@ def test_an_sp_that_dies_for_good_leaves_its_work_to_the_other(where: str, undis
 @pytest.mark.parametrize("time", [5, *(pytest.param(time, marks=pytest.mark.slow) for time in (1, 2, 3, 4, 6, 7, 8))])
 def test_a_csp_that_dies_for_good_leaves_its_memory_to_the_other(time: int, undisturbed: Campaign, tmp_path: Path):
     """In the middle of a round's rewards: what one has answered and remembers, the other knows."""
-    kills = dying_once(tmp_path, undisturbed, "csp", "together<csp._keep", time)
+    kills = dying_once(tmp_path, undisturbed, "csp", "transaction<csp._keep", time)
     campaign = Campaign(tmp_path / "campaign", kills, servers=TWO_CSPS, restarts=False)
     finish(campaign, undisturbed)
     assert len(campaign.deaths) == 1

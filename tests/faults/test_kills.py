@@ -18,8 +18,8 @@ SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "requester": 2, "person0": 2, "person1": 
 SHARDS, SLOW_SHARDS = 5, 10
 LIVES, CHAIN = 3, 4
 Point = tuple[str, Kill]
-WRITTEN = "blobs.put_all<intake._written<intake.receive<sp.receive_all<sp_uploads.receive"
-ACKNOWLEDGED = "sql.acknowledge<intake.receive<sp.receive_all<sp_uploads.receive"
+WRITTEN = "blobs.put_all<uploads._written<uploads.receive<sp_uploads.receive"
+ACKNOWLEDGED = "sql.acknowledge<uploads.receive<sp_uploads.receive"
 
 
 def points(campaign: Campaign, role: str) -> list[Point]:
