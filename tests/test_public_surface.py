@@ -152,8 +152,8 @@ def imported(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name in BARE], ids=module_name)
 def test_what_computes_runs_on_a_bare_machine(path, tree):
-    """Beyond the standard library: gmpy2, NumPy, cryptography, torch, and nothing else of the package's needs."""
-    allowed = {"crowdfl", "cryptography", "gmpy2", "numpy", "torch"}
+    """Beyond the standard library: gmpy2, NumPy, cryptography, pydantic, torch, and nothing else of the package's needs."""
+    allowed = {"crowdfl", "cryptography", "gmpy2", "numpy", "pydantic", "torch"}
     assert imported(tree) - set(sys.stdlib_module_names) <= allowed
 
 
