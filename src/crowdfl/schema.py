@@ -223,7 +223,8 @@ def _hint(name: str, known: Mapping[str, FieldInfo], inside: str) -> str:
 
 def _marks(annotation: Any) -> list[Any]:  # noqa: ANN401 -- as in `types_of`
     if get_origin(annotation) is Annotated:
-        return [*get_args(annotation)[1:], *_marks(get_args(annotation)[0])]
+        inner, *marks = get_args(annotation)
+        return [*marks, *(mark for field in marks for mark in getattr(field, "metadata", ())), *_marks(inner)]
     if get_origin(annotation) in (Union, UnionType):
         return [mark for part in get_args(annotation) for mark in _marks(part)]
     return []

@@ -90,85 +90,56 @@ def _amount(value: str | int | Decimal) -> str | int | Decimal:
 
 
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
+_Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
+_People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
+_Positive = Annotated[Number, Field(gt=0, le=_LARGEST_NUMBER)]
+_NotNegative = Annotated[Number, Field(ge=0, le=_LARGEST_NUMBER)]
+_Seconds = Annotated[Number, Field(gt=0, le=10**9)]
+_Small = Annotated[Whole, Field(ge=1, le=_LONGEST)]
 
 
 class TaskSettings(Settings):
     """The settings of one task. `sigma` and `epsilon` left at None take the profile's and the paper's value."""
 
     profile: str = Field(
-        default="hardened", description='The protocols: "hardened", or "paper" as printed, which leaks.'
+        default="hardened", description='"hardened", or "paper": the algorithms as printed, which leak.'
     )
     total: Literal["shown", "hidden"] = Field(
-        default="shown",
-        description='Whether readers of the average learn how many samples there are; "hidden" costs more.',
+        default="shown", description='With "hidden", readers of the average do not learn how many samples there are.'
     )
     decimals: int = Field(default=6, ge=0, le=12, description="Decimals kept of each weight.")
-    clip: Number = Field(
-        default=16.0,
-        gt=0,
-        le=_LARGEST_NUMBER,
-        description="Larger weights are clipped; the participant is told how many.",
+    clip: _Positive = Field(default=16.0, description="Larger weights are clipped; the participant is told how many.")
+    max_participants: _People = Field(default=36, description="The next one is refused.")
+    max_samples: _Count = Field(default=100, description="The most samples of one participant in one round.")
+    sigma: Annotated[int, Field(ge=20, le=256)] | None = Field(
+        default=None, examples=[40], description='Bits by which masks hide what they cover; 40, in "paper" 80.'
     )
-    max_participants: int = Field(
-        default=36, ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER, description="The next one is refused."
+    epsilon: _NotNegative | None = Field(
+        default=None, examples=[0.000001], description="Added to each distance, so that none is zero; 10^-decimals."
     )
-    max_samples: int = Field(
-        default=100, ge=1, le=_LARGEST_NUMBER, description="The most samples of one participant in one round."
-    )
-    sigma: int | None = Field(
-        default=None,
-        ge=20,
-        le=256,
-        examples=[40],
-        description='Bits by which masks hide what they cover, over the whole task; 40, or 80 in "paper".',
-    )
-    epsilon: Number | None = Field(
-        default=None,
-        ge=0,
-        le=_LARGEST_NUMBER,
-        examples=[0.000001],
-        description="Added to each distance, so that none is zero; 10^-decimals if not given.",
-    )
-    lanes: int | None = Field(
+    lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
         default=1024,
-        ge=0,
-        le=_LARGEST_NUMBER,
-        description="Size of the distance sketch for rewards: more is more exact and slower; 0: no rewards.",
+        description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
     )
     strategy: Literal["discard", "retransmit"] = Field(
-        default="discard",
-        description='What happens to uploads after the window; "retransmit" takes them during the grace time.',
+        default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
     )
-    window: Number = Field(
+    window: _Positive = Field(
         default=3600.0,
-        gt=0,
-        le=_LARGEST_NUMBER,
         description="Seconds in which a round takes uploads; it closes early once everyone has sent one.",
     )
-    grace: Number = Field(
-        default=600.0,
-        ge=0,
-        le=_LARGEST_NUMBER,
-        description='Seconds after the window in which "retransmit" takes uploads.',
+    grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
+    min_participants: _People = Field(
+        default=3, description="With fewer, a round waits one more window, then is given up and its budget returned."
     )
-    min_participants: int = Field(
-        default=_FEWEST_PARTICIPANTS,
-        ge=_FEWEST_PARTICIPANTS,
-        le=_LARGEST_NUMBER,
-        description="With fewer, a round waits one more window, then it is given up and its budget returned.",
-    )
-    rounds: int = Field(default=5, ge=1, le=_LARGEST_NUMBER, description="How many rounds the task has.")
+    rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = Field(
         default=None,
         examples=["36.00"],
-        description="Money for the rewards of one round, prepaid; without it, none are paid.",
+        description="For the rewards of one round, prepaid; without it, none are paid.",
     )
     key_bits: int = Field(
-        default=2048,
-        ge=2,
-        le=_LONGEST_KEY,
-        multiple_of=2,
-        description="Length of the key; less than 2048 is for tests.",
+        default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
     )
 
     @classmethod
@@ -195,7 +166,9 @@ class TaskSettings(Settings):
                 f"which is {self.max_participants}"
             )
         if self.clip * 10**self.decimals >= _LARGEST_SCALED:
-            raise ValueError(f"`clip` is {self.clip}; expected a number below 2^53 / 10^{self.decimals}, by `decimals`")
+            raise ValueError(
+                f"`clip` is {self.clip}; expected a number below 2^53 / 10^{self.decimals}, as `decimals` says"
+            )
         if self.epsilon_units < 1:
             raise ValueError(f"`epsilon` is {self.epsilon}; expected at least 10^-{2 * self.decimals}")
         return self
@@ -216,26 +189,18 @@ class TrainingSettings(Settings):
         default="motion", description='What a network is fed: "flat" is the samples, "motion" nine numbers per channel.'
     )
     labels: Labels = Field(description="The labels to tell apart.")
-    channels: Whole = Field(default=6, ge=1, le=_LONGEST, description="Channels of a sample.")
+    channels: _Small = Field(default=6, description="Channels of a sample.")
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
-    window: Whole = Field(default=100, ge=1, le=_LONGEST, description="Samples in a window.")
-    step: Whole | None = Field(
-        default=None,
-        ge=1,
-        lt=2**63,
-        examples=[25],
-        description="Samples from one window to the next; a quarter of a window.",
+    window: _Small = Field(default=100, description="Samples in a window.")
+    step: Annotated[Whole, Field(ge=1, lt=2**63)] | None = Field(
+        default=None, examples=[25], description="Samples from one window to the next; a quarter of a window."
     )
     held_out: float = Field(default=0.3, gt=0, lt=1, description="Share of a recording that is tested on, at its end.")
-    gap: Whole | None = Field(
-        default=None,
-        ge=0,
-        lt=2**63,
-        examples=[100],
-        description="Samples left out before what is held out; one window.",
+    gap: Annotated[Whole, Field(ge=0, lt=2**63)] | None = Field(
+        default=None, examples=[100], description="Samples left out before what is held out; one window."
     )
     hertz: float = Field(
-        default=50.0, gt=0, lt=2**63, description="Samples per second; recordings are resampled to this."
+        default=50.0, gt=0, lt=2**63, description="Samples per second; recordings are resampled to it."
     )
     epochs: Whole = Field(default=20, ge=0, le=_LONGEST, description="Passes over the data in a round.")
     batch: Whole = Field(default=32, ge=1, lt=2**63, description="Samples per step of training.")
@@ -358,22 +323,15 @@ class CspSettings(ComputingSettings):
 class SpSettings(ComputingSettings):
     """The sensing platform."""
 
-    tick_seconds: Number = Field(default=1.0, gt=0, le=10**9, description="Seconds between looks at the rounds.")
-    lease_seconds: Number = Field(
-        default=30.0,
-        gt=0,
-        le=10**9,
-        description="Seconds that the work of a killed process waits for the next process.",
+    tick_seconds: _Seconds = Field(default=1.0, description="Seconds between looks at the rounds.")
+    lease_seconds: _Seconds = Field(
+        default=30.0, description="Seconds that a killed process's work waits for the next."
     )
-    csp_patience: Number = Field(
+    csp_patience: _Seconds = Field(
         default=86400.0,
-        gt=0,
-        le=10**9,
-        description="Seconds to wait for an absent CSP before a round is given up and its budget returned.",
+        description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
     )
-    on_paid: Texts = Field(
-        default=(), description="A program to run for each payment, with its arguments: docs/running.md."
-    )
+    on_paid: Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
     csp: PeerSettings = Field(description="Where CSP is.")
 
 
@@ -383,9 +341,7 @@ class RequesterSettings(Settings):
     kgc: Url = Field(description="Where KGC is.")
     sp: Url = Field(description="Where SP is.")
     ca: FilePath | None = Field(
-        default=None,
-        examples=["ca.pem"],
-        description="Whom to trust about them; the system's authorities if not given.",
+        default=None, examples=["ca.pem"], description="Whom to trust; if not given, the system's."
     )
     plain_http: bool = Field(default=False, description="Call without TLS; allowed on loopback only.")
     kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
