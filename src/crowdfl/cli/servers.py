@@ -77,12 +77,13 @@ def _show_token(token: str, as_json: bool) -> None:
 
 def _with_compute(found: _Model, compute: str | None, scheduler: str | None) -> _Model:
     """What the command line says goes before what the file says."""
-    asked: dict[str, Any] = {} if compute is None else {"compute": compute}
+    values: dict[str, Any] = dict(found)
+    values["compute"] = compute or values["compute"]
     if scheduler is not None:
-        if (compute or dict(found)["compute"]) != "dask":
+        if values["compute"] != "dask":
             raise SettingsError("--scheduler goes with --compute dask")
-        asked["dask"] = dict(dict(found)["dask"] or {}) | {"scheduler": scheduler}
-    return found.changed(**asked)
+        values["dask"] = dict(values["dask"] or {}) | {"scheduler": scheduler}
+    return found.changed(**values)
 
 
 def _tokens(model: type[ServiceSettings], settings: Path) -> Tokens:
