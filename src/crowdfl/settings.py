@@ -1,21 +1,60 @@
-"""TaskSettings: everything that defines a task, under the same names in keywords, task files and experiments."""
+"""Every setting, declared once: its type, bounds, default and one line of help.
 
-from dataclasses import dataclass, fields
+Task files, service settings, the page docs/settings.md, the templates of `crowdfl init` and `crowdfl task new`, and the
+error texts all come from these models. A field without a description is set by the program, never by a file.
+"""
+
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from crowdfl.crypto.budget import WidthBudget
-from crowdfl.crypto.encoding import FixedPoint
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
 from crowdfl.errors import SettingsError
+from crowdfl.schema import (
+    Certificates,
+    Expected,
+    FilePath,
+    Host,
+    Labels,
+    Layers,
+    Number,
+    PublicKey,
+    Settings,
+    SettingsTable,
+    Sizes,
+    Text,
+    Texts,
+    Url,
+    Whole,
+)
 
-__all__ = ["MILLION", "TaskSettings", "from_millionths", "to_millionths"]
+__all__ = [
+    "MILLION",
+    "ClusterSettings",
+    "ComputingSettings",
+    "CspSettings",
+    "KgcSettings",
+    "ParticipantSettings",
+    "PeerSettings",
+    "RequesterSettings",
+    "ServiceSettings",
+    "SpSettings",
+    "TaskFile",
+    "TaskSettings",
+    "TrainingSettings",
+    "from_millionths",
+    "to_millionths",
+]
 
 MILLION = 1_000_000
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
+_LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
+_LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -26,7 +65,7 @@ def to_millionths(amount: str | int | Decimal) -> int:
     try:
         exact = Decimal(amount)
     except InvalidOperation:
-        raise SettingsError(f"{amount!r} is no amount of money") from None
+        raise SettingsError(f"{amount!r} is not an amount of money") from None
     sign, digits, exponent = exact.as_tuple()
     # By digits, not by arithmetic: Decimal's own would round or overflow.
     if not isinstance(exponent, int) or (sign and any(digits)) or not -40 <= exponent <= 20 or len(digits) > 60:
@@ -42,102 +81,285 @@ def from_millionths(amount: int) -> Decimal:
     return Decimal(amount) / MILLION
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+def _amount(value: str | int | Decimal) -> str | int | Decimal:
+    try:
+        to_millionths(value)
+    except SettingsError as wrong:
+        raise ValueError(wrong) from None
+    return value
+
+
+_Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
+_Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
+_People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
+_Positive = Annotated[Number, Field(gt=0, le=_LARGEST_NUMBER)]
+_NotNegative = Annotated[Number, Field(ge=0, le=_LARGEST_NUMBER)]
+_Seconds = Annotated[Number, Field(gt=0, le=10**9)]
+_Small = Annotated[Whole, Field(ge=1, le=_LONGEST)]
+
+
+class TaskSettings(Settings):
     """The settings of one task. `sigma` and `epsilon` left at None take the profile's and the paper's value."""
 
-    profile: str = "hardened"
-    total: Literal["shown", "hidden"] = "shown"
-    decimals: int = 6
-    clip: float = 16.0
-    max_participants: int = 36
-    max_samples: int = 100
-    sigma: int | None = None
-    epsilon: float | None = None
-    lanes: int | None = 1024
-    strategy: Literal["discard", "retransmit"] = "discard"
-    window: float = 3600.0
-    grace: float = 600.0
-    min_participants: int = _FEWEST_PARTICIPANTS
-    rounds: int = 5
-    budget: str | None = None
-    key_bits: int = 2048
+    profile: str = Field(
+        default="hardened", description='"hardened", or "paper": the algorithms as printed, which leak.'
+    )
+    total: Literal["shown", "hidden"] = Field(
+        default="shown", description='With "hidden", readers of the average do not learn how many samples there are.'
+    )
+    decimals: int = Field(default=6, ge=0, le=12, description="Decimals kept of each weight.")
+    clip: _Positive = Field(default=16.0, description="Larger weights are clipped; the participant is told how many.")
+    max_participants: _People = Field(default=36, description="The next one is refused.")
+    max_samples: _Count = Field(default=100, description="The most samples of one participant in one round.")
+    sigma: Annotated[int, Field(ge=20, le=256)] | None = Field(
+        default=None, examples=[40], description='Bits by which masks hide what they cover; 40, in "paper" 80.'
+    )
+    epsilon: _NotNegative | None = Field(
+        default=None, examples=[0.000001], description="Added to each distance, so that none is zero; 10^-decimals."
+    )
+    lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
+        default=1024,
+        description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
+    )
+    strategy: Literal["discard", "retransmit"] = Field(
+        default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
+    )
+    window: _Positive = Field(
+        default=3600.0,
+        description="Seconds in which a round takes uploads; it closes early once everyone has sent one.",
+    )
+    grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
+    min_participants: _People = Field(
+        default=3, description="With fewer, a round waits one more window, then is given up and its budget returned."
+    )
+    rounds: _Count = Field(default=5, description="How many rounds the task has.")
+    budget: _Money | None = Field(
+        default=None,
+        examples=["36.00"],
+        description="For the rewards of one round, prepaid; without it, none are paid.",
+    )
+    key_bits: int = Field(
+        default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
+    )
+
+    @classmethod
+    def of(cls, /, **settings: Any) -> Self:  # noqa: ANN401 -- each value is checked by its name
+        return cls(**settings)
 
     @property
     def key(self) -> str:
         """The key's length as everyone is told it: a short one never without the warning."""
         return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.profile, str):
-            raise SettingsError(f"profile is a name, not {self.profile!r}")
-        self._require("total", ("shown", "hidden"))
-        self._require("strategy", ("discard", "retransmit"))
-        for name in ("max_participants", "max_samples", "rounds", "key_bits", "min_participants", "decimals"):
-            self._require_number(name, int, least=0 if name == "decimals" else 1)
-        for name in ("lanes", "sigma"):
-            if getattr(self, name) is not None:
-                self._require_number(name, int, least=0)
-        for name in ("window", "grace", "clip"):
-            self._require_number(name, float, least=0)
-        if self.epsilon is not None:
-            self._require_number("epsilon", float, least=0)
-        if self.key_bits % 2 or self.key_bits > _LONGEST_KEY:
-            raise SettingsError(f"key_bits is even and at most {_LONGEST_KEY}, not {self.key_bits}")
-        if not _FEWEST_PARTICIPANTS <= self.min_participants <= self.max_participants:
-            raise SettingsError(
-                f"min_participants must lie in {_FEWEST_PARTICIPANTS}..max_participants ({self.max_participants}), "
-                f"not {self.min_participants}: with two, one's own result gives the other's model away"
-            )
-        if self.sigma is not None and not 20 <= self.sigma <= 256:
-            raise SettingsError(f"sigma must lie in 20..256 bits, not {self.sigma}")
-        if self.window <= 0:
-            raise SettingsError("window must be positive")
-        FixedPoint(self.decimals, self.clip)
-        if self.epsilon_units < 1:
-            raise SettingsError(f"epsilon must be at least 10^-{2 * self.decimals}, not {self.epsilon}")
-        if self.budget is not None:
-            to_millionths(self.budget)
-
-    @classmethod
-    def of(cls, **settings: Any) -> Self:  # noqa: ANN401 -- each value is checked by name above
-        """From keywords; an unknown one is named."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(settings) - known)
-        if unknown:
-            raise SettingsError(f"unknown setting {', '.join(unknown)}; the settings are {', '.join(sorted(known))}")
-        return cls(**settings)
-
     @property
     def epsilon_units(self) -> int:
         """epsilon at scale 10^2L, where squared distances live; the paper's epsilon is 10^-L."""
         if self.epsilon is None:
-            return FixedPoint(self.decimals, self.clip).scale
+            return int(10**self.decimals)
         return round(self.epsilon * 10.0 ** (2 * self.decimals))
 
-    def width_budget(self, parameters: int, sigma: int) -> WidthBudget:
-        """The widths that follow, or a refusal with the numbers."""
-        return WidthBudget(
-            key_bits=self.key_bits,
-            parameters=parameters,
-            max_participants=self.max_participants,
-            max_samples=self.max_samples,
-            clip=self.clip,
-            decimals=self.decimals,
-            rounds=self.rounds,
-            sigma=sigma,
-            lanes=self.lanes,
-            total=self.total,
-        )
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.min_participants > self.max_participants:
+            raise ValueError(
+                f"`min_participants` is {self.min_participants}; expected at most `max_participants`, "
+                f"which is {self.max_participants}"
+            )
+        if self.clip * 10**self.decimals >= _LARGEST_SCALED:
+            raise ValueError(
+                f"`clip` is {self.clip}; expected a number below 2^53 / 10^{self.decimals}, as `decimals` says"
+            )
+        if self.epsilon_units < 1:
+            raise ValueError(f"`epsilon` is {self.epsilon}; expected at least 10^-{2 * self.decimals}")
+        return self
 
-    def _require_number(self, name: str, kind: type, *, least: int) -> None:
-        value = getattr(self, name)
-        allowed = (int,) if kind is int else (int, float)
-        number = isinstance(value, allowed) and not isinstance(value, bool)
-        if not number or not least <= value <= _LARGEST_NUMBER:  # no NaN either: it is not at least anything
-            whole, said = "whole number" if kind is int else "number", repr(value)[:100]
-            raise SettingsError(f"{name} must be a {whole} from {least} to {_LARGEST_NUMBER}, not {said}")
 
-    def _require(self, name: str, allowed: tuple[str, ...]) -> None:
-        if getattr(self, name) not in allowed:
-            raise SettingsError(f"{name} is {' or '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+class TrainingSettings(Settings):
+    """A task's [training] section: what every participant's device does. The platform does not look inside."""
+
+    learner: Literal["network", "conv", "softmax", "module"] = Field(
+        default="network", description="The kind of model; docs/learning.md says what each is."
+    )
+    hidden: Sizes = Field(default=(32,), description="Sizes of the network's hidden layers.")
+    layers: Layers = Field(default=(), description="The network layer by layer, in place of `hidden`.")
+    module: str = Field(
+        default="", description='With learner "module": package.module:Class, which participants install.'
+    )
+    features: Literal["motion", "flat"] = Field(
+        default="motion", description='What a network is fed: "flat" is the samples, "motion" nine numbers per channel.'
+    )
+    labels: Labels = Field(description="The labels to tell apart.")
+    channels: _Small = Field(default=6, description="Channels of a sample.")
+    standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
+    window: _Small = Field(default=100, description="Samples in a window.")
+    step: Annotated[Whole, Field(ge=1, lt=2**63)] | None = Field(
+        default=None, examples=[25], description="Samples from one window to the next; a quarter of a window."
+    )
+    held_out: float = Field(default=0.3, gt=0, lt=1, description="Share of a recording that is tested on, at its end.")
+    gap: Annotated[Whole, Field(ge=0, lt=2**63)] | None = Field(
+        default=None, examples=[100], description="Samples left out before what is held out; one window."
+    )
+    hertz: float = Field(
+        default=50.0, gt=0, lt=2**63, description="Samples per second; recordings are resampled to it."
+    )
+    epochs: Whole = Field(default=20, ge=0, le=_LONGEST, description="Passes over the data in a round.")
+    batch: Whole = Field(default=32, ge=1, lt=2**63, description="Samples per step of training.")
+    rate: float = Field(default=0.005, gt=0, lt=2**63, description="The learning rate.")
+    seed: Whole = Field(default=0, ge=0, lt=2**63, description="The initial weights follow from it.")
+
+
+class TaskFile(Settings):
+    """A task file, as `crowdfl task new` prints it."""
+
+    purpose: str = Field(description="What the model is for; whoever is invited reads it before joining.")
+    terms: str = Field(description="On which terms people take part.")
+    readers: str = Field(description="Who reads the averages and the final model.")
+    claim_window: Number = Field(
+        ge=0, le=10**12, description="Seconds after the end to claim rewards in; then the rest is returned."
+    )
+    settings: dict[str, Any] = Field(description="The task's settings.")
+    training: dict[str, Any] = Field(description="What every participant's device does.")
+
+
+class PeerSettings(SettingsTable):
+    """Another service."""
+
+    url: Url = Field(description="Where it is.")
+    token: FilePath = Field(description="The file with the token that it gave this role.")
+
+
+class ClusterSettings(SettingsTable):
+    """A role's own Dask cluster: docs/cluster.md."""
+
+    scheduler: Text = Field(description="This role's own scheduler, tls://host:port.")
+    ca: FilePath | None = Field(default=None, examples=["cluster.pem"], description="Whom the cluster trusts.")
+    certificate: FilePath | None = Field(
+        default=None, examples=["cluster.pem"], description="The cluster's certificate."
+    )
+    key: FilePath | None = Field(
+        default=None, examples=["cluster.key"], description="The private key of the certificate."
+    )
+    plain_tcp: bool = False  # as the service's `plain_http`
+    patience: float = 30.0  # seconds without any worker before a batch gives up
+
+
+class ServiceSettings(Settings):
+    """What every service has."""
+
+    data: Path  # this role's folder, its own alone
+    host: Host = Field(description="The name or address that others reach this service by.")
+    listen: Host | None = Field(
+        default=None, examples=["192.0.2.1"], description="The address to bind to, if it is not `host`."
+    )
+    port: int = Field(ge=0, le=65535, description="The port; 0 takes a free one.")
+    database: Text | None = Field(
+        default=None,
+        examples=["postgresql+psycopg://..."],
+        description="A database URL; SQLite in this folder if not given.",
+    )
+    certificate: FilePath | None = Field(default=None, examples=["tls.pem"], description="The service's certificate.")
+    key: FilePath | None = Field(default=None, examples=["tls.key"], description="The private key of the certificate.")
+    plain_http: bool = Field(default=False, description="Serve and call without TLS; allowed on loopback only.")
+    ca: FilePath | None = Field(
+        default=None,
+        examples=["ca.pem"],
+        description="Whom to trust about peers; the system's authorities if not given.",
+    )
+    passphrase_file: FilePath | None = Field(
+        default=None,
+        examples=["passphrase"],
+        description="The file with the passphrase that seals keys: docs/key-files.md.",
+    )
+    insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
+
+    @property
+    def address(self) -> str:
+        """What the socket is bound to."""
+        return self.listen or self.host
+
+    @model_validator(mode="after")
+    def _has_both_or_neither(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("`certificate` and `key` go together; give both, or neither")
+        return self
+
+
+class KgcSettings(ServiceSettings):
+    """The key generation centre."""
+
+    kgc_key: PublicKey | None = Field(default=None, description="KGC's own public key; not needed here.")
+
+
+class ComputingSettings(ServiceSettings):
+    """What SP and CSP have in common."""
+
+    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    compute: Literal["threads", "cuda", "dask"] = Field(
+        default="threads", description="Where to compute: docs/gpu.md and docs/cluster.md say what each needs."
+    )
+    constant_time: bool = Field(
+        default=False, description="Powers by key shares take the same time whatever the share: docs/constant-time.md."
+    )
+    kgc: PeerSettings = Field(description="Where KGC is.")
+    dask: ClusterSettings | None = Field(
+        default=None, description='A cluster of this role\'s own, for compute = "dask".'
+    )
+
+    @model_validator(mode="after")
+    def _can_use_its_cluster(self) -> Self:
+        if self.compute != "dask":
+            return self
+        if self.dask is None:
+            raise ValueError('`dask` is missing; compute = "dask" needs this role\'s own scheduler, in a table [dask]')
+        if self.passphrase_file is not None:
+            raise ValueError("workers of a cluster read key shares that are not sealed: leave `passphrase_file` out")
+        return self
+
+
+class CspSettings(ComputingSettings):
+    """The computation server."""
+
+
+class SpSettings(ComputingSettings):
+    """The sensing platform."""
+
+    tick_seconds: _Seconds = Field(default=1.0, description="Seconds between looks at the rounds.")
+    lease_seconds: _Seconds = Field(
+        default=30.0, description="Seconds that a killed process's work waits for the next."
+    )
+    csp_patience: _Seconds = Field(
+        default=86400.0,
+        description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
+    )
+    on_paid: Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
+    csp: PeerSettings = Field(description="Where CSP is.")
+
+
+class RequesterSettings(Settings):
+    """A requester's settings file."""
+
+    kgc: Url = Field(description="Where KGC is.")
+    sp: Url = Field(description="Where SP is.")
+    ca: FilePath | None = Field(
+        default=None, examples=["ca.pem"], description="Whom to trust; if not given, the system's."
+    )
+    plain_http: bool = Field(default=False, description="Call without TLS; allowed on loopback only.")
+    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    kgc_token: FilePath = Field(description="The file with the token that KGC gave.")
+    sp_token: FilePath = Field(description="The file with the token that SP gave.")
+    insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
+
+
+class ParticipantSettings(Settings):
+    """A participant's invitation file, JSON as `crowdfl task invite` writes it."""
+
+    model_config = ConfigDict(extra="ignore")  # a newer requester may say more
+
+    task: Text = Field(description="The task's id.")
+    invitation: Text = Field(description="The signed invitation, for one person.")
+    kgc: Url = Field(description="Where KGC is.")
+    sp: Url = Field(description="Where SP is.")
+    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    sp_key: PublicKey = Field(description="SP's public key, to check receipts.")
+    ca: Certificates | None = Field(description="Certificates to trust; the system's authorities if null.")
+    insecure_test_key: bool = Field(description="Whether the task's key may be shorter than 2048 bits, for tests.")

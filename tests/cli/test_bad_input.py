@@ -13,14 +13,15 @@ from cryptography import x509
 
 from crowdfl.cli import requester_file
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import is_host
+from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import template
-from crowdfl.cli.workspace import read_service
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
+from crowdfl.schema import is_host
 from crowdfl.services import run as services
-from crowdfl.services.run import ServiceSettings, bind, open_kgc, running
+from crowdfl.services.run import bind, open_kgc, running
+from crowdfl.settings import CspSettings, KgcSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
@@ -100,14 +101,14 @@ UNKNOWN = [("", "prot = 1"), ("kgc", 'tokens = "x"'), ("csp", "port = 1"), ("das
 
 @pytest.mark.parametrize(
     ("table", "line", "said"),
-    [(*wrong, "`{}` is ") for wrong in SERVICE_WRONG] + [(*unknown, "no setting `{}`") for unknown in UNKNOWN],
+    [(*wrong, "`{}` is ") for wrong in SERVICE_WRONG] + [(*unknown, "unknown setting `{}`") for unknown in UNKNOWN],
 )
 def test_a_wrong_or_unknown_service_setting_is_named(workspace, table, line, said):
     """File, key, what was found and what is wanted; a mistyped name is no setting that is silently left at its default."""
     path = workspace / "sp/settings.toml"
     with_line(path, table, line)
     name = f"{table}.".lstrip(".") + line.split(" =")[0]
-    wanted = "wanted is" if "is" in said else "known are"
+    wanted = "; expected " if "is" in said else "; the settings here are "
     refused(call("sp", "token", "list", path), "SettingsError", str(path), said.format(name), wanted)
 
 
@@ -131,20 +132,22 @@ def test_good_service_settings_arrive(workspace):
     path = workspace / "sp/settings.toml"
     for line in ('listen = "0.0.0.0"', "csp_patience = 60", "tick_seconds = 0.5", 'on_paid = ["/bin/pay", "x"]'):
         with_line(path, "", line)
-    found = read_service(path)
+    found = read_service(SpSettings, path)
     assert (found.host, found.address, found.csp_patience) == ("127.0.0.1", "0.0.0.0", 60)  # noqa: S104
     assert (found.tick_seconds, found.on_paid) == (0.5, ("/bin/pay", "x"))
-    assert read_service(workspace / "csp/settings.toml").address == "127.0.0.1"
-    assert read_service(workspace / "csp/settings.toml").csp_patience == 86400.0
+    assert read_service(CspSettings, workspace / "csp/settings.toml").address == "127.0.0.1"
+    assert SpSettings.model_fields["csp_patience"].default == 86400.0
 
 
 def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     """What the file says of a CSP that stays away is what SP is made with."""
     told = {}
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
-    monkeypatch.setattr(services, "Sp", lambda *_args, **options: told.update(options) or SimpleNamespace(tick=None))
+    monkeypatch.setattr(
+        services, "Sp", lambda _ports, options: told.update(vars(options)) or SimpleNamespace(tick=None)
+    )
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: None)
-    services.open_sp(read_service(workspace / "sp/settings.toml"))
+    services.open_sp(read_service(SpSettings, workspace / "sp/settings.toml"))
     assert told["csp_patience"] == 60.5
 
 
@@ -155,7 +158,7 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
         ('kgc_key = "zz"', "`kgc_key` is 'zz'"),
         ("insecure_test_key = 1", "`insecure_test_key` is 1"),
         ('plain_http = "yes"', "`plain_http` is 'yes'"),
-        ('tokens = "x"', "no setting `tokens`"),
+        ('tokens = "x"', "unknown setting `tokens` (did you mean"),
     ],
 )
 def test_a_wrong_requester_setting_is_named(workspace, line, said):
@@ -196,7 +199,7 @@ def test_three_machines_with_three_names(tmp_path):
     hosts = {"kgc": "kgc.example", "sp": "10.0.0.7", "csp": "fd00::3"}
     result = call("init", folder, *(w for role, host in hosts.items() for w in (f"--{role}-host", host)), "--json")
     assert json.loads(result.out) == {"folder": str(folder), "roles": ["kgc", "sp", "csp", "requester"]}
-    found = {role: read_service(folder / role / "settings.toml") for role in hosts}
+    found = {role: read_service(SERVICES[role], folder / role / "settings.toml") for role in hosts}
     assert {role: one.host for role, one in found.items()} == hosts
     assert (found["sp"].kgc.url, found["sp"].csp.url) == ("https://kgc.example:7101", "https://[fd00::3]:7103")
     requester = RequesterFile.read(folder / "requester/settings.toml")
@@ -210,15 +213,15 @@ def test_three_machines_with_three_names(tmp_path):
 def test_a_service_listens_where_it_is_told(tmp_path):
     """`listen` is what is bound; plain HTTP is judged by it; an address of another machine is told by name."""
     folder = tmp_path / "kgc"
-    elsewhere = ServiceSettings(data=folder, host="kgc.example", listen="127.0.0.1", plain_http=True)
+    elsewhere = KgcSettings(data=folder, host="kgc.example", port=0, listen="127.0.0.1", plain_http=True)
     app = open_kgc(elsewhere)
     with running(app, elsewhere) as url:
         assert url.startswith("http://127.0.0.1:")
-    everywhere = ServiceSettings(data=folder, host="127.0.0.1", listen="0.0.0.0", plain_http=True)  # noqa: S104
+    everywhere = elsewhere.changed(listen="0.0.0.0")  # noqa: S104
     with pytest.raises(PlainHttpRefused), running(app, everywhere):
         pass
     with pytest.raises(ServiceUnavailable, match=r"192\.0\.2\.1 port 7101"):
-        bind(ServiceSettings(data=folder, listen="192.0.2.1", port=7101))
+        bind(elsewhere.changed(listen="192.0.2.1", port=7101))
 
 
 def test_doctor_looks_at_the_port_that_is_bound(workspace):
@@ -314,7 +317,7 @@ def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
     path.write_text(json.dumps({name: value for name, value in INVITATION.items() if name != "sp_key"}))
     refused(call("participant", "look", path), "SettingsError", "`sp_key` is missing")
     path.write_text("[]")
-    refused(call("participant", "look", path), "SettingsError", "no invitation")
+    refused(call("participant", "look", path), "SettingsError", "not an invitation")
 
 
 @pytest.mark.parametrize("command", ["leave", "rewards", "claim"])
@@ -390,4 +393,4 @@ def test_what_init_writes_is_what_is_read(workspace):
     """Every entry that it writes is a known one, of every role."""
     for role in ("kgc", "sp", "csp"):
         found = tomllib.loads((workspace / role / "settings.toml").read_text())
-        assert read_service(workspace / role / "settings.toml").port == found["port"]
+        assert read_service(SERVICES[role], workspace / role / "settings.toml").port == found["port"]

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from crowdfl.cli import main, participant
+from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import defined, read_model, template, write_model
-from crowdfl.cli.workspace import read_service
 from crowdfl.errors import FormatError, ServiceUnavailable, SettingsError
 from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
@@ -121,13 +121,13 @@ def test_init_makes_files_for_their_owner_alone(workspace):
 
 def test_init_prepares_a_cluster_for_each_server_of_its_own(workspace):
     """Another scheduler, and a certificate that the other's does not open; threads until it is asked for."""
-    found = [read_service(workspace / role / "settings.toml") for role in ("sp", "csp")]
+    found = [read_service(SERVICES[role], workspace / role / "settings.toml") for role in ("sp", "csp")]
     assert [one.compute for one in found] == ["threads", "threads"]
-    assert len({one.cluster.scheduler for one in found}) == 2
-    assert len({one.cluster.certificate.read_bytes() for one in found}) == 2
+    assert len({one.dask.scheduler for one in found}) == 2
+    assert len({one.dask.certificate.read_bytes() for one in found}) == 2
     for one in found:
-        assert one.cluster.ca == one.cluster.certificate
-        require_usable(CertificateFiles(one.cluster.certificate, one.cluster.key))
+        assert one.dask.ca == one.dask.certificate
+        require_usable(CertificateFiles(one.dask.certificate, one.dask.key))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crowdfl.services.cluster.backend import ClusterSettings
 from crowdfl.services.cluster.worker import KEYS
 from crowdfl.services.http.tls import make_cluster_certificate
+from crowdfl.settings import ClusterSettings
 
 PATIENCE = 120.0  # seconds for a process to start on a busy machine
 

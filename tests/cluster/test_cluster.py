@@ -36,11 +36,12 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.services.cluster.backend import Cluster, ClusterSettings
+from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.pieces import Piece, Rows, recipe_of
 from crowdfl.services.cluster.worker import share_name
 from crowdfl.services.http.tls import make_cluster_certificate
-from crowdfl.services.run import Peer, ServiceSettings, open_csp, running
+from crowdfl.services.run import open_csp, running
+from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings
 from crowdfl.storage.atomic import write_private
 from tests.cluster.processes import clusters, wait_for
 from tests.protocols.driving import SMALL, converse, deal
@@ -321,26 +322,31 @@ def test_a_service_computes_on_its_roles_cluster(world, tmp_path):
     """CSP starts on its own and refuses to start on SP's; without a scheduler the setting is named."""
     token = tmp_path / "token"
     write_private(token, b"crowdfl_x")
-    settings = ServiceSettings(
-        data=tmp_path, kgc=Peer("https://localhost:1", token), kgc_key=bytes(32), compute="dask", plain_http=True
+    settings = CspSettings(
+        data=tmp_path,
+        host="127.0.0.1",
+        port=0,
+        kgc=PeerSettings(url="https://localhost:1", token=token),
+        kgc_key=bytes(32),
+        plain_http=True,
     )
     with pytest.raises(SettingsError, match="scheduler"):
-        open_csp(settings)
+        settings.changed(compute="dask")
     with pytest.raises(ClusterTaken):
-        open_csp(replace(settings, cluster=world.sp.settings))
+        open_csp(settings.changed(compute="dask", dask=world.sp.settings))
 
     def clients(dask_scheduler):
         return len(dask_scheduler.clients)
 
     before = world.csp._client.run_on_scheduler(clients)
-    with running(open_csp(replace(settings, cluster=world.csp.settings)), settings):
+    with running(open_csp(settings.changed(compute="dask", dask=world.csp.settings)), settings):
         assert world.csp._client.run_on_scheduler(clients) == before + 1
     wait_for(lambda: world.csp._client.run_on_scheduler(clients) == before)
 
 
 def test_the_other_roles_certificate_opens_nothing(world):
     """Each cluster's certificate is its own authority."""
-    mixed = replace(world.csp.settings, scheduler=world.sp.settings.scheduler, patience=1.0)
+    mixed = world.csp.settings.changed(scheduler=world.sp.settings.scheduler, patience=1.0)
     with pytest.raises(BackendUnavailable, match="does not answer"):
         Cluster("sp", mixed).connect()
 
@@ -384,7 +390,7 @@ def test_a_cluster_that_is_lost_is_told_of_and_works_again_when_it_is_back(publi
     kernel, rows = PowMod(mpz(secrets.randbits(1500)), public.n_squared), units(public, 300)
     with clusters(tmp_path, {"sp": tmp_path / "keys"}) as found:
         processes = found["sp"]
-        backend = Cluster("sp", replace(processes.settings, patience=3.0), ONE)
+        backend = Cluster("sp", processes.settings.changed(patience=3.0), ONE)
         try:
             for lost, message in (("worker", "no worker"), ("scheduler", "does not answer")):
                 worker = processes.add_worker()

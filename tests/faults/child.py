@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Pool, event
@@ -31,7 +31,7 @@ from crowdfl.services.apps.batches import Batches
 from crowdfl.services.client import links
 from crowdfl.services.client.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
 from tests.hosts import small_definition, test_tools
@@ -41,6 +41,7 @@ __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
 PEOPLE = 3
 BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
+_Model = TypeVar("_Model", bound=ServiceSettings)
 _PAUSE = 0.1
 _FOR_COMPANY = 15.0
 
@@ -90,23 +91,24 @@ def live(life: Life) -> None:
     {"kgc": _kgc, "sp": _sp, "csp": _csp, "requester": _requester}.get(role, _person)(life)
 
 
-def _settings(life: Life, **more: Any) -> run.ServiceSettings:
-    return run.ServiceSettings(
+def _settings(life: Life, model: type[_Model], **more: Any) -> _Model:
+    return model(
         data=life.home,
+        host="127.0.0.1",
+        port=0,
         plain_http=True,
         insecure_test_key=True,
         kgc_key=bytes.fromhex((life.folder / "kgc.pub").read_text()),
-        tick_seconds=0.03,
         **more,
     )
 
 
-def _peer(life: Life, service: str) -> run.Peer:
-    return run.Peer(life.urls[service], life.home / f"{service}.token")
+def _peer(life: Life, service: str) -> PeerSettings:
+    return PeerSettings(url=life.urls[service], token=life.home / f"{service}.token")
 
 
 def _kgc(life: Life) -> None:
-    run.serve_kgc(_settings(life))
+    run.serve_kgc(_settings(life, KgcSettings))
 
 
 def _sp(life: Life) -> None:
@@ -114,7 +116,8 @@ def _sp(life: Life) -> None:
         Batches.run = _pairwise(Batches.run)  # type: ignore[method-assign, assignment]
     else:
         batches._MOST = 1
-    run.serve_sp(_settings(life, kgc=_peer(life, "kgc"), csp=_peer(life, "csp")))
+    peers = {"kgc": _peer(life, "kgc"), "csp": _peer(life, "csp")}
+    run.serve_sp(_settings(life, SpSettings, tick_seconds=0.03, **peers))
 
 
 def _pairwise(take: Any) -> Any:
@@ -145,7 +148,7 @@ def _csp(life: Life) -> None:
         return answer(csp, task, request)
 
     Csp.answer = recorded  # type: ignore[method-assign]
-    run.serve_csp(_settings(life, kgc=_peer(life, "kgc")))
+    run.serve_csp(_settings(life, CspSettings, kgc=_peer(life, "kgc")))
 
 
 def _requester(life: Life) -> None:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from crowdfl.cli import participant as participant_command
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import read_settings
+from crowdfl.cli.settings_file import read_service, read_settings
 from crowdfl.cli.task.files import template
-from crowdfl.cli.workspace import read_service
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
@@ -24,7 +23,7 @@ from crowdfl.services import run
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
-from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage import keyfiles
 from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
 from crowdfl.storage.pools import RandomizerPool
@@ -36,7 +35,8 @@ ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
 DEFINITION = definition_of(SigningKey.fresh())
 SERVICE = (
     'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\ntick_seconds = 1\non_paid = ["pay"]\nplain_http = false\n'
-    f'kgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://kgc:7101"\ntoken = "t"\n[dask]\nscheduler = "tls://127.0.0.1:8786"\n'
+    f'kgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://kgc:7101"\ntoken = "t"\n'
+    '[csp]\nurl = "https://csp:7103"\ntoken = "t"\n[dask]\nscheduler = "tls://127.0.0.1:8786"\n'
 )
 REQUESTER = (
     f'kgc = "https://kgc"\nsp = "https://[::1]:1"\nkgc_key = "{"00" * 32}"\nkgc_token = "t"\nsp_token = "t"\n'
@@ -177,7 +177,7 @@ def test_damaged_certificates(folder, data):
 
 SETTINGS_FILES = {
     "task": (template, read_settings),
-    "service": (SERVICE, read_service),
+    "service": (SERVICE, lambda path: read_service(SpSettings, path)),
     "requester": (REQUESTER, RequesterFile.read),
 }
 

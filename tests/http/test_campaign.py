@@ -24,7 +24,8 @@ from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import connect
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import Peer, ServiceSettings, SystemClock, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.run import SystemClock, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 from tests.http.world import DEPOSIT, INITIAL, TOOLS, definition_of
@@ -58,9 +59,13 @@ def platform(tmp_path) -> Iterator[Platform]:
         (tmp_path / name).mkdir(mode=0o700)
         for role in roles:
             tokens[f"{name} for {role}"] = Tokens(tmp_path / name / "tokens.json").add(role, role)
+        files = tls.make_server_certificate(tmp_path, ca, name)
         return {
             "data": tmp_path / name,
-            "tls": tls.make_server_certificate(tmp_path, ca, name),
+            "host": "127.0.0.1",
+            "port": 0,
+            "certificate": files.certificate,
+            "key": files.key,
             "ca": ca.certificate,
             "insecure_test_key": True,
         }
@@ -68,20 +73,19 @@ def platform(tmp_path) -> Iterator[Platform]:
     def peer(url, given, role):
         path = tmp_path / role / f"{given}.token"
         write_private(path, tokens[f"{given} for {role}"].encode())
-        return Peer(url, path)
+        return PeerSettings(url=url, token=path)
 
     with contextlib.ExitStack() as stack:
 
-        def serve(open_app, **settings):
-            given = ServiceSettings(**settings)
+        def serve(open_app, given):
             return stack.enter_context(running(open_app(given), given))
 
-        kgc = serve(open_kgc, **prepare("kgc", ("requester", "sp", "csp")))
+        kgc = serve(open_kgc, KgcSettings(**prepare("kgc", ("requester", "sp", "csp"))))
         key = signing_key(tmp_path / "kgc" / "signing.key").public
         settings = prepare("csp", ("sp",))
-        csp = serve(open_csp, **settings, kgc=peer(kgc, "kgc", "csp"), kgc_key=key)
+        csp = serve(open_csp, CspSettings(**settings, kgc=peer(kgc, "kgc", "csp"), kgc_key=key))
         settings = prepare("sp", ("requester",)) | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
-        sp = serve(open_sp, **settings, kgc_key=key, tick_seconds=0.05)
+        sp = serve(open_sp, SpSettings(**settings, kgc_key=key, tick_seconds=0.05))
         with contextlib.ExitStack() as closing:
             yield Platform({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, tokens, closing)
 

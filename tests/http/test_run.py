@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,14 +27,18 @@ from crowdfl.services import run
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Retries, connect
 from crowdfl.services.http import tls
-from crowdfl.services.run import Peer, ServiceSettings, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.run import open_csp, open_kgc, running, signing_key
 from crowdfl.services.ticker import Ticker
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
+
+LOCAL = {"host": "127.0.0.1", "port": 0}
 
 SERVE = """
 import sys
 from pathlib import Path
-from crowdfl.services.run import ServiceSettings, serve_kgc
-serve_kgc(ServiceSettings(data=Path(sys.argv[1]), plain_http=True))
+from crowdfl.services.run import serve_kgc
+from crowdfl.settings import KgcSettings
+serve_kgc(KgcSettings(data=Path(sys.argv[1]), host="127.0.0.1", port=0, plain_http=True))
 """
 
 
@@ -70,7 +73,7 @@ def test_a_process_that_is_told_to_stop_at_once_stops(tmp_path, number):
 
 def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
     """Nagle's algorithm and delayed receipts together cost 40 ms an answer; connections inherit it from their listener."""
-    settings = ServiceSettings(data=tmp_path, plain_http=True)
+    settings = KgcSettings(data=tmp_path, **LOCAL, plain_http=True)
     _, listener, url = run._server(open_kgc(settings), settings)
     with listener, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
         accepted, _ = listener.accept()
@@ -81,8 +84,8 @@ def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
 def test_plain_http_is_served_on_loopback_only_when_asked(tmp_path):
     """Otherwise a named error, before a port is taken."""
     for settings in (
-        ServiceSettings(data=tmp_path),
-        ServiceSettings(data=tmp_path, host="0.0.0.0", plain_http=True),  # noqa: S104
+        KgcSettings(data=tmp_path, **LOCAL),
+        KgcSettings(data=tmp_path, **LOCAL | {"host": "0.0.0.0"}, plain_http=True),  # noqa: S104
     ):
         app = open_kgc(settings)
         with pytest.raises(PlainHttpRefused), running(app, settings):
@@ -94,7 +97,8 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
     ca = tls.make_ca(tmp_path)
     (tmp_path / "other").mkdir()
     other = tls.make_ca(tmp_path / "other")
-    settings = ServiceSettings(data=tmp_path / "kgc", tls=tls.make_server_certificate(tmp_path, ca, "kgc"))
+    files = tls.make_server_certificate(tmp_path, ca, "kgc")
+    settings = KgcSettings(data=tmp_path / "kgc", certificate=files.certificate, key=files.key, **LOCAL)
     with running(open_kgc(settings), settings) as url:
         trusting = connect(url, ca=ca.certificate)
         assert len(KgcClient(trusting).key()) == 32
@@ -108,22 +112,24 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
 
 
 def test_what_a_role_lacks_is_named(tmp_path):
-    """Its peers, the tokens they gave, KGC's key."""
+    """Its peers, KGC's key, the tokens that its peers gave."""
     token = tmp_path / "token"
-    peer = Peer("https://localhost:1", token)
-    with pytest.raises(SettingsError, match="KGC"):
-        open_csp(ServiceSettings(data=tmp_path))
+    given = {"data": tmp_path, **LOCAL, "kgc": PeerSettings(url="https://localhost:1", token=token)}
+    with pytest.raises(SettingsError, match=r"`kgc` is missing; expected a table, \[kgc\]"):
+        CspSettings(data=tmp_path, kgc_key=bytes(32), **LOCAL)
+    with pytest.raises(SettingsError, match="`kgc_key` is missing; expected a public key"):
+        CspSettings(**given)
+    with pytest.raises(SettingsError, match=r"`kgc_key` is .*; expected a public key"):
+        CspSettings(**given, kgc_key=bytes(31))
+    with pytest.raises(SettingsError, match=r"`csp` is missing; expected a table, \[csp\]"):
+        SpSettings(**given, kgc_key=bytes(32))
+    settings = CspSettings(**given, kgc_key=bytes(32))
     with pytest.raises(KeyFileMissing):
-        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
+        open_csp(settings)
     token.write_text("crowdfl_x")
     token.chmod(0o644)
     with pytest.raises(KeyFilePermissions):
-        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
-    token.chmod(0o600)
-    with pytest.raises(SettingsError, match="public key"):
-        open_csp(ServiceSettings(data=tmp_path, kgc=peer))
-    with pytest.raises(SettingsError, match="CSP"):
-        open_sp(ServiceSettings(data=tmp_path, kgc=peer, kgc_key=bytes(32)))
+        open_csp(settings)
 
 
 def test_a_signing_key_is_made_once_and_is_its_owners_alone(tmp_path):
@@ -183,7 +189,7 @@ def test_nothing_of_a_role_is_open_to_others(tmp_path):
     """Folders 0700, files 0600, whatever the umask."""
     before = os.umask(0)
     try:
-        open_kgc(ServiceSettings(data=tmp_path / "kgc"))
+        open_kgc(KgcSettings(data=tmp_path / "kgc", **LOCAL))
     finally:
         os.umask(before)
     found: list[Path] = [tmp_path / "kgc", *(tmp_path / "kgc").rglob("*")]
@@ -195,15 +201,20 @@ def test_key_folders_open_with_their_passphrase(tmp_path):
     file = tmp_path / "passphrase"
     file.write_text("correct horse\n")
     file.chmod(0o600)
-    settings = ServiceSettings(data=tmp_path / "kgc", plain_http=True, passphrase_file=file)
+    settings = KgcSettings(data=tmp_path / "kgc", **LOCAL, plain_http=True, passphrase_file=file)
     open_kgc(settings)
     open_kgc(settings)
     with pytest.raises(PassphraseError, match="is sealed"):
-        open_kgc(replace(settings, passphrase_file=None))
+        open_kgc(settings.changed(passphrase_file=None))
     with pytest.raises(SettingsError, match="not sealed"):
-        open_kgc(replace(settings, compute="dask"))
+        CspSettings(
+            **dict(settings) | {"kgc_key": bytes(32)},
+            kgc={"url": "https://localhost:1", "token": "t"},
+            compute="dask",
+            dask={"scheduler": "tls://127.0.0.1:1"},
+        )
     with pytest.raises(KeyFileMissing):
-        open_kgc(replace(settings, passphrase_file=tmp_path / "nowhere"))
+        open_kgc(settings.changed(passphrase_file=tmp_path / "nowhere"))
     file.write_text("wrong")
     with pytest.raises(PassphraseError, match="does not open"):
         open_kgc(settings)

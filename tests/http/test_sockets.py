@@ -11,7 +11,8 @@ import pytest
 from crowdfl.services.client.credentials import Signer
 from crowdfl.services.http import bodies
 from crowdfl.services.http.h11 import Protocol
-from crowdfl.services.run import ServiceSettings, running
+from crowdfl.services.run import running
+from crowdfl.settings import ServiceSettings
 
 CLAIM_LIMIT = 16 * 1024 * 1024
 
@@ -19,7 +20,7 @@ CLAIM_LIMIT = 16 * 1024 * 1024
 @pytest.fixture(scope="module")
 def served(campaign):
     """SP on loopback."""
-    settings = ServiceSettings(data=campaign.world.folder / "sp", plain_http=True)
+    settings = ServiceSettings(data=campaign.world.folder / "sp", host="127.0.0.1", port=0, plain_http=True)
     with running(campaign.world.apps["sp"], settings) as url:
         yield urlsplit(url)
 

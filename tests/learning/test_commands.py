@@ -139,10 +139,10 @@ def test_a_wisdm_user_with_what_must_be_said():
     [
         (("--data", "phone:1"), SettingsError, "does not name any data"),
         (("--data", "csv:nowhere"), DataMissing, "not a folder"),
-        (("--data", "synthetic:1", "--model", "forest"), SettingsError, "not 'forest'"),
+        (("--data", "synthetic:1", "--model", "forest"), SettingsError, "`learner` is 'forest'"),
         (("--data", "synthetic:1", "--set", "rate"), SettingsError, "KEY=VALUE"),
         (("--data", "synthetic:1", "--set", "rate=quick please"), SettingsError, "as a task file would have it"),
-        (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "does not take speed"),
+        (("--data", "synthetic:1", "--set", "speed=3"), SettingsError, "unknown setting `speed`"),
         (("--data", "synthetic:1", "--set", "step=3"), SettingsError, "window=SAMPLES"),
         (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.safetensors or \.npz"),
         ((*QUICK[1:], "--save", "no/such/folder/model.npz"), SettingsError, "there is no folder no/such/folder"),

@@ -10,6 +10,7 @@ import pytest
 from crowdfl.crypto.budget import bits
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.profile import width_budget
 from crowdfl.protocols.smul import _layout
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
@@ -211,7 +212,7 @@ def test_hardened_averaging_takes_two_partial_decryptions_a_ciphertext():
     for total, per_row, more in (("shown", 1, 1), ("hidden", 2, 2)):
         fed = federation(total=total)
         costs = fed.round(updates([[0.5] * 100] * 3, [1] * 3)).costs
-        rows = fed.settings.width_budget(100, 40).ciphertexts
+        rows = width_budget(fed.settings, 100, 40).ciphertexts
         assert costs["SP"].total("PDec") == costs["CSP"].total("PDec") == per_row * rows + more
 
 
@@ -223,7 +224,7 @@ def test_costs_are_reported_per_role():
     report = costs["SP"].as_dict()
     assert report["PDec"] == costs["SP"].total("PDec") > 0
     assert report["messages"] > 0 < report["bytes"]
-    assert costs["participants"].total("Enc") == 3 * (fed.settings.width_budget(1, 20).ciphertexts + 1)
+    assert costs["participants"].total("Enc") == 3 * (width_budget(fed.settings, 1, 20).ciphertexts + 1)
     assert costs["participants"].messages == 3
 
 

@@ -13,6 +13,7 @@ from crowdfl.crypto.randomness import public_permutation, public_stream
 from crowdfl.errors import CrowdFLError, ProtocolError
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
+from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal
 
@@ -42,7 +43,7 @@ def _padded(flat, size):
 def relative_errors(differences, lanes):
     """Of every squared distance over many seeds, and how many lanes there really were."""
     differences = np.asarray(differences)
-    budget = TaskSettings(lanes=lanes).width_budget(differences.shape[1], sigma=40)
+    budget = width_budget(TaskSettings(lanes=lanes), differences.shape[1], sigma=40)
     true, errors = (differences**2).sum(axis=1), []
     for number in range(SEEDS):
         task_seed, coins = (hashlib.sha256(bytes([which, number])).digest() for which in (1, 2))

@@ -29,6 +29,7 @@ _COMMANDS = {
     "data": "cli.data:app",
     "evaluate": "cli.evaluate:evaluate",
     "predict": "cli.evaluate:predict",
+    "settings": "cli.settings_file:settings",
     "doctor": "cli.doctor.run:doctor",
     "demo": "lab.demo.run:demo",
     "audit": "lab.audit.command:audit",

@@ -6,13 +6,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from crowdfl.cli.settings_file import CA_TEXT, KEY, SWITCH, TEXT, URL, Table, check_settings
 from crowdfl.cli.training import LocalTrainer
 from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, SettingsError, TooLate
 from crowdfl.protocols.profile import ParticipantKeys, Tools
@@ -20,7 +18,7 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
 from crowdfl.services.client.links import Link, ParticipantLink
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.settings import from_millionths
+from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 
@@ -33,21 +31,6 @@ _HOME = Path("participant")
 _Found = TypeVar("_Found")
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
-_FIELDS = Table(
-    {
-        name: replace(setting, required=True)
-        for name, setting in {
-            "task": TEXT,
-            "invitation": TEXT,
-            "kgc": URL,
-            "sp": URL,
-            "kgc_key": KEY,
-            "sp_key": KEY,
-            "ca": CA_TEXT,
-            "insecure_test_key": SWITCH,
-        }.items()
-    }
-)
 
 
 @app.command()
@@ -66,7 +49,7 @@ def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_jso
     """Make your keys, have them certified, enrol. Again is fine."""
     with _participant(invitation, home, as_json) as person:
         _ask(person, yes=yes, as_json=as_json)
-        person.join(_read(invitation)["invitation"])
+        person.join(_read(invitation).invitation)
 
 
 @app.command()
@@ -96,7 +79,7 @@ def run(
         if not person.blobs.has("certificate"):
             lesson.prepare(definition.shape)  # whoever cannot train must not take a place
         if not person.has_left:  # else `join` is how to come back; what was earned is claimed all the same
-            _patiently(person, lambda: person.join(_read(invitation)["invitation"]))
+            _patiently(person, lambda: person.join(_read(invitation).invitation))
         if hold_upload:
             person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
         _follow(person, lesson, definition.settings.window)
@@ -222,17 +205,16 @@ class _Holding:
         return getattr(self._sp, name)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> ParticipantSettings:
     try:
         found = json.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
     except (ValueError, RecursionError) as wrong:
-        raise SettingsError(f"{path} is no invitation: {type(wrong).__name__} {wrong}") from None
+        raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
     if not isinstance(found, dict):
-        raise SettingsError(f"{path} is no invitation: wanted is a JSON object, as `crowdfl task invite` writes it")
-    check_settings(path, found, _FIELDS, others=True)  # a newer requester may say more
-    return {name: found[name] for name in _FIELDS.entries}
+        raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
+    return ParticipantSettings.parse(found, path)
 
 
 def _require_joined(home: Path) -> None:
@@ -246,20 +228,20 @@ def _participant(invitation: Path, home: Path, as_json: bool) -> Iterator[Partic
     found = _read(invitation)
     with tempfile.TemporaryDirectory() as scratch:
         ca = None
-        if found["ca"]:
+        if found.ca:
             ca = Path(scratch) / "ca.pem"
-            ca.write_text(found["ca"])
-        kgc, sp = Link(found["kgc"], ca).open(), ParticipantLink(Link(found["sp"], ca))
+            ca.write_text(found.ca)
+        kgc, sp = Link(found.kgc, ca).open(), ParticipantLink(Link(found.sp, ca))
         try:
             yield Participant(
-                found["task"],
+                found.task,
                 FileBlobs(home),
                 KgcClient(kgc),
                 sp,
-                bytes.fromhex(found["kgc_key"]),
-                Tools.unwatched(insecure_test_key=found["insecure_test_key"]),
+                found.kgc_key,
+                Tools.unwatched(insecure_test_key=found.insecure_test_key),
                 on_event=_say_json if as_json else _say,
-                sp_key=bytes.fromhex(found["sp_key"]),
+                sp_key=found.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
             )
         finally:

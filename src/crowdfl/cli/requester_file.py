@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from crowdfl.cli.settings_file import KEY, SWITCH, TEXT, URL, Table, check_settings, read_settings
+from crowdfl.cli.settings_file import read_file
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
@@ -15,23 +15,12 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.clock import SystemClock
+from crowdfl.settings import RequesterSettings
 from crowdfl.storage.atomic import read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 
 __all__ = ["RequesterFile", "open_requester", "write_invitations"]
 
-_ALLOWED = Table(
-    {
-        "kgc": replace(URL, required=True),
-        "sp": replace(URL, required=True),
-        "ca": TEXT,
-        "plain_http": SWITCH,
-        "kgc_key": replace(KEY, required=True),
-        "kgc_token": replace(TEXT, required=True),
-        "sp_token": replace(TEXT, required=True),
-        "insecure_test_key": SWITCH,
-    }
-)
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
 
@@ -61,18 +50,15 @@ class RequesterFile:
     @classmethod
     def read(cls, path: Path) -> "RequesterFile":
         """From TOML."""
-        found, here = read_settings(path), path.resolve().parent
-        check_settings(path, found, _ALLOWED)
-        ca = here / found["ca"] if "ca" in found else None
-        plain = found.get("plain_http", False)
+        found = read_file(RequesterSettings, path)
         return cls(
-            folder=here,
-            kgc=Link(found["kgc"], ca, plain),
-            sp=Link(found["sp"], ca, plain),
-            kgc_key=bytes.fromhex(found["kgc_key"]),
-            kgc_token=read_secret(here / found["kgc_token"], "token for KGC"),
-            sp_token=read_secret(here / found["sp_token"], "token for SP"),
-            insecure_test_key=found.get("insecure_test_key", False),
+            folder=path.resolve().parent,
+            kgc=Link(found.kgc, found.ca, found.plain_http),
+            sp=Link(found.sp, found.ca, found.plain_http),
+            kgc_key=found.kgc_key,
+            kgc_token=read_secret(found.kgc_token, "token for KGC"),
+            sp_token=read_secret(found.sp_token, "token for SP"),
+            insecure_test_key=found.insecure_test_key,
         )
 
 

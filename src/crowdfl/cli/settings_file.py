@@ -1,52 +1,60 @@
-"""Settings files, and what each setting in them may be."""
+"""Settings files: how they are read, and the texts that come from the models: templates, and docs/settings.md."""
 
-import ipaddress
-import re
+import json
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
 
 from crowdfl.errors import SettingsError
+from crowdfl.schema import Settings, SettingsTable, expected, settable, table_of, types_of
+from crowdfl.settings import (
+    ComputingSettings,
+    CspSettings,
+    KgcSettings,
+    ParticipantSettings,
+    RequesterSettings,
+    ServiceSettings,
+    SpSettings,
+    TaskFile,
+    TaskSettings,
+    TrainingSettings,
+)
 
 __all__ = [
-    "CA_TEXT",
-    "HOST",
-    "KEY",
-    "PORT",
-    "SECONDS",
-    "SWITCH",
-    "TEXT",
-    "TEXTS",
-    "URL",
-    "Setting",
-    "Table",
-    "check_settings",
+    "SERVICES",
     "in_url",
-    "is_host",
+    "read_file",
+    "read_service",
     "read_settings",
+    "settings",
+    "settings_page",
+    "template_text",
 ]
 
-_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_SHOWN = 60  # characters of a wrong value that a message repeats
+SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSettings, "csp": CspSettings}
+_PAGES = (
+    ("Task file", "As `crowdfl task new` prints it. Everything in it is part of the task's id.", TaskFile),
+    ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
+    ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
+    ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
+    ("KGC", "The key generation centre has besides:", KgcSettings),
+    ("SP and CSP", "The sensing platform and the computation server have besides:", ComputingSettings),
+    ("SP", "The sensing platform has besides:", SpSettings),
+    ("Requester, `settings.toml`", "As `crowdfl init` writes it.", RequesterSettings),
+    ("Participant, invitation file", "JSON, as `crowdfl task invite` writes it.", ParticipantSettings),
+)
+_LONGEST_LINE = 120
+_Model = TypeVar("_Model", bound=Settings)
+_Service = TypeVar("_Service", bound=ServiceSettings)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What a setting may be: in words, and as a check of what was found."""
-
-    wanted: str
-    fits: Callable[[Any], bool]
-    required: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """What a table may hold, by name."""
-
-    entries: Mapping[str, "Setting | Table"]
+def settings() -> None:
+    """Print every setting with its type, bounds, default and meaning, as Markdown."""
+    typer.echo(settings_page(), nl=False)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -55,33 +63,20 @@ def read_settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no settings file at {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
-        raise SettingsError(f"{path} is no TOML: {wrong}") from None
+    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
+        raise SettingsError(f"{path} is not TOML: {wrong}") from None
     except OSError as wrong:
         raise SettingsError(f"{path} cannot be read: {wrong.strerror}") from None
 
 
-def check_settings(
-    path: Path, found: Mapping[str, Any], table: Table, inside: str = "", *, others: bool = False
-) -> None:
-    """Refuse what is missing, of another type, out of range, or, unless `others` may be there, unknown."""
-    for name in found:
-        if name not in table.entries and not others:
-            known = ", ".join(sorted(table.entries))
-            raise SettingsError(f"{path}: there is no setting `{inside}{name}`; take it out, known are {known}")
-    for name, entry in table.entries.items():
-        _check_entry(path, found, name, entry, inside)
+def read_file(model: type[_Model], path: Path, **given: Any) -> _Model:  # noqa: ANN401 -- checked by the model
+    """The settings in a TOML file, and what the program adds; paths in the file are relative to its folder."""
+    return model.parse(_located(model, read_settings(path), path.resolve().parent), path, **given)
 
 
-def is_host(value: object) -> bool:
-    """Whether this is a plain host name or an IP address."""
-    if not isinstance(value, str) or len(value) > 253:
-        return False
-    try:
-        return "%" not in value and bool(ipaddress.ip_address(value))
-    except ValueError:
-        labels = value.split(".")
-        return all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()  # 1.2.3 and 1.2.3.999 are mistyped
+def read_service(model: type[_Service], path: Path) -> _Service:
+    """A service's settings; the folder of the file is its own."""
+    return read_file(model, path, data=path.resolve().parent)
 
 
 def in_url(host: str) -> str:
@@ -89,64 +84,70 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _check_entry(path: Path, found: Mapping[str, Any], name: str, entry: Setting | Table, inside: str) -> None:
-    value = found.get(name)
-    if isinstance(entry, Table):
-        if name in found and not isinstance(value, dict):
-            raise SettingsError(f"{path}: `{inside}{name}` is {_shown(value)}; wanted is a table, [{inside}{name}]")
-        if name in found:
-            check_settings(path, found[name], entry, f"{inside}{name}.")
-    elif name not in found:
-        if entry.required:
-            raise SettingsError(f"{path}: `{inside}{name}` is missing; wanted is {entry.wanted}")
-    elif not entry.fits(value):
-        raise SettingsError(f"{path}: `{inside}{name}` is {_shown(value)}; wanted is {entry.wanted}")
+def template_text(model: type[SettingsTable], values: Mapping[str, Any], prefix: str = "") -> str:
+    """A commented file: these values, and every other setting as a comment with its default or an example."""
+    lines, tables = [], ""
+    for name, field in settable(model).items():
+        table = table_of(field)
+        if table is not None and name in values:
+            tables += f"\n# {field.description}\n[{prefix}{name}]\n" + template_text(
+                table, values[name], f"{prefix}{name}."
+            )
+        elif table is None and not _is_section(field):
+            lines.append(_line(name, field, values))
+    return "\n".join(lines) + "\n" + tables
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()  # as TOML and JSON write it
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def settings_page() -> str:
+    """docs/settings.md."""
+    head = (
+        "# Settings\n\n"
+        "Every setting, from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
+        "Paths are relative to the folder of the file they stand in. A setting that is unknown, of another type or out of\n"
+        "bounds is refused by name, with what is expected.\n"
+    )
+    parts = [f"\n## {title}\n\n{about}\n\n{_table(model)}" for title, about, model in _PAGES]
+    return head + "".join(parts)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value) and value.isprintable()
+def _table(model: type[SettingsTable]) -> str:
+    own = {name: field for name, field in settable(model).items() if name in model.__annotations__}
+    return "\n".join(["| setting | expected | default | meaning |", "|---|---|---|---|", *_rows(own)]) + "\n"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)  # Python counts true as 1
+def _rows(fields: Mapping[str, FieldInfo], inside: str = "") -> list[str]:
+    rows = []
+    for name, field in fields.items():
+        default = "required" if field.is_required() else "" if field.default is None else f"`{_toml(field.default)}`"
+        words = expected(f"{inside}{name}", field)
+        rows.append(f"| `{inside}{name}` | {words} | {default} | {field.description} |")
+        table = table_of(field)
+        rows += _rows(settable(table), f"{inside}{name}.") if table else []
+    return rows
 
 
-def _is_url(value: Any) -> bool:  # noqa: ANN401
-    """Whether a client can take it; whether plain HTTP is allowed is the client's to say."""
-    if not _is_text(value) or not value.isascii() or " " in value:
-        return False
-    try:
-        parts = urlsplit(value)
-        _ = parts.port  # looked at only now: above 65535 it is an error
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and is_host(parts.hostname)
+def _located(model: type[SettingsTable], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same with paths joined to the folder; what is not a good path is left for the model to refuse."""
+    placed = dict(found)
+    for name, field in settable(model).items():
+        value, table = found.get(name), table_of(field)
+        if table is not None and isinstance(value, dict):
+            placed[name] = _located(table, value, folder)
+        elif Path in types_of(field.annotation) and isinstance(value, str) and value and value.isprintable():
+            placed[name] = folder / value
+    return placed
 
 
-def _is_ca(value: object) -> bool:
-    return value is None or (isinstance(value, str) and value.isascii())
+def _line(name: str, field: FieldInfo, values: Mapping[str, Any]) -> str:
+    example = field.examples[0] if field.examples else field.default
+    text = f"{name} = {_toml(values[name])}" if name in values else f"# {name} = {_toml(example)}"
+    beside = f"{text:<26} # {field.description}"
+    return beside if len(beside) <= _LONGEST_LINE else f"# {field.description}\n{text}"
 
 
-def _is_key(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[0-9a-fA-F]{64}", value) is not None
+def _is_section(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is dict
 
 
-TEXT = Setting("a text", _is_text)
-TEXTS = Setting("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
-SWITCH = Setting("true or false", lambda value: isinstance(value, bool))
-SECONDS = Setting("a number of seconds above 0, at most 1e9", lambda value: _is_number(value) and 0 < value <= 1e9)
-PORT = Setting(
-    "a whole number from 0 to 65535",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535,
-)
-HOST = Setting("a plain host name or an IP address", is_host)
-URL = Setting("an address such as https://host:7101", _is_url)
-KEY = Setting("a public key, 64 hexadecimal digits", _is_key)
-CA_TEXT = Setting("certificates as text, or nothing", _is_ca)
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -35,6 +36,7 @@ __all__ = [
     "TaskSpec",
     "Tools",
     "whole_samples",
+    "width_budget",
 ]
 
 STOPPED = "stopped"
@@ -249,6 +251,22 @@ def whole_samples(samples: int) -> int:
         return index(samples)
     except TypeError:
         raise SlotOverflow(f"samples are counted in whole numbers, not {samples!r}") from None
+
+
+def width_budget(settings: TaskSettings, parameters: int, sigma: int) -> WidthBudget:
+    """The widths that follow from a task's settings, or a refusal with the numbers."""
+    return WidthBudget(
+        key_bits=settings.key_bits,
+        parameters=parameters,
+        max_participants=settings.max_participants,
+        max_samples=settings.max_samples,
+        clip=settings.clip,
+        decimals=settings.decimals,
+        rounds=settings.rounds,
+        sigma=sigma,
+        lanes=settings.lanes,
+        total=settings.total,
+    )
 
 
 @dataclass(frozen=True)

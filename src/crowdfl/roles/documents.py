@@ -107,7 +107,7 @@ class Definition:
             "readers": self.readers,
             "arrays": [[array.name, list(array.shape)] for array in self.arrays],
             "initial": self.initial,
-            "settings": asdict(self.settings),
+            "settings": self.settings.model_dump(),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from crowdfl.errors import (
     KeyFileDamaged,
     KeyFilePermissions,
     ServiceUnavailable,
-    SettingsError,
 )
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
@@ -39,13 +37,14 @@ from crowdfl.services.client.credentials import Bearer
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Service, connect
 from crowdfl.services.clock import SystemClock
-from crowdfl.services.cluster.backend import Cluster, ClusterSettings
+from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs, tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.h11 import LimitedH11Protocol
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand
 from crowdfl.services.ticker import Rests, Ticker
+from crowdfl.settings import ComputingSettings, CspSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
@@ -53,9 +52,8 @@ from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
 
 __all__ = [
-    "Peer",
-    "ServiceSettings",
     "bind",
+    "certificate_files",
     "open_csp",
     "open_kgc",
     "open_sp",
@@ -66,46 +64,6 @@ __all__ = [
     "serve_sp",
     "signing_key",
 ]
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Another service: where it is, and the file with the token that it gave this one."""
-
-    url: str
-    token: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceSettings:
-    """Everything that a role's process is told."""
-
-    data: Path  # this role's folder, its own alone
-    host: str = "127.0.0.1"  # the name or address that others reach this role by
-    listen: str | None = None  # the address to bind to, if that is another
-    port: int = 0  # 0 takes a free one
-    database: str | None = None  # a URL; SQLite in the data folder if none is given
-    tls: CertificateFiles | None = None
-    plain_http: bool = False  # only on loopback
-    ca: Path | None = None  # whom to trust about peers; the system's authorities if none is given
-    kgc: Peer | None = None
-    csp: Peer | None = None
-    kgc_key: bytes | None = None
-    tokens: Path | None = None  # `tokens.json` in the data folder if none is given
-    tick_seconds: float = 1.0
-    lease_seconds: float = 30.0  # how long a killed SP's work waits for the next process
-    csp_patience: float = 86400.0  # how long SP waits for a CSP that stays away before it gives a round up
-    on_paid: tuple[str, ...] = ()  # a program to run for each payment, see `PayoutCommand`
-    compute: str = "threads"  # where SP and CSP compute: threads, cuda or dask
-    cluster: ClusterSettings | None = None  # for dask
-    passphrase_file: Path | None = None  # what the folder `keys` is sealed with
-    constant_time: bool = False  # SP's and CSP's powers by their shares: docs/constant-time.md
-    insecure_test_key: bool = False
-
-    @property
-    def address(self) -> str:
-        """What the socket is bound to."""
-        return self.listen or self.host
 
 
 class _Resources:
@@ -139,7 +97,7 @@ def signing_key(path: Path) -> SigningKey:
     return SigningKey(private)
 
 
-def _tools(settings: ServiceSettings, backend: Backend, observer: Observer | None) -> Tools:
+def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | None) -> Tools:
     return Tools(
         backend,
         insecure_test_key=settings.insecure_test_key,
@@ -158,7 +116,7 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
     return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
 
 
-def open_csp(settings: ServiceSettings, observer: Observer | None = None) -> FastAPI:
+def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     """CSP's app over its data folder."""
     folder = _folder(settings)
     keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
@@ -168,14 +126,14 @@ def open_csp(settings: ServiceSettings, observer: Observer | None = None) -> Fas
         FileBlobs(folder / "blobs"),
         keys,
         KgcClient(kgc),
-        _kgc_key(settings),
+        settings.kgc_key,
         _tools(settings, backend, observer),
     )
     background = (_Resources(store.close, kgc.close, close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
 
 
-def open_sp(settings: ServiceSettings, observer: Observer | None = None) -> FastAPI:
+def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     keys, store = _keys(settings), _store(settings)
@@ -189,7 +147,7 @@ def open_sp(settings: ServiceSettings, observer: Observer | None = None) -> Fast
         SystemClock(),
         KgcClient(kgc),
         CspClient(csp),
-        _kgc_key(settings),
+        settings.kgc_key,
     )
     options = SpOptions(
         _tools(settings, backend, observer),
@@ -222,12 +180,12 @@ def serve_kgc(settings: ServiceSettings) -> None:
     _serve(open_kgc(settings), settings, "kgc")
 
 
-def serve_sp(settings: ServiceSettings) -> None:
+def serve_sp(settings: SpSettings) -> None:
     """Run SP until SIGTERM or SIGINT."""
     _serve(open_sp(settings), settings, "sp")
 
 
-def serve_csp(settings: ServiceSettings) -> None:
+def serve_csp(settings: CspSettings) -> None:
     """Run CSP until SIGTERM or SIGINT."""
     _serve(open_csp(settings), settings, "csp")
 
@@ -265,7 +223,7 @@ def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
 
 
 def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:
-    files = settings.tls
+    files = certificate_files(settings)
     if files is None:
         tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
     else:
@@ -288,6 +246,13 @@ def _server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, so
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{shown}:{port}"
+
+
+def certificate_files(settings: ServiceSettings) -> CertificateFiles | None:
+    """A service's certificate and key, or None for plain HTTP."""
+    if settings.certificate is None or settings.key is None:
+        return None
+    return CertificateFiles(settings.certificate, settings.key)
 
 
 def bind(settings: ServiceSettings) -> socket.socket:
@@ -331,36 +296,24 @@ def _keys(settings: ServiceSettings) -> Blobs:
     blobs = FileBlobs(settings.data / "keys")
     if settings.passphrase_file is None:
         return require_open(blobs)
-    if settings.compute == "dask":
-        raise SettingsError("workers of a cluster read key shares that are not sealed: leave `passphrase_file` out")
     return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:
-    return Tokens(settings.tokens or settings.data / "tokens.json")
+    return Tokens(settings.data / "tokens.json")
 
 
-def _backend(settings: ServiceSettings, role: str) -> tuple[Backend, Callable[[], None]]:
+def _backend(settings: ComputingSettings, role: str) -> tuple[Backend, Callable[[], None]]:
     """Where the role computes, and what lets go of it; what is not there is told before anything is served."""
     if settings.compute == "threads":
         return default_backend(), lambda: None
-    if settings.compute != "dask":
+    if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
-    if settings.cluster is None:
-        raise SettingsError("compute = dask needs the address of this role's own scheduler, and its certificate")
-    cluster = Cluster(role, settings.cluster)
+    cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http))
     cluster.connect()
     return cluster, cluster.close
 
 
-def _peer(settings: ServiceSettings, peer: Peer | None, name: str) -> Service:
-    if peer is None:
-        raise SettingsError(f"this role needs the address of {name} and the token that it gave")
+def _peer(settings: ServiceSettings, peer: PeerSettings, name: str) -> Service:
     token = read_secret(peer.token, f"token for {name}")
     return connect(peer.url, ca=settings.ca, credential=Bearer(token), plain_http=settings.plain_http)
-
-
-def _kgc_key(settings: ServiceSettings) -> bytes:
-    if settings.kgc_key is None or len(settings.kgc_key) != 32:
-        raise SettingsError("this role needs KGC's public key, 32 bytes, to check what KGC signed")
-    return settings.kgc_key

@@ -9,11 +9,12 @@ from crowdfl.lab.audit.headroom import DivisorBound, check_headroom, divisor_bou
 from crowdfl.lab.audit.lattice import attack_repeated_divisor
 from crowdfl.lab.audit.weakened import ShortBudget, shorten
 from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 
 PARAMETERS = 277_006
 WIDTHS = reward_widths(TaskSettings(), PARAMETERS)
-HIDDEN = TaskSettings(total="hidden", lanes=0).width_budget(PARAMETERS, 40)
+HIDDEN = width_budget(TaskSettings(total="hidden", lanes=0), PARAMETERS, 40)
 MASKS = ("lane + r", "operand + a", "average, dithered", "sums + R modulo N", "reward + m modulo N")
 DIVISIONS = ("dividend of", "divisor of")
 

@@ -4,24 +4,24 @@ import datetime
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 
 from crowdfl.cli.doctor.finding import Finding, fail, ok, warn
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import in_url, read_settings
-from crowdfl.cli.workspace import read_service
+from crowdfl.cli.settings_file import in_url, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Retries, Service, connect
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.signatures import SKEW_SECONDS
-from crowdfl.services.run import ServiceSettings, bind
+from crowdfl.services.run import bind, certificate_files
+from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
 __all__ = ["role_checks"]
@@ -36,26 +36,37 @@ _START = "start it, or correct its address in the settings"
 def role_checks(path: Path) -> list[Finding]:
     """A role's settings, by their own words a server's or a requester's."""
     try:
-        server = "host" in read_settings(path)
-        checks = _server(read_service(path)) if server else _requester(RequesterFile.read(path))
+        found = read_settings(path)
+        server = "host" in found
+        checks = _server(read_service(_model(found), path)) if server else _requester(RequesterFile.read(path))
     except CrowdFLError as wrong:
         return [fail(str(path), str(wrong), "correct the file; `crowdfl init` makes one to compare with")]
     name = path.resolve().parent.name
     return [Finding(found.verdict, f"{name}: {found.what}", found.found, found.advice) for found in checks]
 
 
+def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
+    """SP alone is told where CSP is, and KGC knows no peer."""
+    return SpSettings if "csp" in found else CspSettings if "kgc" in found else KgcSettings
+
+
 def _server(settings: ServiceSettings) -> Iterator[Finding]:
     yield _permissions(settings.data)
-    if settings.tls is not None:
-        yield _named("certificate", lambda: _certificate(settings.tls))
+    files = certificate_files(settings)
+    if files is not None:
+        yield _named("certificate", lambda: _certificate(files))
     yield _named("database", lambda: _database(settings))
     yield _port(settings)
-    if settings.compute == "dask":
-        yield _named("cluster", lambda: _cluster(settings))
-    for name, peer in (("KGC", settings.kgc), ("CSP", settings.csp)):
-        if peer is not None:
-            service = connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
-            yield from _service(name, service, settings.kgc_key if name == "KGC" else None)
+    if isinstance(settings, ComputingSettings):
+        if settings.compute == "dask":
+            yield _named("cluster", lambda: _cluster(settings))
+        yield from _service("KGC", _peer(settings, settings.kgc), settings.kgc_key)
+    if isinstance(settings, SpSettings):
+        yield from _service("CSP", _peer(settings, settings.csp), None)
+
+
+def _peer(settings: ServiceSettings, peer: PeerSettings) -> Service:
+    return connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
 
 
 def _requester(own: RequesterFile) -> Iterator[Finding]:
@@ -84,9 +95,7 @@ def _permissions(folder: Path) -> Finding:
     return ok("permissions", f"{len(everything)} files and folders are their owner's alone")
 
 
-def _certificate(files: tls.CertificateFiles | None) -> Finding:
-    if files is None:
-        return warn("certificate", "none", "plain HTTP is for loopback")
+def _certificate(files: tls.CertificateFiles) -> Finding:
     tls.require_usable(files)
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     now, end = datetime.datetime.now(datetime.UTC), certificate.not_valid_after_utc
@@ -104,11 +113,12 @@ def _database(settings: ServiceSettings) -> Finding:
     return ok("database", "PostgreSQL, up to date" if settings.database else "SQLite, up to date")
 
 
-def _cluster(settings: ServiceSettings) -> Finding:
-    if settings.cluster is None:
+def _cluster(settings: ComputingSettings) -> Finding:
+    if settings.dask is None:
         return fail("cluster", "no scheduler in the settings", "see docs/cluster.md")
-    role = "csp" if settings.csp is None else "sp"  # SP alone is told where CSP is
-    cluster = Cluster(role, replace(settings.cluster, patience=_CLUSTER_SECONDS))
+    role = "sp" if isinstance(settings, SpSettings) else "csp"
+    chosen = settings.dask.changed(plain_tcp=settings.plain_http, patience=_CLUSTER_SECONDS)
+    cluster = Cluster(role, chosen)
     try:
         threads = cluster.connect()
     finally:
@@ -123,7 +133,7 @@ def _port(settings: ServiceSettings) -> Finding:
     try:
         bind(settings).close()
     except ServiceUnavailable as taken:
-        scheme = "http" if settings.tls is None else "https"
+        scheme = "http" if settings.certificate is None else "https"
         url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
         service = connect(url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
         try:

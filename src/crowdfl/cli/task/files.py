@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.cli.settings_file import template_text
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.roles.participant import Arrays
-from crowdfl.settings import TaskSettings
+from crowdfl.schema import SettingsTable, settable
+from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["FORMATS", "defined", "read_model", "require_model_path", "template", "write_model"]
@@ -23,60 +25,52 @@ FORMATS = (".safetensors", ".npz")
 _WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
 _READERS = {".safetensors": from_safetensors, ".npz": from_npz}
 
-template = f"""# A task: every setting, with a value to start from.
-purpose = "Recognise which exercise the wearer of a watch is doing"
-terms = "Windows of sensor data stay on your device. Only an encrypted model leaves it."
-readers = "The requester reads the last average; every participant reads the others."
-claim_window = 604800.0   # seconds after the end in which rewards can be claimed; then what is unclaimed returns
+_PURPOSE = {
+    "purpose": "Recognise which exercise the wearer of a watch is doing",
+    "terms": "Windows of sensor data stay on your device. Only an encrypted model leaves it.",
+    "readers": "The requester reads the last average; every participant reads the others.",
+    "claim_window": 604800.0,
+}
+_SETTINGS = {"max_participants": 10, "max_samples": 1000, "strategy": "retransmit", "rounds": 3, "budget": "36.00"}
+_TRAINING = {"labels": list(watch.EXERCISES)}
+_NOT_AT_FIRST = {"layers", "module", "channels", "standardise", "window", "held_out", "hertz"}  # the watch's will do
 
-[settings]
-profile = "hardened"      # or "paper": the algorithms as printed, which leak
-total = "shown"           # or "hidden": readers do not learn how many samples there are
-max_participants = 10     # the next one is refused
-max_samples = 1000        # of one participant in one round
-clip = 16.0               # weights beyond are clipped, and the participant is told how many
-decimals = 6              # kept of each weight
-lanes = 1024              # of the distance sketch that rewards rest on: more is more exact and slower; 0: no rewards
-strategy = "retransmit"   # or "discard": what happens to uploads after the window
-window = 3600.0           # seconds in which a round takes uploads; it closes early once everyone has sent one
-grace = 600.0             # seconds after the window in which "retransmit" still takes them
-min_participants = 3      # below, a round waits one more window, then it is given up and its budget returns
-rounds = 3
-budget = "36.00"          # per round, prepaid
-key_bits = 2048           # shorter ones are for tests
-# sigma = 40              # bits by which masks hide what they cover, over the whole task; 80 in "paper"
-# epsilon = 0.000001      # added to each distance, so that nobody's is zero
 
-[training]                # what every participant's device does; the platform does not look inside
-learner = "network"       # or "conv", "softmax", "module": docs/learning.md says what each takes
-hidden = [32]             # sizes of the network's hidden layers
-features = "motion"       # or "flat": the samples as they are
-labels = {json.dumps(list(watch.EXERCISES))}
-epochs = 20
-batch = 32
-rate = 0.005
-seed = 0                  # the initial weights follow from it
-"""
+def _task_text() -> str:
+    """A task file to start from, with every setting."""
+    chosen = _start(TaskSettings) | _SETTINGS
+    training = {
+        name: value for name, value in _start(TrainingSettings).items() if name not in _NOT_AT_FIRST
+    } | _TRAINING
+    return (
+        f"# A task: every setting, with a value to start from.\n{template_text(TaskFile, _PURPOSE)}"
+        f"\n[settings]\n{template_text(TaskSettings, chosen)}\n[training]\n{template_text(TrainingSettings, training)}"
+    )
+
+
+def _start(model: type[SettingsTable]) -> dict[str, Any]:
+    return {name: field.default for name, field in settable(model).items() if field.default is not None}
+
+
+template = _task_text()
 
 
 def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Arrays]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from."""
-    try:
-        learner = Recipe.of(found["training"]).make_learner(module)
-        shape = learner.shape
-        definition = Definition(
-            purpose=found["purpose"],
-            terms=found["terms"],
-            readers=found["readers"],
-            arrays=tuple(ModelArray(n, tuple(s)) for n, s in zip(shape.names, shape.shapes, strict=True)),
-            initial="",
-            settings=TaskSettings.of(**found["settings"]),
-            claim_window=float(found["claim_window"]),
-            requester=b"",
-            training=found["training"],
-        )
-    except (KeyError, TypeError, ValueError) as wrong:
-        raise SettingsError(f"{file}: a setting is missing or wrong: {wrong}") from None
+    task = TaskFile.parse(found, file)
+    learner = Recipe.parse(task.training, f"{file}, [training]").make_learner(module)
+    shape = learner.shape
+    definition = Definition(
+        purpose=task.purpose,
+        terms=task.terms,
+        readers=task.readers,
+        arrays=tuple(ModelArray(n, tuple(s)) for n, s in zip(shape.names, shape.shapes, strict=True)),
+        initial="",
+        settings=TaskSettings.parse(task.settings, f"{file}, [settings]"),
+        claim_window=float(task.claim_window),
+        requester=b"",
+        training=task.training,
+    )
     return definition, learner.weights()
 
 

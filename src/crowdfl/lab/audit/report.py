@@ -21,6 +21,7 @@ from crowdfl.lab.audit.small_key import attack_small_key
 from crowdfl.lab.audit.twosample import SHORTENED, tell_apart
 from crowdfl.lab.audit.weakened import shorten
 from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 
 __all__ = ["DEFAULT", "QUICK", "AuditReport", "Scale", "attack_scene", "check_widths", "run_audit"]
@@ -89,7 +90,7 @@ def check_widths() -> Iterator[Finding]:
     """The analytic check on the paper's experiment, total shown with rewards and total hidden; and with masks shortened."""
     shown, hidden = TaskSettings(), TaskSettings(total="hidden", lanes=0)
     widths = reward_widths(shown, _PAPERS_MODEL)
-    budget = hidden.width_budget(_PAPERS_MODEL, widths.budget.sigma)
+    budget = width_budget(hidden, _PAPERS_MODEL, widths.budget.sigma)
     yield from check_headroom(widths.budget, widths, widths.budget.sigma, task="rewards on; ")
     yield from check_headroom(budget, None, budget.sigma, task="total hidden; ")
     short = shorten(widths)

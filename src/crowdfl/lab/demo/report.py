@@ -13,14 +13,14 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from crowdfl.cli.settings_file import read_service
 from crowdfl.cli.task.files import read_model
-from crowdfl.cli.workspace import read_service
 from crowdfl.lab.demo.plain import Plain, uploads_of, weighted
 from crowdfl.lab.demo.servers import Sight, look_at
 from crowdfl.roles.participant import Arrays, arrays_from_npz
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.services.run import read_ledger
-from crowdfl.settings import from_millionths
+from crowdfl.settings import SpSettings, from_millionths
 
 __all__ = ["Outcome", "print_outcome", "write_report"]
 
@@ -60,7 +60,7 @@ class Outcome:
     @cached_property
     def books(self) -> Ledger:
         """From SP's own store: the requester is told sums alone."""
-        return read_ledger(read_service(self.folder / "roles/sp/settings.toml"), self.task)
+        return read_ledger(read_service(SpSettings, self.folder / "roles/sp/settings.toml"), self.task)
 
     @cached_property
     def uploads(self) -> dict[int, list[int]]:

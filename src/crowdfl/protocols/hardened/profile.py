@@ -72,6 +72,7 @@ from crowdfl.protocols.profile import (
     TaskSpec,
     Tools,
     whole_samples,
+    width_budget,
 )
 from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
 from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
@@ -119,7 +120,7 @@ class _Shape:
 
     @cached_property
     def budget(self) -> WidthBudget:
-        return self.task.settings.width_budget(self.task.parameters, self.sigma)
+        return width_budget(self.task.settings, self.task.parameters, self.sigma)
 
     @cached_property
     def packing(self) -> Packing:
@@ -137,7 +138,7 @@ class _Shape:
 
 def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
-    budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+    budget = width_budget(settings, parameters, settings.sigma or _SIGMA)
     largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
     return RewardWidths(budget, settings.epsilon_units, largest)
 
@@ -148,7 +149,7 @@ class HardenedProfile:
     name = "hardened"
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        budget = settings.width_budget(parameters, settings.sigma or _SIGMA)
+        budget = width_budget(settings, parameters, settings.sigma or _SIGMA)
         if settings.total == "hidden":
             hidden_widths(budget)
         if settings.lanes != 0:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,27 +27,16 @@ from crowdfl.errors import (
 )
 from crowdfl.services.cluster.pieces import Piece, Recipe, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
+from crowdfl.settings import ClusterSettings
 from crowdfl.storage.atomic import require_owner_only
 
-__all__ = ["Cluster", "ClusterSettings"]
+__all__ = ["Cluster"]
 
 _POWERS = (PowMod, PartialDecrypt, PowEach, FixedBasePower, MultiPow)
 _FEWEST_POWERS, _MOST_POWERS = 16, 512  # numbers that are worth sending, numbers of a piece
 _FEWEST_FACTORS, _MOST_FACTORS = 1024, 2048  # the same for products, where a number costs one multiplication
 _FACTORS = 8  # of a row that one piece multiplies; more of them are a tree
 _POLL = 0.2  # seconds between looks at the progress
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterSettings:
-    """Where a role's scheduler is, and the certificate that opens it: for this role alone."""
-
-    scheduler: str
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    plain_tcp: bool = False  # only on loopback
-    patience: float = 30.0  # seconds without any worker before a batch gives up
 
 
 @dataclass

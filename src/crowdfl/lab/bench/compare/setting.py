@@ -8,7 +8,7 @@ from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.parties import LocalDealer
-from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.protocols.profile import TaskSpec, Tools, width_budget
 from crowdfl.settings import TaskSettings
 
 __all__ = ["PAPER_COMPARE", "QUICK_COMPARE", "VARIANTS", "CompareSetting", "Variant"]
@@ -76,7 +76,7 @@ class CompareSetting:
 
     def budget(self, variant: Variant, parameters: int | None = None) -> WidthBudget:
         """Its widths."""
-        return self.task(variant).width_budget(parameters or self.parameters, _SIGMA)
+        return width_budget(self.task(variant), parameters or self.parameters, _SIGMA)
 
     def dealer(self, task: TaskSettings, parameters: int, backend: Backend) -> LocalDealer:
         """Deals a task."""

@@ -16,7 +16,7 @@ from crowdfl.lab.bench.timing import Timing, turns
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.profile import Tools, width_budget
 from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp, PaperSdivSp
 from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, Polynomial, PolynomialsCsp, PolynomialsSp
 from crowdfl.settings import MILLION
@@ -144,7 +144,7 @@ class _Pair:
     def hardened_sdiv(self) -> CipherVector:
         """As PriRwd divides for its weights."""
         task = self.setting.task("hardened")
-        budget = task.width_budget(self.setting.parameters, SIGMA)
+        budget = width_budget(task, self.setting.parameters, SIGMA)
         sp = HardenedSdivSp(self.sp, RewardWidths(budget, task.epsilon_units, _LARGEST_PAYMENT).weights)
         csp = HardenedSdivCsp(self.csp, max_count=len(self.x))
         pending, request = sp.begin(self.big_x, self.big_y, Coins.fresh())

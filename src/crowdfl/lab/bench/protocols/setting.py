@@ -12,7 +12,7 @@ from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.protocols.parties import LocalDealer
-from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.protocols.profile import TaskSpec, Tools, width_budget
 from crowdfl.settings import TaskSettings
 
 __all__ = [
@@ -125,7 +125,7 @@ class Campaign:
     @property
     def budget(self) -> WidthBudget:
         """The task's widths."""
-        return self._setting.task("hardened").width_budget(self._setting.parameters, SIGMA)
+        return width_budget(self._setting.task("hardened"), self._setting.parameters, SIGMA)
 
     @property
     def ciphertexts(self) -> int:

@@ -8,6 +8,7 @@ from crowdfl.lab.bench.protocols.setting import SIGMA
 from crowdfl.lab.bench.rows import Figure
 from crowdfl.lab.bench.scale.point import Point
 from crowdfl.lab.bench.tables import TextTable
+from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 
 __all__ = ["REQUEST_LIMIT", "RESPONSE_LIMIT", "Rates", "plan_table"]
@@ -60,7 +61,7 @@ def plan_table(points: Sequence[Point]) -> TextTable:
 
 
 def _uploads(rates: Rates, *, lanes: int) -> list[tuple[str, str, str]]:
-    budget = TaskSettings(max_participants=_PEOPLE, lanes=lanes).width_budget(_PARAMETERS, SIGMA)
+    budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
     rows = budget.ciphertexts + 1
     size = rows * 512
     which = f"rewards {'on' if lanes else 'off'}"
@@ -83,7 +84,7 @@ def _uploads(rates: Rates, *, lanes: int) -> list[tuple[str, str, str]]:
 
 
 def _rewards(rates: Rates) -> list[tuple[str, str, str]]:
-    budget = TaskSettings(max_participants=_PEOPLE, lanes=_LANES).width_budget(_PARAMETERS, SIGMA)
+    budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=_LANES), _PARAMETERS, SIGMA)
     buckets, slots = budget.buckets, budget.slots
     rows = []
     for role in ("SP", "CSP"):
@@ -116,7 +117,7 @@ def _cores(rates: Rates) -> list[tuple[str, str, str]]:
     """All of a server's work; sketching takes a multiplication a ciphertext and no check, so at most what adding took."""
     found = []
     for lanes in (0, _LANES):
-        budget = TaskSettings(max_participants=_PEOPLE, lanes=lanes).width_budget(_PARAMETERS, SIGMA)
+        budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
         rows = budget.ciphertexts + 1
         add = _PEOPLE * rows * rates.add
         reward = {role: _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) for role in ("SP", "CSP")}

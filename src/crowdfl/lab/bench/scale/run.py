@@ -27,7 +27,7 @@ from crowdfl.lab.bench.timing import machine
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.hardened.prirwd import LanesRequest
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import Dealing, ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.profile import Dealing, ParticipantKeys, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.settings import TaskSettings
@@ -115,10 +115,10 @@ def _point(
     about = TaskSpec("scale", task, parameters)
     dealing = PROFILES["hardened"].deal(about, insecure_test_key=setting.insecure_test_key)
     keys = [ParticipantKeys.fresh(f"p{i:07}").identity for i in range(crowd if rewards else 0)]
-    budget = task.width_budget(parameters, SIGMA)
+    budget = width_budget(task, parameters, SIGMA)
     with tempfile.TemporaryDirectory(prefix="crowdfl-bench-") as folder:
         order = {
-            "task": asdict(task),
+            "task": task.model_dump(),
             "parameters": parameters,
             "crowd": crowd,
             "people": [(identity.who, identity.signing.hex(), identity.reading.hex()) for identity in keys],
@@ -149,7 +149,7 @@ def _upload(about: TaskSpec, dealing: Dealing, folder: Path, setting: ScaleSetti
 def _publish(about: TaskSpec, dealing: Dealing, folder: Path, setting: ScaleSetting) -> int:
     """A publication of known values for a reader to read; its bytes."""
     task = about.task(dealing.public)
-    budget, public = about.settings.width_budget(about.parameters, SIGMA), dealing.public
+    budget, public = width_budget(about.settings, about.parameters, SIGMA), dealing.public
     weights = made_up_weights(about.parameters, 2021)
     values = budget.weigh(budget.encoding.encode(weights).values, 1)
     rows = np.concatenate([budget.packing(public).pack(values), from_ints([1], public.plaintext_bytes)])

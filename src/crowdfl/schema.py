@@ -1,0 +1,284 @@
+"""What a setting may be, and what is said of one that is wrong: the ground that `crowdfl.settings` stands on."""
+
+import difflib
+import ipaddress
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from crowdfl.errors import SettingsError
+
+__all__ = [
+    "Certificates",
+    "Expected",
+    "FilePath",
+    "Host",
+    "Labels",
+    "Layers",
+    "Number",
+    "PublicKey",
+    "Settings",
+    "SettingsTable",
+    "Sizes",
+    "Text",
+    "Texts",
+    "Url",
+    "Whole",
+    "expected",
+    "is_host",
+    "require_known",
+    "settable",
+    "table_of",
+    "types_of",
+]
+
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # pydantic's names
+_KINDS = {bool: "true or false", str: "a string", Path: "a path"}
+_LISTED = 5  # unknown names that a message repeats
+_SHOWN = 60  # characters of a wrong value that a message repeats
+
+
+def is_host(value: object) -> bool:
+    """Whether this is a plain host name or an IP address."""
+    if not isinstance(value, str) or len(value) > 253:
+        return False
+    try:
+        return "%" not in value and bool(ipaddress.ip_address(value))
+    except ValueError:
+        labels = value.split(".")
+        return all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()  # 1.2.3 and 1.2.3.999 are mistyped
+
+
+@dataclass(frozen=True)
+class Expected:
+    """In a type's annotation: what an error says is expected, where the type alone does not tell."""
+
+    text: str
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise ValueError("see the type's `Expected`")
+
+
+def _text(value: str) -> str:
+    _require(bool(value) and value.isprintable())
+    return value
+
+
+def _host(value: str) -> str:
+    _require(is_host(value))
+    return value
+
+
+def _url(value: str) -> str:
+    """One that a client can take; whether plain HTTP is allowed is the client's to say."""
+    _require(value.isascii() and value.isprintable() and " " not in value)
+    parts = urlsplit(value)
+    _ = parts.port  # looked at only now: above 65535 it is a ValueError
+    _require(parts.scheme in ("http", "https") and is_host(parts.hostname))
+    return value
+
+
+def _key(value: object) -> object:
+    """A key as files write it, or its bytes."""
+    _require(not isinstance(value, str) or re.fullmatch(r"[0-9a-fA-F]{64}", value) is not None)
+    return bytes.fromhex(value) if isinstance(value, str) else value
+
+
+def _path(value: object) -> object:
+    return Path(_text(value)) if isinstance(value, str) else value
+
+
+def _ascii(value: str) -> str:
+    _require(value.isascii())
+    return value
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    _require(len(set(values)) == len(values))
+    return values
+
+
+Number = int | float  # a task's id covers the form it is written in: 16 stays 16, and 16.0 stays 16.0
+Text = Annotated[str, AfterValidator(_text), Expected("a string")]
+Texts = Annotated[tuple[Text, ...], Field(strict=False), Expected("a list of strings")]
+Host = Annotated[str, AfterValidator(_host), Expected("a plain host name or an IP address, without scheme or port")]
+Url = Annotated[str, AfterValidator(_url), Expected("an address such as https://host:7101")]
+PublicKey = Annotated[
+    bytes, Field(min_length=32, max_length=32), BeforeValidator(_key), Expected("a public key, 64 hexadecimal digits")
+]
+FilePath = Annotated[Path, BeforeValidator(_path), Expected("a path")]
+Certificates = Annotated[str, AfterValidator(_ascii), Expected("certificates in PEM, or null")]
+Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
+Sizes = Annotated[tuple[Whole, ...], Field(strict=False), Expected("a list of whole numbers, as in [32]")]
+Labels = Annotated[
+    tuple[str, ...],
+    Field(strict=False, min_length=1),
+    AfterValidator(_distinct),
+    Expected('a list of different strings, as in ["sitting", "walking"]'),
+]
+Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
+
+
+class SettingsTable(BaseModel):
+    """One table of settings. Types are strict: true is not 1, and "3" is not 3."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    def changed(self, **values: Any) -> Self:  # noqa: ANN401 -- each value is checked by its name
+        """The same with these values, checked again."""
+        return type(self)(**{**dict(self), **values})
+
+
+class Settings(SettingsTable):
+    """What a user writes, or a program gives by keywords: what is wrong is a SettingsError."""
+
+    def __init__(self, /, **given: Any) -> None:  # noqa: ANN401 -- each value is checked by its name
+        try:
+            super().__init__(**given)
+        except ValidationError as wrong:
+            raise _refusal(type(self), given, wrong) from None
+
+    @classmethod
+    def parse(cls, found: Mapping[str, Any], place: object, **given: Any) -> Self:  # noqa: ANN401 -- as above
+        """From what a file or a section holds, and what the program adds; errors name the place."""
+        try:
+            require_known(cls, found)
+            return cls(**found, **given)
+        except SettingsError as wrong:
+            raise SettingsError(f"{place}: {wrong}") from None
+
+
+def settable(model: type[SettingsTable]) -> dict[str, FieldInfo]:
+    """The settings that a file may hold, by name."""
+    return {name: field for name, field in model.model_fields.items() if field.description}
+
+
+def types_of(annotation: Any) -> list[Any]:  # noqa: ANN401 -- a type, in any form that typing has
+    """The types that a setting may have, None apart."""
+    if get_origin(annotation) is Annotated:
+        return types_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for part in get_args(annotation) for kind in types_of(part)]
+    return [] if annotation is NoneType else [annotation]
+
+
+def table_of(field: FieldInfo) -> type[SettingsTable] | None:
+    """The model of a setting that is a table, such as [kgc]."""
+    kinds = types_of(field.annotation)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, SettingsTable)), None)
+
+
+def expected(name: str, field: FieldInfo) -> str:
+    """What a setting may be, in words: its type and its bounds."""
+    marks = [*field.metadata, *_marks(field.annotation)]
+    said = next((mark.text for mark in marks if isinstance(mark, Expected)), None)
+    kinds = types_of(field.annotation)
+    if said is not None:
+        return said
+    if table_of(field) or get_origin(kinds[0]) is dict:
+        return f"a table, [{name}]"
+    if get_origin(kinds[0]) is Literal:
+        return " or ".join(f'"{choice}"' for choice in get_args(kinds[0]))
+    if kinds[0] in _KINDS:
+        return _KINDS[kinds[0]]
+    even = any(getattr(mark, "multiple_of", None) == 2 for mark in marks)
+    kind = "a number" if float in kinds else "an even whole number" if even else "a whole number"
+    return f"{kind}, {_bounds(marks)}"
+
+
+def require_known(
+    model: type[SettingsTable], found: Mapping[str, Any], inside: str = "", *, by_program: bool = False
+) -> None:
+    """Refuse a name that is not a setting: a mistyped one must not leave another at its default."""
+    known = settable(model)
+    unknown = sorted(set(found) - set(model.model_fields if by_program else known))
+    if unknown and model.model_config.get("extra") != "ignore":
+        listed = ", ".join(_hint(name, known, inside) for name in unknown[:_LISTED])
+        raise SettingsError(f"unknown setting {listed}; the settings here are {', '.join(sorted(known))}")
+    for name, field in known.items():
+        table = table_of(field)
+        if table and isinstance(found.get(name), dict):
+            require_known(table, found[name], f"{inside}{name}.", by_program=by_program)
+
+
+def _hint(name: str, known: Mapping[str, FieldInfo], inside: str) -> str:
+    near = difflib.get_close_matches(name[:_SHOWN], known, 1)
+    return f"`{inside}{ascii(name[:_SHOWN])[1:-1]}`" + (f" (did you mean `{inside}{near[0]}`?)" if near else "")
+
+
+def _marks(annotation: Any) -> list[Any]:  # noqa: ANN401 -- as in `types_of`
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        return [*marks, *(mark for field in marks for mark in getattr(field, "metadata", ())), *_marks(inner)]
+    if get_origin(annotation) in (Union, UnionType):
+        return [mark for part in get_args(annotation) for mark in _marks(part)]
+    return []
+
+
+def _bounds(marks: list[Any]) -> str:
+    found = [(word, getattr(mark, name, None)) for mark in marks for name, word in _BOUNDS.items()]
+    return " and ".join(f"{word} {_number(bound)}" for word, bound in found if bound is not None)
+
+
+def _number(bound: float) -> str:
+    """Short where digits would have to be counted: 2^63, 10^15."""
+    for base in (2, 10):
+        power = round(math.log(bound, base)) if bound >= 10**9 else 0
+        if power and base**power == bound:
+            return f"{base}^{power}"
+    return f"{bound:,}"
+
+
+def _refusal(model: type[SettingsTable], given: Mapping[str, Any], wrong: ValidationError) -> SettingsError:
+    """What was found and what is expected, of the first setting that is wrong."""
+    found = wrong.errors(include_url=False, include_input=False)
+    try:
+        require_known(model, given, by_program=True)
+    except SettingsError as unknown:
+        return unknown
+    first = min(found, key=lambda error: error["type"] == "missing")
+    if not first["loc"]:  # of a rule about several settings, which says all itself
+        return SettingsError(str(first["ctx"]["error"]))
+    names, words = _place(model, first["loc"])
+    name = ".".join(names)
+    if first["type"] == "missing":
+        return SettingsError(f"`{name}` is missing; expected {words}")
+    value: Any = given
+    for part in names:
+        value = value[part]
+    return SettingsError(f"`{name}` is {_shown(value)}; expected {words}")
+
+
+def _place(model: type[SettingsTable] | None, location: tuple[int | str, ...]) -> tuple[list[str], str]:
+    """The name of a setting in pydantic's location, whose rest says which type or item did not fit; what is expected."""
+    names: list[str] = []
+    words = ""
+    for part in location:
+        if model is None or part not in model.model_fields:
+            break
+        field = model.model_fields[str(part)]
+        names.append(str(part))
+        words, model = expected(".".join(names), field), table_of(field)
+    return names, words
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as TOML and JSON write it
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,211 @@
+"""Settings: one declaration, from which the page, the templates and the error texts come."""
+
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
+from crowdfl.cli.task.files import defined, template
+from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.errors import EncodingError, SettingsError
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.features import FEATURES
+from crowdfl.learning.models.learner import Training
+from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.schema import expected, settable, table_of
+from crowdfl.settings import (
+    ComputingSettings,
+    ParticipantSettings,
+    RequesterSettings,
+    SpSettings,
+    TaskFile,
+    TaskSettings,
+    TrainingSettings,
+)
+
+MODELS = [TaskFile, TaskSettings, TrainingSettings, *SERVICES.values(), RequesterSettings, ParticipantSettings]
+SERVICE = f'host = "a"\nport = 1\nkgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://a"\ntoken = "t"\n'
+SP = SERVICE + '[csp]\nurl = "https://b"\ntoken = "/else/where"\n'
+
+
+def fields_of(model):
+    """Every setting of a model and of its tables."""
+    for name, field in settable(model).items():
+        yield name, field
+        if table_of(field):
+            yield from fields_of(table_of(field))
+
+
+def test_the_page_is_up_to_date():
+    """`crowdfl settings > docs/settings.md`."""
+    assert (Path(__file__).parents[1] / "docs" / "settings.md").read_text() == settings_page()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_setting_says_what_it_is(model):
+    """One line that ends with a full stop and does not break a table; bounds or a kind in words."""
+    for name, field in fields_of(model):
+        assert field.description.endswith("."), name
+        assert not {"\n", "|"} & set(field.description), name
+        assert expected(name, field)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_a_template_names_every_setting(model):
+    """Given or as a comment, and it is TOML."""
+    values = {name: "x" for name, field in settable(model).items() if field.is_required() and not table_of(field)}
+    text = template_text(model, values)
+    assert tomllib.loads(text).keys() == values.keys() - {"settings", "training"}
+    plain = {
+        name for name, field in settable(model).items() if not table_of(field) and name not in ("settings", "training")
+    }
+    assert plain == {line.split(" = ")[0].removeprefix("# ") for line in text.splitlines() if " = " in line}
+
+
+def test_a_task_file_to_start_from_makes_a_task():
+    """With every value that is a comment at its default."""
+    found = tomllib.loads(template.replace('learner = "network"', 'learner = "softmax"'))
+    definition, _ = defined(Path("task.toml"), found)
+    assert definition.settings == TaskSettings(**found["settings"])
+    assert found["settings"].keys() == settable(TaskSettings).keys() - {"sigma", "epsilon"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "task"),
+    [
+        ({}, "a3be71b8fa46377cf74a37cd3f818fba"),
+        (
+            {"clip": 16, "window": 60, "epsilon": 1, "budget": "36.00", "sigma": 40, "lanes": None},
+            "503f38f60983aad6a37d3fe4243e227a",
+        ),
+        (
+            {"window": 60.0, "epsilon": 1e-6, "budget": 36, "total": "hidden", "lanes": 0, "key_bits": 512},
+            "10bc2af9dfdee6b63144bdae99ccd410",
+        ),
+    ],
+)
+def test_a_task_keeps_its_id(settings, task):
+    """Ids of tasks that exist: settings go into them as they were written, 16 and 16.0 apart."""
+    arrays = (ModelArray("w", (2, 3)),)
+    made = TaskSettings(**settings)
+    definition = Definition("p", "t", "r", arrays, "ab" * 32, made, 60.0, bytes(32), {"labels": ["a"]})
+    assert definition.task == task
+    assert Definition.from_body(definition.body()) == definition
+
+
+def test_values_are_kept_as_given():
+    """A number is not turned into another type, nor money into another form."""
+    made = TaskSettings(clip=16, budget=Decimal("1.50"))
+    assert type(made.clip) is int
+    assert type(TaskSettings(clip=16.0).clip) is float
+    assert made.budget == Decimal("1.50")
+    assert made == TaskSettings(clip=16, budget=Decimal("1.50"))
+    assert made.changed(rounds=2).rounds == 2
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, 9007199254.740992, 9007199254.74099, 1e9, 1e15])
+@pytest.mark.parametrize("decimals", [-1, 0, 6, 12, 13])
+def test_settings_refuse_what_the_encoding_would(decimals, clip):
+    """The same decimals and clips, by the settings' own error."""
+    try:
+        FixedPoint(decimals, clip)
+    except EncodingError:
+        with pytest.raises(SettingsError, match=r"^`(clip|decimals)` is "):
+            TaskSettings(decimals=decimals, clip=clip)
+    else:
+        assert TaskSettings(decimals=decimals, clip=clip).clip == clip
+
+
+def test_names_that_other_parts_define_are_theirs():
+    """Backends, features, and what training and windows are by default."""
+    assert get_args(ComputingSettings.model_fields["compute"].annotation) == (*BACKENDS, "dask")
+    assert set(get_args(TrainingSettings.model_fields["features"].annotation)) == set(FEATURES)
+    made, usual = TrainingSettings(labels=("a",)), Training()
+    assert (made.epochs, made.batch, made.rate, made.seed) == (usual.epochs, usual.batch, usual.rate, usual.seed)
+    assert (made.window, made.hertz, made.held_out) == (watch.CUT.length, watch.HERTZ, watch.CUT.held_out)
+
+
+def test_paths_are_those_of_the_files_folder(tmp_path):
+    """Also inside tables; an absolute one stays."""
+    path = tmp_path / "settings.toml"
+    path.write_text(f'ca = "ca.pem"\n{SP}')
+    found = read_service(SpSettings, path)
+    assert (found.data, found.ca, found.kgc.token) == (tmp_path, tmp_path / "ca.pem", tmp_path / "t")
+    assert found.csp.token == Path("/else/where")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("prot = 1", "unknown setting `prot` (did you mean `port`?); the settings here are ca, certificate, compute, "),
+        ('data = "x"', "unknown setting `data` (did you mean `database`?); "),
+        ("zzz = 1", "unknown setting `zzz`; the settings here are ca, "),
+        ('dask = {scheduler = "x", patience = 1}', "unknown setting `dask.patience`; the settings here are ca, "),
+        ('dask = {shceduler = "x"}', "unknown setting `dask.shceduler` (did you mean `dask.scheduler`?); "),
+        ("tick_seconds = true", "`tick_seconds` is true; expected a number, above 0 and at most 10^9"),
+        ('on_paid = "/bin/pay"', "`on_paid` is '/bin/pay'; expected a list of strings"),
+        ('compute = "abacus"', '`compute` is \'abacus\'; expected "threads" or "cuda" or "dask"'),
+        ('compute = "dask"', "`dask` is missing; "),
+        ('listen = "a b"', "`listen` is 'a b'; expected a plain host name or an IP address"),
+        ("ca = []", "`ca` is []; expected a path"),
+        ('certificate = "x"', "`certificate` and `key` go together; give both, or neither"),
+        (f"database = {['x' * 50] * 3}", "`database` is ['" + "x" * 50 + "', 'xxxx...; expected a string"),
+    ],
+)
+def test_a_wrong_setting_of_a_file_is_refused_in_plain_words(tmp_path, line, said):
+    """The file, the setting, what was given, what is expected."""
+    path = tmp_path / "settings.toml"
+    path.write_text(f"{line}\n{SP}")
+    with pytest.raises(SettingsError) as refusal:
+        read_service(SpSettings, path)
+    assert str(refusal.value).startswith(f"{path}: {said}")
+
+
+def test_a_role_refuses_the_settings_of_another(tmp_path):
+    """They would have no effect there."""
+    path = tmp_path / "settings.toml"
+    path.write_text(f"csp_patience = 1.0\n{SERVICE}")
+    with pytest.raises(SettingsError, match="unknown setting `csp_patience`"):
+        read_service(SERVICES["csp"], path)
+    with pytest.raises(SettingsError, match="unknown setting `csp_patience`, `kgc`"):
+        read_service(SERVICES["kgc"], path)
+
+
+def test_a_task_file_is_refused_by_its_section():
+    """Both sections have a `window`."""
+    file, found = Path("task.toml"), tomllib.loads(template)
+    for section in ("settings", "training"):
+        wrong = found | {section: found[section] | {"window": 0}}
+        with pytest.raises(SettingsError, match=rf"^task\.toml, \[{section}\]: `window` is 0; expected"):
+            defined(file, wrong)
+    with pytest.raises(SettingsError, match=r"^task\.toml: `settings` is 5; expected a table, \[settings\]$"):
+        defined(file, found | {"settings": 5})
+    with pytest.raises(SettingsError, match=r"^task\.toml: unknown setting `porpose` .did you mean `purpose`"):
+        defined(file, found | {"porpose": "x"})
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    """Also one whose number nobody can hold."""
+    path = tmp_path / "settings.toml"
+    for text in ("host = [", "port = " + "9" * 5000, "a = " + "[" * 5000):
+        path.write_text(text)
+        with pytest.raises(SettingsError, match=f"^{path} is not TOML"):
+            read_file(RequesterSettings, path)
+
+
+def test_an_invitation_may_say_more():
+    """A newer requester's does."""
+    keys = {"kgc_key": "00" * 32, "sp_key": "11" * 32}
+    found = {
+        "task": "t",
+        "invitation": "i",
+        "kgc": "https://a",
+        "sp": "https://b",
+        "ca": None,
+        "insecure_test_key": False,
+    }
+    assert ParticipantSettings.parse(found | keys | {"news": 1}, "invitation.json").sp_key == b"\x11" * 32
