@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from crowdfl.errors import ClaimRefused, ModelMismatch, NotReady, ServiceUnavailable, TooLate
-from crowdfl.roles.agent import Agent, Backoff
+from crowdfl.retry import no_jitter
+from crowdfl.roles.agent import Agent
 from tests.roles.desk import Desk
 
 AWAY = ServiceUnavailable("gone")
@@ -83,22 +84,7 @@ class Person:
 def agent_of(person):
     """An agent that only notes how long it would have waited."""
     waits = []
-    return Agent(person, waits.append, jitter=lambda low, high: (low + high) / 2), waits
-
-
-def test_pauses_grow_up_to_the_longest_and_start_again():
-    """Twice as long each time."""
-    pauses = Backoff(1.0, 2.0, longest=5.0)
-    assert [pauses.pause() for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
-    pauses.reset()
-    assert pauses.pause() == 1.0
-
-
-def test_pauses_are_spread_by_half_to_either_side():
-    """Phones that lost one server do not all return in the same second."""
-    person, waits, bounds = Person(looks=[AWAY]), [], []
-    Agent(person, waits.append, jitter=lambda low, high: bounds.append((low, high)) or high).look()
-    assert (bounds, waits) == ([(0.5, 1.5)], [1.5])
+    return Agent(person, waits.append, jitter=no_jitter), waits
 
 
 def test_who_has_joined_waits_for_a_platform_that_is_away():
@@ -106,7 +92,7 @@ def test_who_has_joined_waits_for_a_platform_that_is_away():
     person = Person(looks=[AWAY, AWAY, AWAY])
     agent, waits = agent_of(person)
     assert agent.look() is DEFINITION
-    assert waits == [1.0, 2.0, 4.0]
+    assert waits == [1.5, 3.0, 6.0]
     assert person.events == [("waiting", {"why": "gone", "seconds": seconds}) for seconds in waits]
 
 
@@ -132,11 +118,11 @@ def test_who_cannot_train_takes_no_place():
 
 
 def test_it_polls_less_often_while_nothing_happens():
-    """Up to a twentieth of the window; something done starts the pauses again."""
-    person = Person(steps=[False] * 5 + [True, False])
+    """Up to a fifteenth of the window; something done starts the pauses again."""
+    person = Person(steps=[False] * 7 + [True, False])
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
-    assert waits == pytest.approx([0.75, 1.125, 1.6875, 2.53125, 3.796875, 0.75])
+    assert waits == pytest.approx([1.0, 1.5, 2.25, 3.375, 5.0625, 100 / 15, 100 / 15, 1.0])
 
 
 def test_idle_time_is_used_for_randomizers():
@@ -144,7 +130,7 @@ def test_idle_time_is_used_for_randomizers():
     person = Person(steps=[False, False, False], stocks=[True, True])
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
-    assert (person.calls.count("stock up"), waits) == (4, [0.75])
+    assert (person.calls.count("stock up"), waits) == (4, [1.0])
     gone = Person(has_left=True)
     agent_of(gone)[0].take_part(DEFINITION, Trainer(), "invitation", claim=False)
     assert gone.calls == ["step"]  # and it does not join again by itself
@@ -155,7 +141,7 @@ def test_a_platform_that_goes_away_in_a_round_is_waited_for():
     person = Person(steps=[AWAY, AWAY, True, AWAY])
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
-    assert waits == [1.0, 2.0, 1.0]
+    assert waits == [1.5, 3.0, 1.5]
 
 
 def test_a_claim_waits_for_the_end_of_the_task():
@@ -164,7 +150,7 @@ def test_a_claim_waits_for_the_end_of_the_task():
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation")
     assert person.calls.count("claim") == 4
-    assert waits == [0.75, 1.0, 1.125]
+    assert waits == [1.0, 1.5, 1.5]
 
 
 @pytest.mark.parametrize("refusal", [ClaimRefused("not yours"), TooLate("too late")])

@@ -6,18 +6,19 @@ passed in, so that a test or a simulation can run it without waiting. What happe
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, TooLate
 from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.retry import Backoff, retry
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant
 
-__all__ = ["Agent", "Backoff", "Trainer"]
+__all__ = ["Agent", "Trainer"]
 
 _Result = TypeVar("_Result")
-_LONGEST_PAUSE = 60.0
+_LONGEST = 80.0  # seconds between two looks at the platform
 _UNDER_WAY = ("running", "paused")
 
 
@@ -32,28 +33,6 @@ class Trainer(Protocol):
 
     def evaluate(self, arrays: Weights, /) -> Mapping[str, float]:
         """How a model does on the participant's held-out data."""
-
-
-@dataclass
-class Backoff:
-    """Pauses in seconds, each longer than the one before, up to the longest."""
-
-    first: float
-    factor: float
-    longest: float = _LONGEST_PAUSE
-    _next: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reset()
-
-    def pause(self) -> float:
-        """The next pause."""
-        pause, self._next = self._next, min(self._next * self.factor, self.longest)
-        return pause
-
-    def reset(self) -> None:
-        """Start again from the first pause."""
-        self._next = self.first
 
 
 @dataclass
@@ -85,25 +64,19 @@ class Agent:
 
     def claim(self) -> None:
         """Wait until the task has ended, and claim what was earned; a refusal is an event."""
-        pauses = Backoff(0.75, 1.5)
-        while True:
-            try:
-                self._patiently(self.person.claim)
-                return
-            except (ClaimRefused, TooLate) as refusal:
-                self.person.on_event("not paid", {"why": str(refusal)})
-                return
-            except NotReady:
-                self._pause(pauses.pause())
+        try:
+            retry(lambda: self._patiently(self.person.claim), self._idle(), NotReady)
+        except (ClaimRefused, TooLate) as refusal:
+            self.person.on_event("not paid", {"why": str(refusal)})
 
     def _follow(self, trainer: Trainer, window: float) -> None:
         """Step by step until the task has ended. Polls less often while nothing happens."""
-        pauses = Backoff(0.75, 1.5, min(_LONGEST_PAUSE, max(2.0, window / 20)))
+        looks = self._idle(longest=min(_LONGEST, max(3.0, window / 15))).start()
         while True:
             if self._patiently(lambda: self._step(trainer)):
-                pauses.reset()
+                looks.succeed()
             elif self.person.state in _UNDER_WAY:
-                self._pause(pauses.pause())
+                looks.wait()
             else:
                 return
 
@@ -114,16 +87,11 @@ class Agent:
 
     def _patiently(self, act: Callable[[], _Result]) -> _Result:
         """Repeat while the platform is away. Someone who has not joined yet gets the error at once."""
-        pauses = Backoff(1.0, 2.0)
-        while True:
-            try:
-                return act()
-            except ServiceUnavailable as away:
-                if not self.has_joined:
-                    raise
-                pause = pauses.pause()
-                self.person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
-                self._pause(pause)
+        away = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep)
+        return retry(act, away, ServiceUnavailable, passing=lambda _: self.has_joined, tell=self._tell_away)
 
-    def _pause(self, seconds: float) -> None:
-        self.sleep(self.jitter(0.5 * seconds, 1.5 * seconds))
+    def _tell_away(self, away: ServiceUnavailable, seconds: float) -> None:
+        self.person.on_event("waiting", {"why": str(away), "seconds": round(seconds, 1)})
+
+    def _idle(self, longest: float = _LONGEST) -> Backoff:
+        return Backoff(1.0, longest, factor=1.5, jitter=self.jitter, sleep=self.sleep)
