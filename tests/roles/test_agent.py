@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import ClaimRefused, ModelMismatch, NotReady, ServiceUnavailable, TooLate
 from crowdfl.retry import no_jitter
 from crowdfl.roles.agent import Agent
-from tests.roles.desk import Desk
+from tests.hosts import Desk
 
 AWAY = ServiceUnavailable("gone")
 DEFINITION = SimpleNamespace(shape="the shape", settings=SimpleNamespace(window=100.0, budget="1.00"))
@@ -174,9 +174,8 @@ def test_nothing_is_claimed_without_a_budget_or_against_the_wish(budget, claim):
 def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
     """With the real roles: the others do their part whenever the agent waits."""
     desk = Desk(tmp_path)
-    desk.join(3)
+    person, *others = desk.invite(3)
     desk.requester.fund(desk.task, 72_000_000, "all")
-    person, others = desk.people[0], desk.people[1:]
     heard = []
     person.on_event = lambda what, _details: heard.append(what)
 
@@ -187,7 +186,7 @@ def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
             other.step(Trainer().train)
         desk.run()
 
-    invitation = desk.requester.invite(desk.task, 1, 1000)[0]
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
     Agent(person, wait).take_part(person.look(), Trainer(), invitation)
     assert heard == [
         "joined",

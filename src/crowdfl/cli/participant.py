@@ -177,7 +177,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _require_joined(home: Path) -> None:
     """Before anything is made there: a mistyped home would look like that of someone who has not joined yet."""
     if not (home / "keys").is_file():
-        raise SettingsError(f"nobody has joined with the home folder {home}: name with --home the one you joined with")
+        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
 
 
 @contextmanager
