@@ -141,14 +141,12 @@ def test_good_service_settings_arrive(workspace):
 
 def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     """What the file says of a CSP that stays away is what SP is made with."""
-    told = {}
+    told = []
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
-    monkeypatch.setattr(
-        services, "Sp", lambda _ports, options: told.update(vars(options)) or SimpleNamespace(tick=None)
-    )
+    monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or SimpleNamespace(tick=None))
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: None)
     services.open_sp(read_service(SpSettings, workspace / "sp/settings.toml"))
-    assert told["csp_patience"] == 60.5
+    assert told[0].csp_patience == 60.5
 
 
 @pytest.mark.parametrize(

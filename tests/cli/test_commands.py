@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 import typer
 
-from crowdfl.cli import main, participant
+from crowdfl.cli import main
 from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import defined, read_model, template, write_model
-from crowdfl.errors import FormatError, ServiceUnavailable, SettingsError
+from crowdfl.errors import FormatError, SettingsError
 from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
-from crowdfl.roles.participant import Participant
 from crowdfl.services.http.tls import CertificateFiles, require_usable
-from crowdfl.storage.blobs import FileBlobs
 from tests.cli.program import call
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
@@ -335,26 +333,3 @@ def test_the_demos_search_finds_what_is_there(tmp_path):
     (tmp_path / "five").write_bytes(b"?" + (2**600 + 11).to_bytes(76, "big"))
     shares = {"a": 2**600 + 7, "b": 2**600 + 9, "c": 2**600 + 11, "d": 2**600 + 13}
     assert shares_in(tmp_path, shares) == ("a", "b", "c")
-
-
-def test_who_has_joined_waits_for_a_platform_that_is_away(monkeypatch, tmp_path):
-    """And is told so; whoever has not joined is told at once that it cannot be reached."""
-    waits: list[float] = []
-    heard: list[str] = []
-    tries = iter([ServiceUnavailable("gone"), ServiceUnavailable("gone"), ServiceUnavailable("gone"), None])
-
-    def look() -> str:
-        failure = next(tries)
-        if failure is not None:
-            raise failure
-        return "the definition"
-
-    monkeypatch.setattr(participant.time, "sleep", waits.append)
-    person = Participant("task", FileBlobs(tmp_path), None, None, b"", on_event=lambda what, _: heard.append(what))
-    with pytest.raises(ServiceUnavailable):
-        participant._patiently(person, look)
-    assert (waits, heard) == ([], [])
-    person.blobs.put("certificate", b"")
-    assert participant._patiently(person, look) == "the definition"
-    assert heard == ["waiting", "waiting"]
-    assert 0 < waits[0] < 2 * waits[1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.cli import participant as participant_command
+from crowdfl.cli.participant import open_participant
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import read_service, read_settings
 from crowdfl.cli.task.files import template
@@ -249,7 +249,7 @@ def test_damaged_invitations(folder, data):
 
 def opened_as_participant(path, home):
     """The invitation, and the links that it says."""
-    with participant_command._participant(path, home, True) as person:
+    with open_participant(path, home, as_json=True) as person:
         return person.task
 
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
-from crowdfl.cli.train.report import sparkline
-from crowdfl.cli.training import LocalTrainer
+from crowdfl.cli.train import sparkline
 from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.datasets.download import WISDM_FILE
 from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.local_trainer import LocalTrainer
 from crowdfl.learning.models.files import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
@@ -155,12 +155,12 @@ def test_what_cannot_be_done_is_said(words, error, said):
         typed("train", *words)
 
 
-def test_a_lesson_that_is_not_the_tasks_is_told_by_array():
+def test_a_trainer_for_another_model_is_refused_by_array():
     """Before a place is taken: here the participant would train another number of labels than the task's weights have."""
-    lesson = LocalTrainer("synthetic:1", {"labels": list(PACES), "channels": 3, "learner": "softmax"})
-    lesson.prepare(ModelShape(("weight", "bias"), ((27, 3), (3,))))
+    trainer = LocalTrainer("synthetic:1", {"labels": list(PACES), "channels": 3, "learner": "softmax"})
+    trainer.prepare(ModelShape(("weight", "bias"), ((27, 3), (3,))))
     with pytest.raises(ModelMismatch, match=r"'weight' has the shape \(27, 3\), the model's has \(27, 5\)"):
-        lesson.prepare(ModelShape(("weight", "bias"), ((27, 5), (5,))))
+        trainer.prepare(ModelShape(("weight", "bias"), ((27, 5), (5,))))
 
 
 def test_a_data_set_is_shown():

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
-from crowdfl.cli.waiting import waiting
+from crowdfl.cli.output import Json, waiting
 from crowdfl.learning.datasets.data import Source
 from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
@@ -19,15 +19,14 @@ from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, p
 __all__ = ["app", "fetch_wisdm", "show"]
 
 app = typer.Typer(help="Data sets: look at one, fetch one.", no_args_is_help=True)
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @app.command()
 def show(
     data: Annotated[str, typer.Argument(help="; ".join(FORMS.values()) + ". Without a person: everyone.")],
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
-    """Who is in a data set, how many windows of which label they have, and what was wrong with it."""
+    """Show who is in a data set, how many windows of each label they have, and what was wrong with it."""
     spec = parse_spec(data)
     with waiting("reading the data", quiet=as_json):
         if spec.person is None:
@@ -56,7 +55,7 @@ def fetch_wisdm(
     folder: Annotated[Path, typer.Argument(help="Where to put it.")] = Path(),
     url: Annotated[str, typer.Option(help="Where to get it.")] = WISDM_URL,
     sha256: Annotated[str | None, typer.Option(help="Refuse an archive with another SHA-256.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Fetch WISDM's archive, show its size and checksum, and take the raw text out of it. Cite Kwapisz et al. 2010."""
     archive, text = folder / "WISDM_ar_latest.tar.gz", folder / WISDM_FILE

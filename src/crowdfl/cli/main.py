@@ -25,7 +25,7 @@ _COMMANDS = {
     "csp": "cli.servers:csp_app",
     "task": "cli.task.commands:app",
     "participant": "cli.participant:app",
-    "train": "cli.train.run:train",
+    "train": "cli.train:train",
     "data": "cli.data:app",
     "evaluate": "cli.evaluate:evaluate",
     "predict": "cli.evaluate:predict",
@@ -44,11 +44,9 @@ class _Tree(TyperGroup):
     # Typer's own types here are click's in one version and its copy of them in another, hence Any.
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
-        """All of them, in the order of the table."""
         return [*_COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        """One of them."""
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         command = _load(cmd_name)
@@ -57,7 +55,7 @@ class _Tree(TyperGroup):
 
 
 def _load(name: str) -> Any:  # noqa: ANN401
-    """A command; if it needs a package that is not there, one that says so."""
+    """A command; if it needs a package that is not installed, a command that says so."""
     module, _, attribute = _COMMANDS[name].partition(":")
     try:
         found = getattr(import_module(f"crowdfl.{module}"), attribute)

@@ -1,19 +1,20 @@
 """`crowdfl participant`: look, join, take part, be paid, leave."""
 
 import json
-import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from crowdfl.cli.training import LocalTrainer
-from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, SettingsError, TooLate
+from crowdfl.cli.output import JsonLines, show, show_event
+from crowdfl.errors import SettingsError
+from crowdfl.learning.local_trainer import LocalTrainer
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
 from crowdfl.services.client.links import Link, ParticipantLink
@@ -22,33 +23,29 @@ from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 
-__all__ = ["app", "claim_now", "join", "leave", "look", "rewards", "run"]
+__all__ = ["app", "claim_now", "join", "leave", "look", "open_participant", "rewards", "run"]
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
 _Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]
 _HOME = Path("participant")
-_Found = TypeVar("_Found")
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
 
 
 @app.command()
-def look(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
-    """What the task is for, on which terms, and who will read the model. Nothing is sent about you."""
-    with _participant(invitation, home, as_json) as person:
+def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+    """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
+    with open_participant(invitation, home, as_json=as_json) as person:
         definition = person.look()
-    if as_json:
-        typer.echo(json.dumps(definition.body()))
-    else:
-        _show(definition)
+    show(definition.body(), _described(definition), as_json=as_json)
 
 
 @app.command()
-def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_json: _Json = False) -> None:
-    """Make your keys, have them certified, enrol. Again is fine."""
-    with _participant(invitation, home, as_json) as person:
-        _ask(person, yes=yes, as_json=as_json)
+def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_json: JsonLines = False) -> None:
+    """Make your keys, have them certified, and enrol. Safe to repeat."""
+    with open_participant(invitation, home, as_json=as_json) as person:
+        agent = Agent(person, time.sleep)
+        _ask(person.look(), agreed=yes or agent.has_joined, as_json=as_json)
         person.join(_read(invitation).invitation)
 
 
@@ -63,7 +60,7 @@ def run(
     ],
     home: _Home = _HOME,
     yes: _Yes = False,
-    as_json: _Json = False,
+    as_json: JsonLines = False,
     module: Annotated[
         str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
     ] = None,
@@ -72,119 +69,62 @@ def run(
         int, typer.Option(help="Never send the upload of this round: for trying dropouts.", hidden=True)
     ] = 0,
 ) -> None:
-    """Join and take part until the task ends; interrupted, it goes on where it stopped."""
-    with _participant(invitation, home, as_json) as person:
-        definition = _patiently(person, lambda: _ask(person, yes=yes, as_json=as_json))
-        lesson = LocalTrainer(data, definition.training, module)
-        if not person.blobs.has("certificate"):
-            lesson.prepare(definition.shape)  # whoever cannot train must not take a place
-        if not person.has_left:  # else `join` is how to come back; what was earned is claimed all the same
-            _patiently(person, lambda: person.join(_read(invitation).invitation))
+    """Join and take part until the task ends; after an interruption, continue where it stopped."""
+    with open_participant(invitation, home, as_json=as_json) as person:
+        agent = Agent(person, time.sleep)
+        definition = agent.look()
+        _ask(definition, agreed=yes or agent.has_joined, as_json=as_json)
         if hold_upload:
             person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
-        _follow(person, lesson, definition.settings.window)
-        if claim and definition.settings.budget is not None:
-            _until_paid(person)
+        trainer = LocalTrainer(data, definition.training, module)
+        agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
 
 
 @app.command()
-def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
-    """What you earned, by round. Only you can read this."""
+def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+    """Show what you earned, by round. Only you can read this."""
     _require_joined(home)
-    with _participant(invitation, home, as_json) as person:
-        for number, amount in person.rewards().items():
-            line = {"round": number, "amount": str(from_millionths(amount))}
-            typer.echo(json.dumps(line) if as_json else f"round {number}: {from_millionths(amount):.6f}")
+    with open_participant(invitation, home, as_json=as_json) as person:
+        for number, millionths in person.rewards().items():
+            amount = from_millionths(millionths)
+            show({"round": number, "amount": str(amount)}, f"round {number}: {amount:.6f}", as_json=as_json)
 
 
 @app.command("claim")
-def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
-    """Be paid; both servers learn the amount now, and not before."""
+def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+    """Claim what you earned, after the task's end. Both servers learn the amount only then."""
     _require_joined(home)
-    with _participant(invitation, home, as_json) as person:
+    with open_participant(invitation, home, as_json=as_json) as person:
         person.on_event = lambda _what, _details: None  # the amount is this command's answer
         amount = from_millionths(person.claim())
-    typer.echo(json.dumps({"paid": str(amount)}) if as_json else f"{amount:.6f}")
+    show({"paid": str(amount)}, f"{amount:.6f}", as_json=as_json)
 
 
 @app.command()
-def leave(invitation: _Invitation, home: _Home = _HOME, as_json: _Json = False) -> None:
+def leave(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
     """Leave the task; what you earned stays claimable."""
     _require_joined(home)
-    with _participant(invitation, home, as_json) as person:
+    with open_participant(invitation, home, as_json=as_json) as person:
         person.leave()
 
 
-def _ask(person: Participant, *, yes: bool, as_json: bool) -> Definition:
-    """Show what joining means, and go on only with a yes; who has joined was asked before."""
-    definition = person.look()
-    if not yes and not person.blobs.has("certificate"):
-        if as_json:
-            raise SettingsError("--json asks no questions: see `crowdfl participant look`, then say --yes")
-        _show(definition)
-        typer.confirm("Join?", abort=True)
-    return definition
+def _ask(definition: Definition, *, agreed: bool, as_json: bool) -> None:
+    """Show what joining means, and continue only with a yes; who has joined was asked before."""
+    if agreed:
+        return
+    if as_json:
+        raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
+    typer.echo(_described(definition))
+    typer.confirm("Join?", abort=True)
 
 
-def _show(definition: Definition) -> None:
-    settings = definition.settings
-    typer.echo(f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}")
-    typer.echo(f"Model: {definition.about.parameters:,} parameters; profile {settings.profile}, key of {settings.key}")
-    typer.echo(
+def _described(definition: Definition) -> str:
+    settings, about = definition.settings, definition.about
+    return (
+        f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
+        f"Model: {about.parameters:,} parameters; profile {settings.profile}, key of {settings.key}\n"
         f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}"
     )
-
-
-def _patiently(person: Participant, act: Callable[[], _Found]) -> _Found:
-    """Again and again while the platform is away, for one who has joined: whoever has not should be told at once."""
-    misses = 0
-    while True:
-        try:
-            return act()
-        except ServiceUnavailable as away:
-            if not person.blobs.has("certificate"):
-                raise
-            misses += 1
-            _wait_for_platform(person, away, misses)
-
-
-def _wait_for_platform(person: Participant, away: ServiceUnavailable, misses: int) -> None:
-    pause = min(0.5 * 2.0 ** min(misses, 10), 60.0)
-    person.on_event("waiting", {"why": str(away), "seconds": round(pause, 1)})
-    time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
-
-
-def _follow(person: Participant, lesson: LocalTrainer, window: float) -> None:
-    """Step by step until the task has ended. Looks less often while nothing happens or the platform is away."""
-    longest = min(60.0, max(2.0, window / 20))
-    pause, misses = 0.5, 0
-    while True:
-        try:
-            did = person.step(lesson.train, lesson.evaluate) or (not person.has_left and person.stock_up())
-            misses = 0
-            if not did and person.state not in ("running", "paused"):
-                return
-            pause = 0.5 if did else min(pause * 1.5, longest)
-        except ServiceUnavailable as away:
-            misses += 1
-            _wait_for_platform(person, away, misses)
-            continue
-        if not did:
-            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
-
-
-def _until_paid(person: Participant) -> None:
-    pause = 0.5
-    while True:
-        try:
-            person.claim()
-            return
-        except (ClaimRefused, TooLate) as refusal:
-            person.on_event("not paid", {"why": str(refusal)})
-            return
-        except (NotReady, ServiceUnavailable):
-            pause = min(pause * 1.5, 60.0)
-            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 -- jitter, no secret
 
 
 class _Holding:
@@ -194,7 +134,6 @@ class _Holding:
         self._sp, self._number, self._person = sp, number, person
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """Hangs in that round."""
         if number == self._number:
             self._person.on_event("holding", {"round": number})
             while True:
@@ -218,13 +157,14 @@ def _read(path: Path) -> ParticipantSettings:
 
 
 def _require_joined(home: Path) -> None:
-    """Before anything is made there: a mistyped home would look like one of somebody who has not joined yet."""
+    """Before anything is made there: a mistyped home would look like that of someone who has not joined yet."""
     if not (home / "keys").is_file():
-        raise SettingsError(f"nobody has joined with the home folder {home}: name with --home the one you joined with")
+        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
 
 
 @contextmanager
-def _participant(invitation: Path, home: Path, as_json: bool) -> Iterator[Participant]:
+def open_participant(invitation: Path, home: Path, *, as_json: bool) -> Iterator[Participant]:
+    """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
     found = _read(invitation)
     with tempfile.TemporaryDirectory() as scratch:
         ca = None
@@ -240,7 +180,7 @@ def _participant(invitation: Path, home: Path, as_json: bool) -> Iterator[Partic
                 sp,
                 found.kgc_key,
                 Tools.unwatched(insecure_test_key=found.insecure_test_key),
-                on_event=_say_json if as_json else _say,
+                on_event=show_event if as_json else _say,
                 sp_key=found.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
             )
@@ -268,7 +208,3 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def _say(what: str, details: Mapping[str, Any]) -> None:
     plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
     typer.echo(_SAID[what](details) if what in _SAID else plain)
-
-
-def _say_json(what: str, details: Mapping[str, Any]) -> None:
-    typer.echo(json.dumps({"event": what, **details}))

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError
@@ -22,11 +23,9 @@ __all__ = ["csp_app", "kgc_app", "payouts", "sp_app"]
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
 
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
 _Compute = Annotated[
-    str | None, typer.Option(help=f"Where to compute: {', '.join((*BACKENDS, 'dask'))}; the settings' if not given.")
+    str | None,
+    typer.Option(help=f"Where to compute: {', '.join((*BACKENDS, 'dask'))}; by default, as the settings say."),
 ]
 _Scheduler = Annotated[
     str | None, typer.Option(help="With --compute dask: this role's own scheduler, tls://host:port.")
@@ -44,44 +43,40 @@ def _role_app(name: str, what: str, model: type[_Model], serve: Callable[[_Model
     def _serve_computing(settings: _Settings, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
         serve(_with_compute(read_service(model, settings), compute, scheduler))
 
-    command = app.command("serve", help=f"Run {name} until it is told to stop (SIGTERM, Ctrl-C).")
+    command = app.command("serve", help=f"Run {name} until SIGTERM or Ctrl-C.")
     command(_serve_computing if issubclass(model, ComputingSettings) else _serve)
 
-    @token.command("add", help="A new token, shown once.")
-    def _add(settings: _Settings, holder: str, role: str, as_json: _Json = False) -> None:
-        _show_token(_tokens(model, settings).add(holder, role), as_json)
+    @token.command("add", help="Make a token and show it, once.")
+    def _add(settings: _Settings, holder: str, role: str, as_json: Json = False) -> None:
+        fresh = _tokens(model, settings).add(holder, role)
+        show({"token": fresh}, fresh, as_json=as_json)
 
-    @token.command("rotate", help="A new token in place of the old one, shown once; restart is not needed.")
-    def _rotate(settings: _Settings, holder: str, as_json: _Json = False) -> None:
-        _show_token(_tokens(model, settings).rotate(holder), as_json)
+    @token.command("rotate", help="Replace a token and show the new one, once. The service need not be restarted.")
+    def _rotate(settings: _Settings, holder: str, as_json: Json = False) -> None:
+        fresh = _tokens(model, settings).rotate(holder)
+        show({"token": fresh}, fresh, as_json=as_json)
 
-    @token.command("revoke", help="The holder's token opens nothing any more.")
+    @token.command("revoke", help="Make the holder's token invalid.")
     def _revoke(settings: _Settings, holder: str) -> None:
         _tokens(model, settings).revoke(holder)
 
-    @token.command("list", help="Who holds a token, and for which role.")
-    def _list(settings: _Settings, as_json: _Json = False) -> None:
+    @token.command("list", help="Show who holds a token, and for which role.")
+    def _list(settings: _Settings, as_json: Json = False) -> None:
         entries = _tokens(model, settings).entries()
-        if as_json:
-            typer.echo(json.dumps([{"name": entry.name, "role": entry.role} for entry in entries]))
-            return
-        for entry in entries:
-            typer.echo(f"{entry.name}\t{entry.role}")
+        if as_json or entries:
+            rows = [{"name": entry.name, "role": entry.role} for entry in entries]
+            show(rows, "\n".join(f"{entry.name}\t{entry.role}" for entry in entries), as_json=as_json)
 
     return app
 
 
-def _show_token(token: str, as_json: bool) -> None:
-    typer.echo(json.dumps({"token": token}) if as_json else token)
-
-
 def _with_compute(found: _Model, compute: str | None, scheduler: str | None) -> _Model:
-    """What the command line says goes before what the file says."""
+    """The command line overrides the file."""
     values: dict[str, Any] = dict(found)
     values["compute"] = compute or values["compute"]
     if scheduler is not None:
         if values["compute"] != "dask":
-            raise SettingsError("--scheduler goes with --compute dask")
+            raise SettingsError("--scheduler needs --compute dask")
         values["dask"] = dict(values["dask"] or {}) | {"scheduler": scheduler}
     return found.changed(**values)
 
@@ -99,10 +94,10 @@ csp_app = _role_app("CSP", "The computation server: answers SP with the other ha
 def payouts(
     settings: _Settings,
     task: Annotated[str, typer.Argument(help="The task's id.")],
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; without, it is printed.")] = None,
-    as_json: _Json = False,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Who was paid how much, as CSV or JSON, for whoever moves the money: the requester is told sums alone."""
+    """Show who was paid how much, as CSV or JSON, for whoever moves the money. The requester is told sums only."""
     paid = read_ledger(read_service(SpSettings, settings), task).paid()
     rows = [(who, f"{from_millionths(amount):f}") for who, amount in paid.items()]
     text = _as_json(rows) if as_json else _as_csv(rows)

@@ -1,4 +1,4 @@
-"""What `crowdfl doctor` looks at on any machine: interpreter, packages, cores, entropy, disk."""
+"""What `crowdfl doctor` checks on any machine: interpreter, packages, cores, entropy, disk."""
 
 import os
 import shutil
@@ -6,14 +6,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
-from crowdfl.cli.doctor.finding import Finding, fail, ok, warn
 from crowdfl.errors import LearningError
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["machine_checks"]
+__all__ = ["CheckStatus", "DoctorCheck", "fail", "machine_checks", "ok", "warn"]
 
 _OLDEST = (3, 11)
 _GIB = 2**30
@@ -25,7 +26,38 @@ _OPTIONAL = {
 }
 
 
-def machine_checks(folder: Path) -> Iterator[Finding]:
+class CheckStatus(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class DoctorCheck:
+    """What was checked, what was found, and what to do about it."""
+
+    verdict: CheckStatus
+    what: str
+    found: str
+    advice: str = ""
+
+
+def ok(what: str, found: str) -> DoctorCheck:
+    return DoctorCheck(CheckStatus.OK, what, found)
+
+
+def warn(what: str, found: str, advice: str) -> DoctorCheck:
+    """Usable, with a limit that the advice removes."""
+    return DoctorCheck(CheckStatus.WARN, what, found, advice)
+
+
+def fail(what: str, found: str, advice: str) -> DoctorCheck:
+    return DoctorCheck(CheckStatus.FAIL, what, found, advice)
+
+
+def machine_checks(folder: Path) -> Iterator[DoctorCheck]:
     """Everything that needs no settings."""
     yield _python()
     yield _gmp()
@@ -39,27 +71,27 @@ def machine_checks(folder: Path) -> Iterator[Finding]:
     yield _sync(folder)
 
 
-def _python() -> Finding:
+def _python() -> DoctorCheck:
     version = sys.version.split()[0]
     if sys.version_info < _OLDEST:
         return fail("Python", version, f"install Python {_OLDEST[0]}.{_OLDEST[1]} or later")
     return ok("Python", version)
 
 
-def _gmp() -> Finding:
+def _gmp() -> DoctorCheck:
     import gmpy2
 
     return ok("gmpy2", f"{gmpy2.version()}, {gmpy2.mp_version()}")
 
 
-def _package(name: str, loss: str, advice: str) -> Finding:
+def _package(name: str, loss: str, advice: str) -> DoctorCheck:
     try:
         return ok(name, metadata.version(name))
     except metadata.PackageNotFoundError:
         return warn(name, f"not installed: {loss}", advice)
 
 
-def _watch_data() -> Finding:
+def _watch_data() -> DoctorCheck:
     from crowdfl.learning.datasets import watch_data as watch
 
     try:
@@ -69,37 +101,39 @@ def _watch_data() -> Finding:
         return warn("watch data", "not usable: the demo and watch:N cannot run", str(error))
 
 
-def _threads() -> Finding:
+def _threads() -> DoctorCheck:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found = f"{cores} cores for this process; OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS', 'not set')}"
     if cores < 2:
-        return warn("threads", found, "one core works, slowly")
+        return warn("threads", found, "one core is enough, but slow")
     return ok("threads", found)
 
 
-def _entropy() -> Finding:
+def _entropy() -> DoctorCheck:
     try:
         if hasattr(os, "getrandom"):
             os.getrandom(32, os.GRND_NONBLOCK)
         else:
             os.urandom(32)
     except (BlockingIOError, NotImplementedError):
-        return fail("entropy", "the system has none yet", "wait until the machine has gathered some, then start")
+        return fail(
+            "entropy", "the system's generator is not ready", "wait until the machine has gathered entropy, then start"
+        )
     return ok("entropy", "the system's generator answers")
 
 
-def _space(folder: Path) -> Finding:
+def _space(folder: Path) -> DoctorCheck:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as problem:
-        return fail("disk", f"{folder}: {problem.strerror}", "name a folder that is there with --folder")
+        return fail("disk", f"{folder}: {problem.strerror}", "name an existing folder with --folder")
     found = f"{free / _GIB:.1f} GiB free"
     if free < _GIB // 10:
-        return fail("disk", found, "make room: uploads are refused when the disk is full")
-    return warn("disk", found, "make room: a round keeps every upload") if free < _GIB else ok("disk", found)
+        return fail("disk", found, "free some space: uploads are refused when the disk is full")
+    return warn("disk", found, "free some space: a round keeps every upload") if free < _GIB else ok("disk", found)
 
 
-def _sync(folder: Path) -> Finding:
+def _sync(folder: Path) -> DoctorCheck:
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".crowdfl-doctor-") as place:
             started = time.monotonic()

@@ -1,17 +1,18 @@
-"""What `crowdfl doctor` looks at in a role's folder, its database, and the services it knows."""
+"""What `crowdfl doctor` checks in a role's folder, its database, and the services it knows."""
 
 import datetime
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 
-from crowdfl.cli.doctor.finding import Finding, fail, ok, warn
+from crowdfl.cli.doctor.machine import DoctorCheck, fail, ok, warn
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import in_url, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
@@ -33,8 +34,8 @@ _CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
 
 
-def role_checks(path: Path) -> list[Finding]:
-    """A role's settings, by their own words a server's or a requester's."""
+def role_checks(path: Path) -> list[DoctorCheck]:
+    """Of the server or the requester whose settings file this is."""
     try:
         found = read_settings(path)
         server = "host" in found
@@ -42,7 +43,7 @@ def role_checks(path: Path) -> list[Finding]:
     except CrowdFLError as wrong:
         return [fail(str(path), str(wrong), "correct the file; `crowdfl init` makes one to compare with")]
     name = path.resolve().parent.name
-    return [Finding(found.verdict, f"{name}: {found.what}", found.found, found.advice) for found in checks]
+    return [replace(found, what=f"{name}: {found.what}") for found in checks]
 
 
 def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
@@ -50,7 +51,7 @@ def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
     return SpSettings if "csp" in found else CspSettings if "kgc" in found else KgcSettings
 
 
-def _server(settings: ServiceSettings) -> Iterator[Finding]:
+def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
     yield _permissions(settings.data)
     files = certificate_files(settings)
     if files is not None:
@@ -69,22 +70,22 @@ def _peer(settings: ServiceSettings, peer: PeerSettings) -> Service:
     return connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
 
 
-def _requester(own: RequesterFile) -> Iterator[Finding]:
+def _requester(own: RequesterFile) -> Iterator[DoctorCheck]:
     yield _permissions(own.folder)
     for name, link, key in (("KGC", own.kgc, own.kgc_key), ("SP", own.sp, None)):
         service = connect(link.url, ca=link.ca, plain_http=link.plain_http, retries=_ONCE)
         yield from _service(name, service, key)
 
 
-def _named(what: str, check: Callable[[], Finding]) -> Finding:
+def _named(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     try:
         return check()
     except CrowdFLError as wrong:
         return fail(what, type(wrong).__name__, str(wrong))
 
 
-def _permissions(folder: Path) -> Finding:
-    """The folder shuts others out; should it ever not, so does each file in it."""
+def _permissions(folder: Path) -> DoctorCheck:
+    """The folder and each file in it are closed to other users."""
     everything = [folder, *sorted(folder.rglob("*"))]
     open_ones = [path for path in everything if path.lstat().st_mode & _OTHERS and not path.is_symlink()]
     foreign = [path for path in everything if path.lstat().st_uid != os.geteuid()]
@@ -95,17 +96,17 @@ def _permissions(folder: Path) -> Finding:
     return ok("permissions", f"{len(everything)} files and folders are their owner's alone")
 
 
-def _certificate(files: tls.CertificateFiles) -> Finding:
+def _certificate(files: tls.CertificateFiles) -> DoctorCheck:
     tls.require_usable(files)
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     now, end = datetime.datetime.now(datetime.UTC), certificate.not_valid_after_utc
     found = f"valid from {certificate.not_valid_before_utc:%Y-%m-%d} to {end:%Y-%m-%d}"
     if not certificate.not_valid_before_utc <= now <= end:
-        return fail("certificate", found, "put a valid one at the path in the settings")
+        return fail("certificate", found, "put a valid one at the path that the settings name")
     return warn("certificate", found, "renew it soon") if end - now < _SOON else ok("certificate", found)
 
 
-def _database(settings: ServiceSettings) -> Finding:
+def _database(settings: ServiceSettings) -> DoctorCheck:
     file = settings.data / "state.db"
     if settings.database is None and not file.exists():
         return ok("database", "none yet: SQLite is made at the first start")
@@ -113,7 +114,7 @@ def _database(settings: ServiceSettings) -> Finding:
     return ok("database", "PostgreSQL, up to date" if settings.database else "SQLite, up to date")
 
 
-def _cluster(settings: ComputingSettings) -> Finding:
+def _cluster(settings: ComputingSettings) -> DoctorCheck:
     if settings.dask is None:
         return fail("cluster", "no scheduler in the settings", "see docs/cluster.md")
     role = "sp" if isinstance(settings, SpSettings) else "csp"
@@ -128,7 +129,7 @@ def _cluster(settings: ComputingSettings) -> Finding:
     )
 
 
-def _port(settings: ServiceSettings) -> Finding:
+def _port(settings: ServiceSettings) -> DoctorCheck:
     what = f"port {settings.port}"
     try:
         bind(settings).close()
@@ -147,7 +148,7 @@ def _port(settings: ServiceSettings) -> Finding:
     return ok(what, "free: the service does not run now")
 
 
-def _service(name: str, service: Service, key: bytes | None) -> Iterator[Finding]:
+def _service(name: str, service: Service, key: bytes | None) -> Iterator[DoctorCheck]:
     """Reachable over TLS, of the same protocol, with a clock like ours, and the one that it should be."""
     try:
         before = time.time()
@@ -168,7 +169,7 @@ def _service(name: str, service: Service, key: bytes | None) -> Iterator[Finding
         service.close()
 
 
-def _clock(name: str, before: float, date: str | None) -> Finding:
+def _clock(name: str, before: float, date: str | None) -> DoctorCheck:
     what = f"{name}'s clock"
     try:
         theirs = parsedate_to_datetime(date or "").timestamp()

@@ -1,4 +1,4 @@
-"""`crowdfl doctor`: what is amiss on this machine or with a role, and what to do about it."""
+"""`crowdfl doctor`: what is wrong on this machine or with a role, and what to do about it."""
 
 import json
 from collections.abc import Iterable
@@ -11,43 +11,42 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.cli.doctor.finding import Finding, Verdict
-from crowdfl.cli.doctor.machine import machine_checks
-from crowdfl.cli.waiting import waiting
+from crowdfl.cli.doctor.machine import CheckStatus, DoctorCheck, machine_checks
+from crowdfl.cli.output import Json, waiting
 
 __all__ = ["doctor"]
 
-_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_COLOURS = {CheckStatus.OK: "green", CheckStatus.WARN: "yellow", CheckStatus.FAIL: "red"}
 
 
 def doctor(
     settings: Annotated[
         list[Path] | None,
-        typer.Argument(help="Settings files of roles, as `crowdfl init` makes them; none: the machine alone."),
+        typer.Argument(help="Settings files of roles, as `crowdfl init` makes them; without, the machine alone."),
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where state would be kept: its disk is tried.")] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where state would be kept: its disk is checked.")] = Path(),
+    as_json: Json = False,
 ) -> None:
     """Check this machine, and each role whose settings are given. Exits with 1 if something fails."""
-    with waiting("looking", quiet=as_json):
+    with waiting("checking", quiet=as_json):
         found = list(machine_checks(folder))
         for path in settings or []:
             from crowdfl.cli.doctor.role import role_checks  # the services' packages may be what is missing
 
             found += role_checks(path)
-    failed = any(finding.verdict is Verdict.FAIL for finding in found)
+    failed = any(check.verdict is CheckStatus.FAIL for check in found)
     if as_json:
-        typer.echo(json.dumps({"ok": not failed, "findings": [asdict(finding) for finding in found]}))
+        typer.echo(json.dumps({"ok": not failed, "findings": [asdict(check) for check in found]}))
     else:
         _show(found)
     if failed:
         raise typer.Exit(1)
 
 
-def _show(found: Iterable[Finding]) -> None:
+def _show(found: Iterable[DoctorCheck]) -> None:
     table = Table("", "what", "found", "what to do", show_lines=False)
-    for finding in found:
-        colour = _COLOURS[finding.verdict]
-        mark = f"[{colour}]{finding.verdict}[/{colour}]"
-        table.add_row(mark, escape(finding.what), escape(finding.found), escape(finding.advice))
+    for check in found:
+        colour = _COLOURS[check.verdict]
+        mark = f"[{colour}]{check.verdict}[/{colour}]"
+        table.add_row(mark, escape(check.what), escape(check.found), escape(check.advice))
     Console(highlight=False).print(table)

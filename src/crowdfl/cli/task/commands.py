@@ -2,17 +2,20 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, write_model
-from crowdfl.cli.task.run import run, status_line
-from crowdfl.cli.waiting import waiting
 from crowdfl.errors import SettingsError
+from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.campaign import Campaign
+from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths, to_millionths
 
 __all__ = [
@@ -27,15 +30,18 @@ __all__ = [
     "pause",
     "report",
     "resume",
+    "run",
     "watch",
 ]
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
 _SETTINGS = Path("requester/settings.toml")
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 _STATES = ("running", "paused", "cancelled", "finished", "settled")
+_SUMS = ("paid_in", "rewards", "returned")
 _Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
+_TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
+_Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
 
 
 @app.command()
@@ -46,18 +52,18 @@ def new() -> None:
 
 @app.command()
 def create(
-    file: Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")],
+    file: _TaskFile,
     settings: _Settings = _SETTINGS,
     module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
-    """Have keys made and post the task. Again with the same file is the same task."""
+    """Have keys made and post the task. The same file is always the same task: safe to repeat."""
     own = RequesterFile.read(settings)
     with waiting("reading the task and making the initial model", quiet=as_json):
         definition, initial = defined(file, read_settings(file), module)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
-    typer.echo(json.dumps({"task": task, "parameters": definition.about.parameters}) if as_json else task)
+    show({"task": task, "parameters": definition.about.parameters}, task, as_json=as_json)
 
 
 @app.command()
@@ -75,17 +81,17 @@ def fund(
 @app.command()
 def invite(
     task: _Task,
-    folder: Annotated[Path, typer.Argument(help="Where to write one file per invitation.")],
+    folder: _Folder,
     count: Annotated[int, typer.Option("--count", "-n", min=1)] = 1,
     days: Annotated[float, typer.Option(min=0.001)] = 30.0,
     settings: _Settings = _SETTINGS,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write single-use invitations, each with all that its holder needs to find and check the task."""
     own = RequesterFile.read(settings)
     with open_requester(own) as requester:
-        paths = write_invitations(own, requester, task, folder, count, days)
-    typer.echo(json.dumps({"invitations": [str(path) for path in paths]}) if as_json else "\n".join(map(str, paths)))
+        paths = [str(path) for path in write_invitations(own, requester, task, folder, count, days)]
+    show({"invitations": paths}, "\n".join(paths), as_json=as_json)
 
 
 @app.command()
@@ -93,44 +99,41 @@ def watch(
     task: _Task,
     settings: _Settings = _SETTINGS,
     until: Annotated[str | None, typer.Option(help="Wait until the task is in this state, e.g. finished.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show where the task stands; with --until, wait and show every change."""
     if until is not None and until not in _STATES:
-        raise SettingsError(f"a task is {', '.join(_STATES)}; it is never {until!r}")
-    seen: dict[str, Any] | None = None
+        raise SettingsError(f"a task is never {until!r}; its states are {', '.join(_STATES)}")
+
+    def tell(_what: str, status: Mapping[str, Any]) -> None:
+        show(status, _status_line(status), as_json=as_json)
+
     with open_requester(RequesterFile.read(settings)) as requester:
-        while True:
-            status = requester.sp.status(task)
-            if status != seen:
-                typer.echo(json.dumps(status) if as_json else status_line(status))
-                seen = status
-            if until is None or status["state"] in (until, "settled"):
-                return
-            time.sleep(1.0)
+        campaign = Campaign(requester, time.sleep, tell, poll_seconds=1.0)
+        campaign.watch(task, lambda status: until in (None, status["state"]))
 
 
 @app.command()
 def pause(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Let nothing move until it is resumed."""
+    """Pause the task: nothing happens until it is resumed."""
     _order(task, "pause", settings)
 
 
 @app.command()
 def resume(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Go on after a pause."""
+    """Continue a paused task."""
     _order(task, "resume", settings)
 
 
 @app.command()
 def cancel(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """No further round; what is not earned yet comes back."""
+    """End the task without further rounds; money that was not earned is returned."""
     _order(task, "cancel", settings)
 
 
 @app.command()
 def close(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Nobody else can join; KGC destroys what it kept for that."""
+    """Close enrolment: nobody else can join, and KGC destroys the key that it kept for newcomers."""
     with open_requester(RequesterFile.read(settings)) as requester:
         requester.close_enrolment(task)
 
@@ -141,38 +144,79 @@ def fetch(
     model: Annotated[Path, typer.Argument(help="Where to write it; its definition is written beside it.")],
     settings: _Settings = _SETTINGS,
     form: Annotated[
-        str | None, typer.Option("--format", help="safetensors or npz; without, as the file's name ends.")
+        str | None, typer.Option("--format", help="safetensors or npz; by default, as the file's name ends.")
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
-    """Open the final model, for this requester alone."""
+    """Decrypt the final model, which only this requester can, and write it to a file."""
     if form is not None and f".{form}" not in FORMATS:
         raise SettingsError(f"a model is written as safetensors or npz, not {form!r}")
     path = model if form is None or model.suffix == f".{form}" else model.with_name(f"{model.name}.{form}")
     require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
-    typer.echo(json.dumps({"model": str(path)}) if as_json else str(path))
+    show({"model": str(path)}, str(path), as_json=as_json)
 
 
 @app.command()
-def report(task: _Task, settings: _Settings = _SETTINGS, as_json: _Json = False) -> None:
-    """What was paid in, earned by participants and returned, and every movement; what each of them was paid is not shown."""
+def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
+    """Show what was paid in, earned and returned, and every movement; what a single participant was paid is not shown."""
     with open_requester(RequesterFile.read(settings)) as requester:
         found = requester.report(task)
     if as_json:
         typer.echo(json.dumps(found))
         return
-    for name in ("paid_in", "rewards", "returned"):
+    for name in _SUMS:
         typer.echo(f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}")
     for movement in found["movements"]:
         amount = from_millionths(movement["amount"])
         typer.echo(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
 
 
-app.command()(run)
+@app.command()
+def run(
+    file: _TaskFile,
+    invitations: _Folder,
+    model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
+    people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 3,
+    settings: _Settings = _SETTINGS,
+    as_json: JsonLines = False,
+) -> None:
+    """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
+    require_model_path(model)
+    own = RequesterFile.read(settings)
+    definition, initial = defined(file, read_settings(file))
+
+    def save(definition: Definition, arrays: Weights) -> str:
+        write_model(model, definition, arrays)
+        return str(model)
+
+    with open_requester(own) as requester:
+
+        def invite_all(task: str, count: int) -> str:
+            write_invitations(own, requester, task, invitations, count, days=30.0)
+            return str(invitations)
+
+        campaign = Campaign(requester, time.sleep, show_event if as_json else _say)
+        campaign.run(definition, initial, people, invite=invite_all, save=save)
 
 
 def _order(task: str, action: str, settings: Path) -> None:
     with open_requester(RequesterFile.read(settings)) as requester:
         requester.order(task, action)
+
+
+def _say(what: str, details: Mapping[str, Any]) -> None:
+    if what == "status":
+        typer.echo(_status_line(details))
+    elif what == "report":
+        typer.echo(", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in _SUMS))
+    else:
+        typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
+
+
+def _status_line(status: Mapping[str, Any]) -> str:
+    rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
+    key = status.get("key", "")
+    warning = f" [{key}]" if "INSECURE" in key else ""
+    return f"{status['state']}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"

@@ -1,21 +1,22 @@
-"""`crowdfl train`: try a model on one person's data, in the clear, before a campaign."""
+"""`crowdfl train`: try a model on one person's data, without encryption, before a campaign."""
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from crowdfl.cli.output import Json, waiting
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import require_model_path, write_model
-from crowdfl.cli.train.report import plot_curve, show
-from crowdfl.cli.waiting import waiting
-from crowdfl.errors import SettingsError
+from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
 from crowdfl.learning.metrics import class_scores, confusion, scores
@@ -25,7 +26,10 @@ from crowdfl.learning.training import Epoch, learning_curve
 from crowdfl.roles.documents import Definition, ModelArray
 from crowdfl.settings import TaskSettings
 
-__all__ = ["train"]
+__all__ = ["sparkline", "train"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_ROWS = 8
 
 
 def train(
@@ -44,13 +48,13 @@ def train(
         Path | None, typer.Option(help="Write the model for `crowdfl evaluate` and `predict`: .npz or .safetensors.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as a picture, such as curve.png.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Train on one person's data without encryption; show the learning curve and what it comes to."""
+    """Train on one person's data without encryption; show the learning curve and the held-out scores."""
     if save is not None:
         require_model_path(save)
-    said = {"learner": model or ("module" if module else None), "epochs": epochs}
-    chosen = _entries(entries or []) | {key: value for key, value in said.items() if value is not None}
+    options = {"learner": model or ("module" if module else None), "epochs": epochs}
+    chosen = _entries(entries or []) | {key: value for key, value in options.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
         training, split, notes = _prepared(data, task, chosen)
         recipe = Recipe.of(training)
@@ -61,16 +65,16 @@ def train(
         _save(save, learner, training)
         result["saved"] = str(save)
     if plot is not None:
-        plot_curve(curve, data, plot)
+        _plot(curve, data, plot)
         result["plot"] = str(plot)
     if as_json:
         typer.echo(json.dumps(result, allow_nan=False))
     else:
-        show(result, Console(highlight=False))
+        _show(result, Console(highlight=False))
 
 
 def _entries(texts: Sequence[str]) -> dict[str, Any]:
-    """Each text as a line of a task file; a word alone is a string."""
+    """Each text as a line of a task file; a single word is a string."""
     found: dict[str, Any] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
@@ -85,7 +89,7 @@ def _entries(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dict[str, Any], Split, tuple[str, ...]]:
-    """What to train, as a task file would say it, and on what. Without a task file, labels and sizes are those of the data."""
+    """The [training] section, the data, and its notes. Without a task file, labels and sizes are those of the data."""
     if task is not None:
         training = {**read_settings(task).get("training", {}), **chosen}
         recipe = Recipe.of(training)
@@ -101,7 +105,7 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
 
 
 def _cut(chosen: dict[str, Any]) -> Cut | None:
-    """As asked for; None is what is usual for the data."""
+    """As asked for; None is the usual one of the data."""
     if "window" in chosen:
         return Recipe.of({**chosen, "labels": ["any"]}).cut
     if alone := sorted({"step", "hertz", "gap", "held_out"} & set(chosen)):
@@ -110,9 +114,9 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
 
 
 def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
-    """With the definition that `crowdfl evaluate` and `predict` need, though nobody was asked to join."""
+    """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
     arrays = tuple(map(ModelArray, model.shape.names, model.shape.shapes))
-    about = "tried on one person's data, in the clear"
+    about = "tried on one person's data, without encryption"
     definition = Definition(about, "none", "whoever has the file", arrays, "", TaskSettings(), 0.0, b"", training)
     try:
         write_model(path, definition, model.weights())
@@ -125,10 +129,10 @@ def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
         bar = progress.add_task("training", total=recipe.training.epochs)
 
-        def told(epoch: Epoch) -> None:
+        def show_epoch(epoch: Epoch) -> None:
             progress.update(bar, completed=epoch.number, description=f"accuracy {epoch.held_out.accuracy:.3f}")
 
-        return learning_curve(recipe, model, split, told)
+        return learning_curve(recipe, model, split, show_epoch)
 
 
 def _result(
@@ -165,3 +169,67 @@ def _result(
             for i, name in enumerate(names)
         },
     }
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """From the lowest to the highest value in eight steps."""
+    low, high = min(values), max(values)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in values)
+
+
+def _show(result: Mapping[str, Any], console: Console) -> None:
+    sizes = f"{result['windows']['train']:,} windows to train on, {result['windows']['held_out']:,} held out"
+    console.print(f"{escape(result['data'])}: {sizes}; {result['learner']} of {result['parameters']:,} parameters")
+    for note in result["notes"]:
+        console.print(f"[yellow]Note:[/yellow] {escape(note)}", soft_wrap=True)
+    epochs = result["epochs"]
+    for name in ("accuracy", "loss"):
+        values = [epoch[name] for epoch in epochs]
+        console.print(f"held-out {name:8} {sparkline(values)}  {values[0]:.3f} to {values[-1]:.3f}")
+    console.print(_curve_table(epochs))
+    console.print(_class_table(result["classes"]))
+    held_out = result["held_out"]
+    console.print("held out: " + ", ".join(f"{name} {value:.4f}" for name, value in held_out.items()))
+    for what in ("saved", "plot"):
+        if what in result:
+            console.print(f"{what}: {escape(result[what])}", soft_wrap=True)
+
+
+def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
+    """Accuracy and loss over the epochs, on training and on held-out windows, as a picture."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise LearningUnavailable("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from error
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    epochs = [epoch.number for epoch in curve]
+    for axes, name in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
+        axes.plot(epochs, [getattr(epoch.train, name) for epoch in curve], "--", label="training windows")
+        axes.plot(epochs, [getattr(epoch.held_out, name) for epoch in curve], label="held-out windows")
+        axes.set(xlabel="epoch", ylabel=name)
+        axes.legend()
+    figure.suptitle(title)
+    try:
+        figure.savefig(path, dpi=120)
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"{path} cannot be written: {error}") from error
+
+
+def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
+    """At most eight rows, the first and the last among them."""
+    table = Table("epoch", "accuracy", "loss", "training accuracy", "training loss")
+    last = len(epochs) - 1
+    for place in sorted({round(row * last / (_ROWS - 1)) for row in range(_ROWS)}):
+        epoch = epochs[place]
+        values = (epoch[name] for name in ("accuracy", "loss", "train_accuracy", "train_loss"))
+        table.add_row(str(epoch["epoch"]), *(f"{value:.3f}" for value in values))
+    return table
+
+
+def _class_table(classes: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table("class", "held-out windows", "precision", "recall", "F1")
+    for name, row in classes.items():
+        values = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
+        table.add_row(escape(name), str(row["windows"]), *values)
+    return table

@@ -1,4 +1,4 @@
-"""A participant's lesson: the task's recipe and a person's data, as the roles' `Train` and `Evaluate`."""
+"""The task's recipe and one person's data: what a participant trains and evaluates with."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -6,9 +6,8 @@ from typing import Any
 
 from crowdfl.learning.datasets.data import Split
 from crowdfl.learning.models.learner import Learner
-from crowdfl.learning.models.shape import ModelShape
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.participant import Arrays
 
 __all__ = ["LocalTrainer"]
 
@@ -20,13 +19,12 @@ class LocalTrainer:
         self._data, self._training, self._module = data, training, module
 
     def prepare(self, shape: ModelShape) -> None:
-        """Load everything now, or say what is missing; `shape` is the task's model, and which array differs is told."""
+        """Load everything now and compare with the shape of the task's model; raises what would fail later."""
         _ = self.recipe, self.split
         shape.match(self.learner.shape)
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the task asks for."""
         return Recipe.of(self._training)
 
     @cached_property
@@ -36,18 +34,17 @@ class LocalTrainer:
 
     @cached_property
     def learner(self) -> Learner:
-        """The task's."""
         return self.recipe.make_learner(self._module)
 
-    def train(self, arrays: Arrays, _settings: Mapping[str, Any], number: int) -> tuple[Arrays, int]:
-        """Train on the person's windows."""
+    def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
+        """Train on the person's windows; the new weights, and how many windows were used."""
         mine, learner = self.split.train, self.learner
         learner.load(arrays)
         training = self.recipe.training.at(number, mine.name)
         used = learner.train(self.recipe.inputs_of(mine.windows), mine.labels, training)
         return learner.weights(), used
 
-    def evaluate(self, arrays: Arrays) -> Mapping[str, float]:
+    def evaluate(self, arrays: Weights) -> Mapping[str, float]:
         """How a model does on the person's held-out windows."""
         held_out, learner = self.split.held_out, self.learner
         learner.load(arrays)

@@ -1,0 +1,97 @@
+"""A participant's agent: takes part in a task until it ends, and claims what was earned.
+
+It polls the platform, waits while the platform is away, and makes randomizers while there is nothing else to do. How to wait is
+passed in, so that a test or a simulation can run it without waiting. What happens is told to the participant's `on_event`.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, TooLate
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.retry import Backoff, retry
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant
+
+__all__ = ["Agent", "Trainer"]
+
+_Result = TypeVar("_Result")
+_LONGEST = 80.0  # seconds between two looks at the platform
+_UNDER_WAY = ("running", "paused")
+
+
+class Trainer(Protocol):
+    """A participant's data and the task's model; see `crowdfl.learning.local_trainer.LocalTrainer`."""
+
+    def prepare(self, shape: ModelShape) -> None:
+        """Raise what would keep it from training a model of this shape."""
+
+    def train(self, arrays: Weights, settings: Mapping[str, Any], number: int, /) -> tuple[Weights, int]:
+        """The trained model, and the number of samples it was trained on."""
+
+    def evaluate(self, arrays: Weights, /) -> Mapping[str, float]:
+        """How a model does on the participant's held-out data."""
+
+
+@dataclass
+class Agent:
+    """Runs one participant."""
+
+    person: Participant
+    sleep: Callable[[float], None]
+    jitter: Callable[[float, float], float] = random.uniform  # keeps phones that lost one server from returning at once
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether KGC has certified this participant."""
+        return self.person.blobs.has("certificate")
+
+    def look(self) -> Definition:
+        """The task to take part in."""
+        return self._patiently(self.person.look)
+
+    def take_part(self, definition: Definition, trainer: Trainer, invitation: str, *, claim: bool = True) -> None:
+        """Join and take part until the task ends; after an interruption, continue where it stopped."""
+        if not self.has_joined:
+            trainer.prepare(definition.shape)  # someone who cannot train must not take a place
+        if not self.person.has_left:  # someone who has left can still claim, and comes back with `join`
+            self._patiently(lambda: self.person.join(invitation))
+        self._follow(trainer, definition.settings.window)
+        if claim and definition.settings.budget is not None:
+            self.claim()
+
+    def claim(self) -> None:
+        """Wait until the task has ended, and claim what was earned; a refusal is an event."""
+        try:
+            retry(lambda: self._patiently(self.person.claim), self._idle(), NotReady)
+        except (ClaimRefused, TooLate) as refusal:
+            self.person.on_event("not paid", {"why": str(refusal)})
+
+    def _follow(self, trainer: Trainer, window: float) -> None:
+        """Step by step until the task has ended. Polls less often while nothing happens."""
+        looks = self._idle(longest=min(_LONGEST, max(3.0, window / 15))).start()
+        while True:
+            if self._patiently(lambda: self._step(trainer)):
+                looks.succeed()
+            elif self.person.state in _UNDER_WAY:
+                looks.wait()
+            else:
+                return
+
+    def _step(self, trainer: Trainer) -> bool:
+        """Do what is due; with nothing due, make randomizers for the next upload."""
+        did = self.person.step(trainer.train, trainer.evaluate)
+        return did or (not self.person.has_left and self.person.stock_up())
+
+    def _patiently(self, act: Callable[[], _Result]) -> _Result:
+        """Repeat while the platform is away. Someone who has not joined yet gets the error at once."""
+        away = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep)
+        return retry(act, away, ServiceUnavailable, passing=lambda _: self.has_joined, tell=self._tell_away)
+
+    def _tell_away(self, away: ServiceUnavailable, seconds: float) -> None:
+        self.person.on_event("waiting", {"why": str(away), "seconds": round(seconds, 1)})
+
+    def _idle(self, longest: float = _LONGEST) -> Backoff:
+        return Backoff(1.0, longest, factor=1.5, jitter=self.jitter, sleep=self.sleep)

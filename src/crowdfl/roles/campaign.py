@@ -1,0 +1,88 @@
+"""A requester's campaign: create a task, invite, fund, watch, fetch the model, report the bill.
+
+How to wait is passed in, so that a test can run a campaign without waiting. What happens is told to `on_event`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import NotReady, SettingsError
+from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.requester import Requester
+from crowdfl.settings import from_millionths, to_millionths
+
+__all__ = ["Campaign"]
+
+_ENDED = ("finished", "cancelled", "settled")
+_PAYMENT = "all-rounds"  # one name, so that a campaign that is run again does not pay again
+
+Invite = Callable[[str, int], str]
+"""Hand out so many invitations to a task; where they are."""
+Save = Callable[[Definition, Weights], str]
+"""Keep the model; where it is."""
+
+
+@dataclass
+class Campaign:
+    """A requester, and how it follows its tasks."""
+
+    requester: Requester
+    sleep: Callable[[float], None]
+    on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
+    poll_seconds: float = 0.5
+
+    def run(
+        self,
+        definition: Definition,
+        initial: Sequence[npt.NDArray[np.float64]],
+        people: int,
+        *,
+        invite: Invite,
+        save: Save,
+    ) -> str:
+        """Start the rounds once `people` have joined, and follow the task until its money is settled. The task's id."""
+        most = definition.settings.max_participants
+        if people > most:
+            raise SettingsError(f"{people} people do not fit into a task with max_participants = {most}")
+        task = self.requester.create(definition, initial)
+        self.on_event("created", {"task": task, "parameters": definition.about.parameters})
+        self.on_event("invited", {"people": people, "folder": invite(task, people)})
+        status = self.watch(task, lambda status: status["enrolled"] >= people or status["state"] in _ENDED)
+        self.requester.close_enrolment(task)  # everyone is in: KGC need not keep the participants' key any longer
+        if status["state"] not in _ENDED:  # it may have been cancelled while people were awaited
+            self._fund(task, definition)
+        self.watch(task, lambda status: status["state"] in _ENDED)
+        self._fetch(task, save)
+        self.watch(task, lambda status: status["state"] == "settled")
+        self.on_event("report", self.requester.report(task))
+        return task
+
+    def watch(self, task: str, done: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """Tell every change of the task's status until it is as wanted, or the task is settled and no longer changes."""
+        seen: Mapping[str, Any] | None = None
+        while True:
+            status = self.requester.sp.status(task)
+            if status != seen:
+                self.on_event("status", status)
+                seen = status
+            if done(status) or status["state"] == "settled":
+                return status
+            self.sleep(self.poll_seconds)
+
+    def _fund(self, task: str, definition: Definition) -> None:
+        payment = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
+        if payment:
+            self.requester.fund(task, payment, _PAYMENT)
+            self.on_event("funded", {"amount": str(from_millionths(payment))})
+
+    def _fetch(self, task: str, save: Save) -> None:
+        try:
+            place = save(self.requester.definition(task), self.requester.model(task))
+            self.on_event("fetched", {"model": place})
+        except NotReady as missing:
+            self.on_event("no model", {"why": str(missing)})

@@ -1,0 +1,197 @@
+"""A participant's agent: when it polls, what it waits for, and how a task goes from joining to being paid."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from crowdfl.errors import ClaimRefused, ModelMismatch, NotReady, ServiceUnavailable, TooLate
+from crowdfl.retry import no_jitter
+from crowdfl.roles.agent import Agent
+from tests.hosts import Desk
+
+AWAY = ServiceUnavailable("gone")
+DEFINITION = SimpleNamespace(shape="the shape", settings=SimpleNamespace(window=100.0, budget="1.00"))
+
+
+class Trainer:
+    """Training that needs no data."""
+
+    def prepare(self, _shape):
+        pass
+
+    def train(self, arrays, _settings, number):
+        return [array + number for array in arrays], 5
+
+    def evaluate(self, _arrays):
+        return {"accuracy": 0.5}
+
+
+class Unfit(Trainer):
+    """Cannot train the task's model."""
+
+    def prepare(self, _shape):
+        raise ModelMismatch("another model")
+
+
+@dataclass
+class Person:
+    """A participant that does as it is told: each list holds what the next calls return, or raise; then the default."""
+
+    joined: bool = True
+    has_left: bool = False
+    state: str = "running"
+    looks: list = field(default_factory=list)
+    steps: list = field(default_factory=list)
+    stocks: list = field(default_factory=list)
+    claims: list = field(default_factory=list)
+    calls: list = field(default_factory=list)
+    events: list = field(default_factory=list)
+
+    @property
+    def blobs(self):
+        return SimpleNamespace(has=lambda name: {"certificate": self.joined}[name])
+
+    def on_event(self, what, details):
+        self.events.append((what, details))
+
+    def look(self):
+        return self._next("look", self.looks, DEFINITION)
+
+    def join(self, invitation):
+        self.calls.append(f"join {invitation}")
+        self.joined = True
+
+    def step(self, _train, _evaluate):
+        if not self.steps:
+            self.state = "finished"
+        return self._next("step", self.steps, False)
+
+    def stock_up(self):
+        return self._next("stock up", self.stocks, False)
+
+    def claim(self):
+        return self._next("claim", self.claims, 7)
+
+    def _next(self, name, answers, default):
+        self.calls.append(name)
+        answer = answers.pop(0) if answers else default
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def agent_of(person):
+    """An agent that only notes how long it would have waited."""
+    waits = []
+    return Agent(person, waits.append, jitter=no_jitter), waits
+
+
+def test_who_has_joined_waits_for_a_platform_that_is_away():
+    """Each wait is an event, and longer than the one before."""
+    person = Person(looks=[AWAY, AWAY, AWAY])
+    agent, waits = agent_of(person)
+    assert agent.look() is DEFINITION
+    assert waits == [1.5, 3.0, 6.0]
+    assert person.events == [("waiting", {"why": "gone", "seconds": seconds}) for seconds in waits]
+
+
+def test_who_has_not_joined_is_told_at_once_that_the_platform_is_away():
+    """A mistyped address would be waited for without end."""
+    person = Person(joined=False, looks=[AWAY])
+    agent, waits = agent_of(person)
+    with pytest.raises(ServiceUnavailable):
+        agent.look()
+    assert (waits, person.events) == ([], [])
+
+
+def test_who_cannot_train_takes_no_place():
+    """The data and the model are tried before joining, and not again after it."""
+    person = Person(joined=False)
+    agent, _ = agent_of(person)
+    with pytest.raises(ModelMismatch):
+        agent.take_part(DEFINITION, Unfit(), "invitation")
+    assert person.calls == []
+    person.joined = True
+    agent.take_part(DEFINITION, Unfit(), "invitation")
+    assert person.calls[0] == "join invitation"
+
+
+def test_it_polls_less_often_while_nothing_happens():
+    """Up to a fifteenth of the window; something done starts the pauses again."""
+    person = Person(steps=[False] * 7 + [True, False])
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
+    assert waits == pytest.approx([1.0, 1.5, 2.25, 3.375, 5.0625, 100 / 15, 100 / 15, 1.0])
+
+
+def test_idle_time_is_used_for_randomizers():
+    """No pause while some are missing; none are made for someone who has left."""
+    person = Person(steps=[False, False, False], stocks=[True, True])
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
+    assert (person.calls.count("stock up"), waits) == (4, [1.0])
+    gone = Person(has_left=True)
+    agent_of(gone)[0].take_part(DEFINITION, Trainer(), "invitation", claim=False)
+    assert gone.calls == ["step"]  # and it does not join again by itself
+
+
+def test_a_platform_that_goes_away_in_a_round_is_waited_for():
+    """The pauses begin anew after each answer."""
+    person = Person(steps=[AWAY, AWAY, True, AWAY])
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
+    assert waits == [1.5, 3.0, 1.5]
+
+
+def test_a_claim_waits_for_the_end_of_the_task():
+    """And for the platform."""
+    person = Person(claims=[NotReady("later"), AWAY, NotReady("later")])
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert person.calls.count("claim") == 4
+    assert waits == [1.0, 1.5, 1.5]
+
+
+@pytest.mark.parametrize("refusal", [ClaimRefused("not yours"), TooLate("too late")])
+def test_a_refused_claim_is_told_and_not_repeated(refusal):
+    """It would be refused again."""
+    person = Person(claims=[refusal])
+    agent, waits = agent_of(person)
+    agent.claim()
+    assert (person.events, waits) == ([("not paid", {"why": str(refusal)})], [])
+
+
+@pytest.mark.parametrize(("budget", "claim"), [(None, True), ("1.00", False)])
+def test_nothing_is_claimed_without_a_budget_or_against_the_wish(budget, claim):
+    """`--no-claim` leaves the claim for later."""
+    person = Person()
+    definition = SimpleNamespace(shape="", settings=SimpleNamespace(window=100.0, budget=budget))
+    agent_of(person)[0].take_part(definition, Trainer(), "invitation", claim=claim)
+    assert "claim" not in person.calls
+
+
+def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
+    """With the real roles: the others do their part whenever the agent waits."""
+    desk = Desk(tmp_path)
+    person, *others = desk.invite(3)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    heard = []
+    person.on_event = lambda what, _details: heard.append(what)
+
+    def wait(seconds):
+        desk.clock.time += seconds
+        desk.run()
+        for other in others:
+            other.step(Trainer().train)
+        desk.run()
+
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
+    Agent(person, wait).take_part(person.look(), Trainer(), invitation)
+    assert heard == [
+        "joined",
+        *("trained", "uploaded", "read", "rewarded"),
+        *("trained", "uploaded", "rewarded"),
+        "paid",
+    ]
+    assert person.claim() == sum(person.rewards().values()) > 0
