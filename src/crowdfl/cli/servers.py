@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.workspace import read_service
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.cluster.backend import ClusterSettings
 from crowdfl.services.http.auth import Tokens

@@ -14,20 +14,16 @@ from typing import Protocol
 import gmpy2
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
-from crowdfl.errors import Cancelled, SettingsError
+from crowdfl.errors import Cancelled
 
 __all__ = [
-    "BACKENDS",
     "Backend",
     "Kernel",
     "Progress",
     "Threads",
-    "backend_named",
     "default_backend",
     "release_lock_while_computing",
 ]
-
-BACKENDS = ("threads", "cuda")
 
 
 class Kernel(Protocol):
@@ -88,7 +84,6 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Apply `kernel` to every row, chunk by chunk."""
         rows = require_rows(blocks)
         result = empty(rows, kernel.out_width) if out is None else out
         progress = progress or Progress()
@@ -154,14 +149,3 @@ def default_backend() -> Backend:
     if _default is None:
         _default = Threads()
     return _default
-
-
-def backend_named(name: str, *, workers: int | None = None) -> Backend:
-    """The backend a user chose by name, or `BackendUnavailable` with what is missing. `workers` are threads."""
-    if name == "threads":
-        return Threads(workers)
-    if name == "cuda":
-        from crowdfl.crypto.gpu.backend import Cuda  # CuPy is no part of a plain install
-
-        return Cuda(others=Threads(workers))
-    raise SettingsError(f"no backend is called {name!r}; there are {', '.join(BACKENDS)}")

@@ -1,14 +1,14 @@
 """CipherVector: many ciphertexts under one key in one contiguous buffer, and what one does with them.
 
 The binary form (docs/formats.md) is fixed-width big-endian numbers behind a short header; any language can write it.
-Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
+Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has checked every number.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO, Self
+from typing import BinaryIO, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -88,41 +88,60 @@ class _Numbers:
             return NotImplemented
         return self.public == other.public and np.array_equal(self.block, other.block)
 
-    __hash__ = None  # type: ignore[assignment]  # a buffer is no dictionary key
+    __hash__ = None  # type: ignore[assignment]  # a buffer cannot be a dictionary key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} under {self.public!r})"
 
-    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, progress: Progress | None) -> Self:
-        block = (backend or default_backend()).map(kernel, self.block, *more, progress=progress)
-        return type(self)(self.public, block)
-
-    def _require_like(self, other: "_Numbers") -> None:
+    def require_like(self, other: "_Numbers") -> None:
+        """Refuse another key or another length."""
         self.public.require_same(other.public)
         if len(self) != len(other):
             raise LengthMismatch(f"vectors of {len(self)} and {len(other)} entries do not go together")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CipherVector(_Numbers):
-    """[[m_1]], ..., [[m_k]] under one key. Every number in it is known to be a unit below N^2."""
+class _Checked(_Numbers):
+    """Every number in it is known to be a unit below N^2; so it may be sent, and computed with."""
+
+    _kind: ClassVar[_Kind]
+
+    def to_bytes(self) -> bytes:
+        public = self.public
+        header = _HEADER.pack(_MAGIC, _VERSION, self._kind, 0, public.fingerprint, public.ciphertext_bytes, len(self))
+        return header + self.block.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None) -> Self:
+        """Parse and validate received bytes."""
+        unchecked = Unchecked.parse(data, public, max_count=max_count, kind=cls._kind)
+        return cls(public, unchecked.validate(backend=backend).block)
+
+    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, progress: Progress | None) -> Self:
+        block = (backend or default_backend()).map(kernel, self.block, *more, progress=progress)
+        return type(self)(self.public, block)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CipherVector(_Checked):
+    """[[m_1]], ..., [[m_k]] under one key."""
+
+    _kind = _Kind.CIPHERTEXTS
 
     def add(
         self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
-        """Entry-wise sum of the plaintexts."""
-        self._require_like(other)
+        self.require_like(other)
         return self._map(MulMod(self.public.n_squared), other.block, backend=backend, progress=progress)
 
     def negate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
-        """Entry-wise negation of the plaintexts."""
         return self._map(InvMod(self.public.n_squared), backend=backend, progress=progress)
 
     def subtract(
         self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
     ) -> "CipherVector":
         """Entry-wise difference of the plaintexts."""
-        self._require_like(other)
+        self.require_like(other)
         return self.add(other.negate(backend=backend, progress=progress), backend=backend, progress=progress)
 
     def scale(self, k: int, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
@@ -222,7 +241,6 @@ class CipherVector(_Numbers):
         return Ciphertext(mpz.from_bytes(self.block[index].tobytes(), "big"), self.public)
 
     def part(self, start: int, stop: int | None = None) -> "CipherVector":
-        """Some of the entries, without a copy."""
         return CipherVector(self.public, self.block[start:stop])
 
     @classmethod
@@ -233,17 +251,6 @@ class CipherVector(_Numbers):
         for vector in vectors:
             vectors[0].public.require_same(vector.public)
         return cls(vectors[0].public, np.concatenate([vector.block for vector in vectors]))
-
-    def to_bytes(self) -> bytes:
-        """The binary form."""
-        return _encode(_Kind.CIPHERTEXTS, self)
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
-    ) -> "CipherVector":
-        """Parse and validate received bytes."""
-        return Unchecked.parse(data, public, max_count=max_count).validate(backend=backend)
 
     @classmethod
     def of(cls, ciphertexts: Iterable[Ciphertext], public: PublicKey) -> "CipherVector":
@@ -256,25 +263,15 @@ class CipherVector(_Numbers):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartialVector(_Numbers):
+class PartialVector(_Checked):
     """The partial decryptions of a vector by one share."""
 
-    def to_bytes(self) -> bytes:
-        """The binary form."""
-        return _encode(_Kind.PARTIAL_DECRYPTIONS, self)
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
-    ) -> "PartialVector":
-        """Parse and validate received bytes."""
-        unchecked = Unchecked.parse(data, public, max_count=max_count, kind=_Kind.PARTIAL_DECRYPTIONS)
-        return cls(public, unchecked.validate(backend=backend).block)
+    _kind = _Kind.PARTIAL_DECRYPTIONS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unchecked(_Numbers):
-    """Received numbers that nobody has looked at yet."""
+    """Received numbers that nobody has checked yet."""
 
     @classmethod
     def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
@@ -299,7 +296,7 @@ class Unchecked(_Numbers):
         return cls(public, blocks.from_bytes(data, public.ciphertext_bytes))
 
     def trusted(self) -> CipherVector:
-        """As ciphertexts, for whoever knows that `validate` or `refusals` has passed these very bytes before."""
+        """As ciphertexts, for bytes that `validate` or `refusals` has accepted before."""
         return CipherVector(self.public, self.block)
 
     def validate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> CipherVector:
@@ -314,7 +311,7 @@ class Unchecked(_Numbers):
     def refusals(
         vectors: Sequence["Unchecked"], public: PublicKey, *, backend: Backend | None = None
     ) -> list[CrowdFLError | None]:
-        """What `validate` would raise, or None, for each of several vectors under one key, looked at as one batch."""
+        """What `validate` would raise, or None, for each of several vectors, checked as one batch."""
         for vector in vectors:
             public.require_same(vector.public)
         if not vectors:
@@ -328,7 +325,7 @@ class Unchecked(_Numbers):
         bad = np.flatnonzero(verdict != VALID)
         if not bad.size:
             return None
-        where = f"{bad.size} of {len(self)} numbers are no ciphertexts, the first at position {bad[0]}"
+        where = f"{bad.size} of {len(self)} numbers are not ciphertexts, the first at position {bad[0]}"
         if verdict[bad[0]] == OUT_OF_RANGE:
             return CiphertextOutOfRange(f"{where}: not in (0, N^2)")
         return NotAUnit(f"{where}: a factor in common with N")
@@ -350,11 +347,10 @@ class RunningProduct:
         self._next = np.empty_like(self._block)
 
     def add(self, vector: CipherVector, *, progress: Progress | None = None) -> None:
-        """Multiply one more upload in."""
         self.add_all([vector], progress=progress)
 
     def add_all(self, vectors: Sequence[CipherVector], *, progress: Progress | None = None) -> None:
-        """Multiply several in as one batch, which a backend may reduce as a tree; all of them or none."""
+        """Multiply uploads in as one batch, which a backend may reduce as a tree; all of them or none."""
         for vector in vectors:
             self.public.require_same(vector.public)
             if len(vector) != len(self._block):
@@ -409,7 +405,7 @@ def combine(
     first: PartialVector, second: PartialVector, *, backend: Backend | None = None, progress: Progress | None = None
 ) -> Block:
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
-    first._require_like(second)
+    first.require_like(second)
     return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, progress=progress)
 
 
@@ -439,18 +435,12 @@ def _read_exactly(stream: BinaryIO, length: int) -> bytearray | bytes:
     return pieces
 
 
-def _encode(kind: _Kind, numbers: _Numbers) -> bytes:
-    public = numbers.public
-    header = _HEADER.pack(_MAGIC, _VERSION, kind, 0, public.fingerprint, public.ciphertext_bytes, len(numbers))
-    return header + numbers.block.tobytes()
-
-
 def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, expected: int) -> int:
     if len(data) < _HEADER.size:
         raise Truncated(f"{len(data)} bytes where the header alone has {_HEADER.size}")
     magic, version, kind, reserved, fingerprint, width, count = _HEADER.unpack(data)
     if magic != _MAGIC:
-        raise FormatError("these bytes are no CrowdFL vector")
+        raise FormatError("these bytes are not a CrowdFL vector")
     if version != _VERSION:
         raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
     if kind != expected:
