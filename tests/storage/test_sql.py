@@ -30,6 +30,7 @@ def person(number: int) -> StoredParticipant:
     return StoredParticipant(Identity(f"p{number}", bytes([0, 255, number]), b"\x00reading"), f"certificate {number}")
 
 
+@pytest.mark.second
 def test_postgresql_is_tested_too(url: str):
     """Loudly skipped where there is no server: then every test of the stores ran on SQLite alone."""
     if "CROWDFL_TEST_POSTGRES" not in os.environ:
