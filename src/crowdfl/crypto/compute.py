@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import gmpy2
 
@@ -18,11 +18,13 @@ from crowdfl.errors import Cancelled
 
 __all__ = [
     "Backend",
+    "BatchOptions",
     "Kernel",
     "Progress",
     "Threads",
     "default_backend",
     "release_lock_while_computing",
+    "run_batch",
 ]
 
 
@@ -149,3 +151,16 @@ def default_backend() -> Backend:
     if _default is None:
         _default = Threads()
     return _default
+
+
+class BatchOptions(TypedDict, total=False):
+    """How a batch runs: on which backend (threads unless told), and who follows it or may cancel it."""
+
+    backend: Backend | None
+    progress: Progress | None
+
+
+def run_batch(kernel: Kernel, *blocks: Block, **options: Unpack[BatchOptions]) -> Block:
+    """Apply `kernel` to every row."""
+    backend = options.get("backend") or default_backend()
+    return backend.map(kernel, *blocks, progress=options.get("progress"))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from crowdfl.crypto.blocks import Block, from_bytes, from_ints
-from crowdfl.crypto.compute import Backend, Progress, default_backend
+from crowdfl.crypto.compute import Backend, Progress, run_batch
 from crowdfl.crypto.kernels import FixedBase, FixedBasePower, PowMod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import random_unit
@@ -62,7 +62,7 @@ class FreshRandomizers:
         self.prepare()
         width = self.fixed.exponent_width
         exponents = from_bytes(self.entropy(count * width), width)
-        return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, progress=progress)
+        return run_batch(FixedBasePower(self.fixed), exponents, backend=self.backend, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class PrintedRandomizers:
     def take(self, count: int, *, progress: Progress | None = None) -> Block:
         units = from_ints((random_unit(self.public.n) for _ in range(count)), self.public.plaintext_bytes)
         kernel = PowMod(self.public.n, self.public.n_squared)
-        return (self.backend or default_backend()).map(kernel, units, progress=progress)
+        return run_batch(kernel, units, backend=self.backend, progress=progress)
 
 
 def best_window(public: PublicKey, count: int) -> int:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO, ClassVar, Self
+from typing import BinaryIO, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.compute import Backend, BatchOptions, Kernel, Progress, default_backend, run_batch
 from crowdfl.crypto.kernels import (
     OUT_OF_RANGE,
     VALID,
@@ -117,9 +117,8 @@ class _Checked(_Numbers):
         unchecked = Unchecked.parse(data, public, max_count=max_count, kind=cls._kind)
         return cls(public, unchecked.validate(backend=backend).block)
 
-    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, progress: Progress | None) -> Self:
-        block = (backend or default_backend()).map(kernel, self.block, *more, progress=progress)
-        return type(self)(self.public, block)
+    def _map(self, kernel: Kernel, *more: Block, **options: Unpack[BatchOptions]) -> Self:
+        return type(self)(self.public, run_batch(kernel, self.block, *more, **options))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,30 +127,24 @@ class CipherVector(_Checked):
 
     _kind = _Kind.CIPHERTEXTS
 
-    def add(
-        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def add(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
         self.require_like(other)
-        return self._map(MulMod(self.public.n_squared), other.block, backend=backend, progress=progress)
+        return self._map(MulMod(self.public.n_squared), other.block, **options)
 
-    def negate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
-        return self._map(InvMod(self.public.n_squared), backend=backend, progress=progress)
+    def negate(self, **options: Unpack[BatchOptions]) -> "CipherVector":
+        return self._map(InvMod(self.public.n_squared), **options)
 
-    def subtract(
-        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def subtract(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise difference of the plaintexts."""
         self.require_like(other)
-        return self.add(other.negate(backend=backend, progress=progress), backend=backend, progress=progress)
+        return self.add(other.negate(**options), **options)
 
-    def scale(self, k: int, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
+    def scale(self, k: int, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Every plaintext times the signed k."""
         self.public.residue(k)
-        return self._map(PowMod(mpz(k), self.public.n_squared), backend=backend, progress=progress)
+        return self._map(PowMod(mpz(k), self.public.n_squared), **options)
 
-    def scale_each(
-        self, factors: Iterable[int], *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
         """Each plaintext times its own signed factor."""
         signed = [mpz(k) for k in factors]
         if len(signed) != len(self):
@@ -160,36 +153,31 @@ class CipherVector(_Checked):
             self.public.residue(k)
         longest = max((abs(k).bit_length() for k in signed), default=1)
         exponents = blocks.from_ints((abs(k) for k in signed), max(1, (longest + 7) // 8))
-        powers = self._map(PowEach(self.public.n_squared, longest), exponents, backend=backend, progress=progress)
+        powers = self._map(PowEach(self.public.n_squared, longest), exponents, **options)
         minus = np.array([k < 0 for k in signed], dtype=np.bool_)
         if minus.any():
-            powers.block[minus] = CipherVector(self.public, powers.block[minus]).negate(backend=backend).block
+            powers.block[minus] = (
+                CipherVector(self.public, powers.block[minus]).negate(backend=options.get("backend")).block
+            )
         return powers
 
-    def add_plain(
-        self, plaintexts: Block, *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def add_plain(self, plaintexts: Block, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
-        block = (backend or default_backend()).map(AddPlain(self.public.n), plaintexts, self.block, progress=progress)
-        return CipherVector(self.public, block)
+        return CipherVector(self.public, run_batch(AddPlain(self.public.n), plaintexts, self.block, **options))
 
-    def rerandomise(
-        self, randomizers: RandomizerSource, *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def rerandomise(self, randomizers: RandomizerSource, **options: Unpack[BatchOptions]) -> "CipherVector":
         """The same plaintexts under fresh randomizers."""
         self.public.require_same(randomizers.public)
-        fresh = randomizers.take(len(self), progress=progress)
-        return self._map(MulMod(self.public.n_squared), fresh, backend=backend, progress=progress)
+        fresh = randomizers.take(len(self), progress=options.get("progress"))
+        return self._map(MulMod(self.public.n_squared), fresh, **options)
 
     def bucket_sums(
         self,
         order: npt.NDArray[np.int64],
         signs: npt.NDArray[np.bool_],
         buckets: int,
-        *,
-        backend: Backend | None = None,
-        progress: Progress | None = None,
+        **options: Unpack[BatchOptions],
     ) -> "CipherVector":
         """Signed sums: entry order[j] falls into bucket j % buckets, subtracted where signs[j]. Each bucket is one sum."""
         if len(order) != len(self) or len(signs) != len(self) or not 0 < buckets <= len(self):
@@ -208,21 +196,15 @@ class CipherVector(_Checked):
         grid = np.ascontiguousarray(rows.reshape(size, buckets, width).swapaxes(0, 1)).reshape(buckets, size * width)
         grid_signs = np.ascontiguousarray(minus.reshape(size, buckets).swapaxes(0, 1))
         kernel = BucketProduct(self.public.n_squared, size)
-        sums = (backend or default_backend()).map(kernel, grid, grid_signs, progress=progress)
-        return CipherVector(self.public, sums)
+        return CipherVector(self.public, run_batch(kernel, grid, grid_signs, **options))
 
     def partial_decrypt(
-        self,
-        share: KeyShare,
-        *,
-        constant_time: bool = False,
-        backend: Backend | None = None,
-        progress: Progress | None = None,
+        self, share: KeyShare, *, constant_time: bool = False, **options: Unpack[BatchOptions]
     ) -> "PartialVector":
         """PDec of every entry."""
         self.public.require_same(share.public)
         kernel = PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
-        return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, progress=progress))
+        return PartialVector(self.public, run_batch(kernel, self.block, **options))
 
     def __add__(self, other: "CipherVector") -> "CipherVector":
         return self.add(other)
@@ -299,9 +281,9 @@ class Unchecked(_Numbers):
         """As ciphertexts, for bytes that `validate` or `refusals` has accepted before."""
         return CipherVector(self.public, self.block)
 
-    def validate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> CipherVector:
+    def validate(self, **options: Unpack[BatchOptions]) -> CipherVector:
         """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
-        verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, progress=progress)[:, 0]
+        verdict = run_batch(CheckUnits(self.public.n), self.block, **options)[:, 0]
         refusal = self._refusal(verdict)
         if refusal is not None:
             raise refusal
@@ -317,7 +299,7 @@ class Unchecked(_Numbers):
         if not vectors:
             return []
         together = np.concatenate([vector.block for vector in vectors])
-        verdict = (backend or default_backend()).map(CheckUnits(public.n), together)[:, 0]
+        verdict = run_batch(CheckUnits(public.n), together, backend=backend)[:, 0]
         ends = np.cumsum([len(vector) for vector in vectors])
         return [vector._refusal(part) for vector, part in zip(vectors, np.split(verdict, ends[:-1]), strict=True)]
 
@@ -383,11 +365,7 @@ class RunningProduct:
 
 
 def encrypt(
-    randomizers: RandomizerSource,
-    plaintexts: Block | Iterable[int],
-    *,
-    backend: Backend | None = None,
-    progress: Progress | None = None,
+    randomizers: RandomizerSource, plaintexts: Block | Iterable[int], **options: Unpack[BatchOptions]
 ) -> CipherVector:
     """Enc of many plaintexts: residues modulo N as a block (from a packing), or signed integers."""
     public = randomizers.public
@@ -397,16 +375,14 @@ def encrypt(
             raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
     else:
         block = residues((public.residue(m) for m in plaintexts), public)
-    blinds = randomizers.take(len(block), progress=progress)
-    return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, progress=progress))
+    blinds = randomizers.take(len(block), progress=options.get("progress"))
+    return CipherVector(public, run_batch(Encrypt(public.n), block, blinds, **options))
 
 
-def combine(
-    first: PartialVector, second: PartialVector, *, backend: Backend | None = None, progress: Progress | None = None
-) -> Block:
+def combine(first: PartialVector, second: PartialVector, **options: Unpack[BatchOptions]) -> Block:
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
     first.require_like(second)
-    return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, progress=progress)
+    return run_batch(Combine(first.public.n), first.block, second.block, **options)
 
 
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:
