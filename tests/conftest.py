@@ -24,7 +24,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Folders whose tests take long and guard what seldom changes: `make test-all` runs them, `make test` does not.
-SECOND_TIER = ("cluster", "faults", "lab/bench")
+SECOND_TIER = ("cluster", "faults", "lab/bench", "lab/experiments")
 _HERE = Path(__file__).parent
 
 _TRIED = {"inputs": 0}
