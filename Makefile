@@ -5,11 +5,12 @@ PEERS := .venv-peers
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test format lint types unit test-slow fuzz bench peers clean
+.PHONY: demo test format lint types unit test-all test-slow fuzz bench peers clean
 
 demo: $(VENV)/.ready
 	$(BIN)/crowdfl demo
 
+# Each change must pass this: a few minutes.
 test: format lint types unit
 
 format: $(VENV)/.ready
@@ -23,7 +24,11 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 unit: $(VENV)/.ready
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n auto -m "not second and not slow"
+
+# The second tier: processes that are killed, clusters, benchmarks, PostgreSQL where CROWDFL_TEST_POSTGRES names a server.
+test-all: $(VENV)/.ready
+	$(BIN)/pytest -n auto -m "second and not slow"
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto -m slow

@@ -1,4 +1,4 @@
-"""Keys that the tests share, and how hard hypothesis looks.
+"""Keys that the tests share, which tests are of the second tier, and how hard hypothesis looks.
 
 `HYPOTHESIS_PROFILE=fuzz` searches longer and anew each time; the default repeats the same examples, so that a run is stable.
 """
@@ -6,6 +6,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,7 +23,19 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Folders whose tests take long and guard what seldom changes: `make test-all` runs them, `make test` does not.
+SECOND_TIER = ("cluster", "faults", "lab/bench", "lab/experiments")
+_HERE = Path(__file__).parent
+
 _TRIED = {"inputs": 0}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the second tier."""
+    for item in items:
+        if any(item.path.is_relative_to(_HERE / folder) for folder in SECOND_TIER):
+            item.add_marker(pytest.mark.second)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

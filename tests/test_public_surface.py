@@ -34,12 +34,13 @@ def is_docstring(node: ast.stmt) -> bool:
 
 
 def offered(tree: ast.Module) -> list[list[str]]:
-    """The lists assigned to `__all__`, annotated or not."""
+    """The lists assigned to `__all__`, annotated or not; errors.py, where every class is public, computes its own."""
     assigned = []
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
-            assigned.append(ast.literal_eval(node.value))
+            computed = isinstance(node.value, ast.ListComp)
+            assigned.append(errors.__all__ if computed else ast.literal_eval(node.value))
     return assigned
 
 

@@ -2,18 +2,17 @@
 
     CrowdFLError
     ├── KeyMaterialError            something is wrong with a key
-    │   ├── InsecureKeyRefused      the key is too short and nobody asked for a test key
+    │   ├── InsecureKeyRefused      the key is too short, and no test key was asked for
     │   ├── InvalidKey              the numbers do not form a key
     │   ├── KeyMismatch             two values belong to different keys
     │   ├── SharesDoNotMatch        two partial decryptions do not fit together
-    │   └── KeyFileError            a key file cannot be used
-    │       ├── KeyFileMissing
-    │       ├── KeyFileExists
+    │   └── KeyFileError            a file with keys, tokens or a passphrase cannot be used
+    │       ├── KeyFileMissing      there is none
+    │       ├── KeyFileExists       there is one already
     │       ├── KeyFilePermissions  others could read the file
     │       ├── KeyFileDamaged      truncated or altered
-    │       ├── KeyFileVersion      written by another version
     │       ├── KeyFileRole         holds the keys of another role
-    │       └── PassphraseError     needed, or wrong
+    │       └── PassphraseError     missing, not expected, or wrong
     ├── CiphertextError             not a ciphertext under this key
     │   ├── CiphertextOutOfRange    zero, or not below N^2
     │   └── NotAUnit                shares a factor with N
@@ -23,7 +22,7 @@
     ├── WidthError                  a number does not fit its place
     │   ├── WidthBudgetExceeded     the task's bounds cannot be packed
     │   ├── SlotOverflow            a value is outside its slot's bound
-    │   └── TooManyUploads          one more upload than the width budget allows
+    │   └── TooManyUploads          more uploads than the width budget allows
     ├── LengthMismatch              two vectors differ in length
     ├── FormatError                 bytes that are not what they should be
     │   ├── Truncated
@@ -35,16 +34,16 @@
     │   └── PoolDamaged
     ├── SealBroken                  a sealed message is not for this reader, or was altered
     ├── BadSignature                a signature does not fit
-    ├── SettingsError               a task's settings do not make sense
+    ├── SettingsError               settings are invalid
     ├── ProtocolError               a step cannot go on
     │   ├── NothingToAverage        nobody contributed a sample
-    │   ├── TooFewParticipants      a result of so few would give someone away
+    │   ├── TooFewParticipants      a result of so few would reveal one of them
     │   ├── SeedReused              a mask seed would serve a second sum
     │   ├── RoundsExhausted         more rounds than the task's bounds were computed for
     │   ├── RewardsOff              the task was made without rewards
     │   ├── ModelMismatch           an update's arrays are not the task's
-    │   ├── AlreadyCounted          this participant's upload is in, with other bytes
-    │   └── ClaimRefused            a claim does not stand
+    │   ├── AlreadyCounted          this participant has another upload in the round
+    │   └── ClaimRefused            a claim is not accepted
     │       ├── WrongAmount
     │       ├── MasksDoNotFit       not the masks that were committed to
     │       └── AlreadyPaid
@@ -55,13 +54,13 @@
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
     │   ├── TaskNotRunning          paused, cancelled or over
-    │   ├── NotReady             ask again later
+    │   ├── NotReady                ask again later
     │   ├── Conflict                the same name with other contents
     │   │   └── LedgerConflict      a movement of that name was made with other contents
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
-    │   └── NotEnoughMoney          an account does not hold what is asked of it
+    │   └── NotEnoughMoney          an account does not hold enough money
     ├── LearningError               data or models cannot be used for training
     │   ├── DataMissing             a data set, or a person in it, is not there
     │   ├── DataAltered             a data file is not the one it should be
@@ -74,13 +73,13 @@
     ├── ServiceError                a service refuses, or cannot be used
     │   ├── NotAuthenticated        no credential, or none that is known
     │   ├── WrongProtocol           the other side speaks another version
-    │   ├── PlainHttpRefused        without TLS, where nobody asked for it or off loopback
+    │   ├── PlainHttpRefused        plain HTTP is allowed on loopback only, on request
     │   ├── StorageFull             the service has no room left on its disk
-    │   ├── TooSlow                 a request came in more slowly than anyone is waited for
+    │   ├── TooSlow                 a request came in too slowly
     │   └── ServiceUnavailable      no answer, or none that can be used
-    ├── BackendUnavailable          the place to compute that was asked for is not there
+    ├── BackendUnavailable          the compute backend that was asked for is not available
     │   ├── ClusterTaken            the cluster works for another role
-    │   └── ClusterUnprotected      a cluster without TLS, where nobody asked for it or off loopback
+    │   └── ClusterUnprotected      a cluster without TLS is allowed on loopback only, on request
     ├── PeerUnavailable             a benchmark peer is not installed or failed
     ├── PackageMissing              a command needs a package that is not installed
     ├── ExperimentUnavailable       a package that an experiment needs is not installed
@@ -88,94 +87,6 @@
 
 A message says what was wrong and what to do; none ever holds secret material.
 """
-
-__all__ = [
-    "AlreadyCounted",
-    "AlreadyPaid",
-    "BackendUnavailable",
-    "BadSignature",
-    "CampaignError",
-    "Cancelled",
-    "CiphertextError",
-    "CiphertextOutOfRange",
-    "ClaimRefused",
-    "ClusterTaken",
-    "ClusterUnprotected",
-    "Conflict",
-    "CrowdFLError",
-    "DataAltered",
-    "DataMalformed",
-    "DataMissing",
-    "DocumentError",
-    "EncodingError",
-    "ExperimentUnavailable",
-    "Forbidden",
-    "FormatError",
-    "InsecureKeyRefused",
-    "InvalidKey",
-    "InvitationRefused",
-    "KeyFileDamaged",
-    "KeyFileError",
-    "KeyFileExists",
-    "KeyFileMissing",
-    "KeyFilePermissions",
-    "KeyFileRole",
-    "KeyFileVersion",
-    "KeyMaterialError",
-    "KeyMismatch",
-    "LearningError",
-    "LearningUnavailable",
-    "LedgerConflict",
-    "LengthMismatch",
-    "LimitExceeded",
-    "MasksDoNotFit",
-    "ModelMismatch",
-    "NotAUnit",
-    "NotAuthenticated",
-    "NotEnoughMoney",
-    "NotFinite",
-    "NotReady",
-    "NothingToAverage",
-    "PackageMissing",
-    "PassphraseError",
-    "PeerUnavailable",
-    "PlainHttpRefused",
-    "PlaintextOutOfRange",
-    "PoolDamaged",
-    "PoolError",
-    "PoolExhausted",
-    "ProtocolError",
-    "RewardsOff",
-    "RoundNotOpen",
-    "RoundsExhausted",
-    "SealBroken",
-    "SeedReused",
-    "ServiceError",
-    "ServiceUnavailable",
-    "SettingsError",
-    "SharesDoNotMatch",
-    "SlotOverflow",
-    "StorageFull",
-    "StoreError",
-    "StoreOutdated",
-    "StoreTooNew",
-    "StoreUnavailable",
-    "TaskFull",
-    "TaskNotRunning",
-    "TooFewParticipants",
-    "TooLate",
-    "TooManyUploads",
-    "TooSlow",
-    "TrailingBytes",
-    "Truncated",
-    "UnknownParticipant",
-    "UnknownTask",
-    "UnsupportedVersion",
-    "WidthBudgetExceeded",
-    "WidthError",
-    "WrongAmount",
-    "WrongProtocol",
-]
 
 
 class CrowdFLError(Exception):
@@ -187,7 +98,7 @@ class KeyMaterialError(CrowdFLError):
 
 
 class InsecureKeyRefused(KeyMaterialError):
-    """The key is too short for use, and the caller did not ask for a test key."""
+    """The key is too short, and the caller did not ask for a test key."""
 
 
 class InvalidKey(KeyMaterialError):
@@ -211,7 +122,7 @@ class KeyFileMissing(KeyFileError):
 
 
 class KeyFileExists(KeyFileError):
-    """A key file is already there, and overwriting a key loses it."""
+    """A key file exists already, and overwriting a key loses it."""
 
 
 class KeyFilePermissions(KeyFileError):
@@ -222,16 +133,12 @@ class KeyFileDamaged(KeyFileError):
     """The key file is truncated or altered."""
 
 
-class KeyFileVersion(KeyFileError):
-    """The key file was written in a version this program does not read."""
-
-
 class KeyFileRole(KeyFileError):
     """The key file holds the keys of another role."""
 
 
 class PassphraseError(KeyFileError):
-    """The passphrase is missing, not wanted, or wrong."""
+    """The passphrase is missing, not expected, or wrong."""
 
 
 class CiphertextError(CrowdFLError):
@@ -271,7 +178,7 @@ class SlotOverflow(WidthError):
 
 
 class TooManyUploads(WidthError):
-    """One more upload than the width budget allows."""
+    """More uploads than the width budget allows."""
 
 
 class LengthMismatch(CrowdFLError):
@@ -319,7 +226,7 @@ class BadSignature(CrowdFLError):
 
 
 class SettingsError(CrowdFLError):
-    """A task's settings do not make sense."""
+    """The settings are invalid."""
 
 
 class ProtocolError(CrowdFLError):
@@ -331,7 +238,7 @@ class NothingToAverage(ProtocolError):
 
 
 class TooFewParticipants(ProtocolError):
-    """A result of so few participants would give one of them away."""
+    """A result of so few participants would reveal one of them."""
 
 
 class SeedReused(ProtocolError):
@@ -351,11 +258,11 @@ class ModelMismatch(ProtocolError):
 
 
 class AlreadyCounted(ProtocolError):
-    """This participant's upload is in already, with other bytes."""
+    """This participant has another upload in the round already, or the same bytes were uploaded before."""
 
 
 class ClaimRefused(ProtocolError):
-    """A claim does not stand."""
+    """A claim is not accepted."""
 
 
 class WrongAmount(ClaimRefused):
@@ -419,7 +326,7 @@ class TooLate(CampaignError):
 
 
 class NotEnoughMoney(CampaignError):
-    """An account does not hold what is asked of it."""
+    """An account does not hold enough money."""
 
 
 class LedgerConflict(Conflict):
@@ -479,7 +386,7 @@ class WrongProtocol(ServiceError):
 
 
 class PlainHttpRefused(ServiceError):
-    """Without TLS, where nobody asked for it or off loopback."""
+    """Plain HTTP is allowed on loopback only, and only where the settings ask for it."""
 
 
 class StorageFull(ServiceError):
@@ -487,7 +394,7 @@ class StorageFull(ServiceError):
 
 
 class TooSlow(ServiceError):
-    """The request came in too slowly: whoever holds a place for others must use it."""
+    """The request came in too slowly: send it faster, or in smaller pieces."""
 
 
 class ServiceUnavailable(ServiceError):
@@ -503,7 +410,7 @@ class ExperimentUnavailable(CrowdFLError):
 
 
 class BackendUnavailable(CrowdFLError):
-    """The place to compute that was asked for is not there."""
+    """The compute backend that was asked for is not available."""
 
 
 class ClusterTaken(BackendUnavailable):
@@ -511,8 +418,11 @@ class ClusterTaken(BackendUnavailable):
 
 
 class ClusterUnprotected(BackendUnavailable):
-    """A cluster without TLS, where nobody asked for it or off loopback."""
+    """A cluster without TLS is allowed on loopback only, and only where the settings ask for it."""
 
 
 class Cancelled(CrowdFLError):
     """Long work was told to stop."""
+
+
+__all__ = [name for name, value in sorted(vars().items()) if isinstance(value, type)]

@@ -271,6 +271,7 @@ def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
     assert call(*report).code == 0
 
 
+@pytest.mark.second
 def test_a_copy_of_each_folder_is_a_backup(campaign: Campaign):
     """The services stopped, their folders copied, lost and put back: they go on as before."""
     settings = ("task", "report", campaign.task, "--json", *campaign.settings)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.limbs import add_constant, subtract_mod, to_block, to_limbs
+from crowdfl.crypto.blocks import add_constant, from_limbs, subtract_mod, to_limbs
 
 N = 2**75 + 13
 residues = st.integers(0, N - 1)
@@ -22,5 +22,5 @@ def test_differences_modulo_n(pairs):
 def test_a_constant_added(values, constant):
     """Modulo the width, and it shows which sums were negative."""
     limbs, negative = add_constant(to_limbs(blocks.from_ints(values, 10), 3), constant)
-    assert blocks.to_ints(to_block(limbs, 12)) == [(x + constant) % (1 << 96) for x in values]
+    assert blocks.to_ints(from_limbs(limbs, 12)) == [(x + constant) % (1 << 96) for x in values]
     assert negative.tolist() == [x + constant < 0 for x in values]

@@ -24,8 +24,6 @@ from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
-from crowdfl.storage import keyfiles
-from crowdfl.storage.keybundle import KeyBundle, Role, decode_fields, encode_fields
 from crowdfl.storage.pools import RandomizerPool
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
 from tests.http.world import definition_of
@@ -100,28 +98,6 @@ def test_damaged_data_files(folder, data):
     assert not refused(attempt(lambda: read_arrays(path)))
     put(path, data.draw(mutated(stream.getvalue()) | st.binary(max_size=200)))
     attempt(lambda: read_arrays(path))
-
-
-@given(data=st.data())
-def test_damaged_key_files(keys, folder, data):
-    """A checksum stands before every key file: what was damaged is not read."""
-    bundle = KeyBundle(Role.SP, keys.public, shares={"lambda_sc": keys.shares[0]})
-    path = folder / "sp.key"
-    keyfiles.save(path, bundle, overwrite=True)
-    good = path.read_bytes()
-    damaged = data.draw(mutated(good) | st.binary(max_size=200))
-    put(path, damaged)
-    read = attempt(lambda: keyfiles.load(path, Role.SP, insecure_test_key=True))
-    assert refused(read) == (damaged != good)
-
-
-@given(data=st.data())
-def test_fields_of_keys(keys, data):
-    """What lies behind the checksum."""
-    good = encode_fields(KeyBundle(Role.SP, keys.public, shares={"lambda_sc": keys.shares[0]}))
-    body = data.draw(mutated(good) | st.binary(max_size=100))
-    read = attempt(lambda: decode_fields(Role.SP, body, insecure_test_key=True))
-    assert refused(read) or encode_fields(read) == body
 
 
 @given(data=st.data())

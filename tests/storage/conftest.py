@@ -12,10 +12,11 @@ from crowdfl.storage.database import open_engine
 from crowdfl.storage.sql import SqlStore
 
 SERVER = os.environ.get("CROWDFL_TEST_POSTGRES")
+BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.second)]
 
 
 # Without a server its half is left out, and `test_sql.test_postgresql_is_tested_too` is the one skip that says so.
-@pytest.fixture(params=["sqlite", "postgresql"] if SERVER else ["sqlite"])
+@pytest.fixture(params=BOTH if SERVER else ["sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of either kind."""
     if request.param == "sqlite":

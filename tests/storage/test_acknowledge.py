@@ -17,11 +17,11 @@ def upload(number: int, who: str | None = None) -> Upload:
 
 def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
     """A replay, a second upload, the same again and new ones at once, on a real database."""
-    store.put_round("t", Round(1, 0.0, RoundState.REWARDED))
+    store.put_round("t", Round(1, 0.0))
     store.put_round("t", Round(2, 0.0))
-    store.add_upload("t", 1, upload(0))
-    store.add_upload("t", 2, upload(1))
-    store.add_upload("t", 2, upload(2))
+    store.acknowledge("t", 1, [upload(0)])
+    store.put_round("t", Round(1, 0.0, RoundState.REWARDED))
+    store.acknowledge("t", 2, [upload(1), upload(2)])
     new = [upload(number) for number in range(10, 20)]
     group = [upload(0, "p9"), *new[:5], upload(99, "p1"), upload(2), *new[5:]]
     outcomes = dict(zip(group, store.acknowledge("t", 2, group), strict=True))

@@ -514,7 +514,7 @@ def test_a_power_cut_at_any_moment_repeats_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_the_layout_is_the_documented_one(tmp_path: Path):
-    """The file's parts, found by hand where docs/key-files.md puts them."""
+    """The file's parts, found by hand where docs/formats.md puts them."""
     filled(tmp_path / "pool", 2).take(1)
     data = (tmp_path / "pool").read_bytes()
     width = PUBLIC.ciphertext_bytes

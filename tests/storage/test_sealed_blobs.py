@@ -66,7 +66,7 @@ def test_nothing_is_readable_without_the_passphrase(tmp_path: Path):
     """Neither by eye nor with a wrong one."""
     sealed(tmp_path).put("a", SECRET)
     assert not any(SECRET[:8] in path.read_bytes() for path in tmp_path.iterdir())
-    for wrong in ("Correct horse", ""):
+    for wrong in ("Correct horse", "", "half a character: \ud800"):
         with pytest.raises(PassphraseError):
             sealed(tmp_path, wrong)
     with pytest.raises(PassphraseError, match="is sealed"):

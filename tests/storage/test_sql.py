@@ -30,6 +30,7 @@ def person(number: int) -> StoredParticipant:
     return StoredParticipant(Identity(f"p{number}", bytes([0, 255, number]), b"\x00reading"), f"certificate {number}")
 
 
+@pytest.mark.second
 def test_postgresql_is_tested_too(url: str):
     """Loudly skipped where there is no server: then every test of the stores ran on SQLite alone."""
     if "CROWDFL_TEST_POSTGRES" not in os.environ:
@@ -127,12 +128,14 @@ def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
 
 def test_an_upload_is_in_once(store: SqlStore):
     """New, known, or another one of the same participant's; each round by itself."""
-    assert store.add_upload("t", 1, Upload("p1", "a" * 64, late=False))
-    assert not store.add_upload("t", 1, Upload("p1", "a" * 64, late=True))
-    with pytest.raises(AlreadyCounted):
-        store.add_upload("t", 1, Upload("p1", "b" * 64, late=False))
-    assert store.add_upload("t", 2, Upload("p1", "b" * 64, late=False))
-    assert store.add_upload("t", 1, Upload("p0", "c" * 64, late=True))
+    store.put_round("t", Round(1, 0.0))
+    store.put_round("t", Round(2, 0.0))
+    assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=False)]) == [True]
+    assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=True)]) == [False]
+    (refused,) = store.acknowledge("t", 1, [Upload("p1", "b" * 64, late=False)])
+    assert isinstance(refused, AlreadyCounted)
+    assert store.acknowledge("t", 2, [Upload("p1", "b" * 64, late=False)]) == [True]
+    assert store.acknowledge("t", 1, [Upload("p0", "c" * 64, late=True)]) == [True]
     assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
 
 

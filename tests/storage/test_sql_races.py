@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from crowdfl.errors import AlreadyCounted, Conflict, NotEnoughMoney, TaskFull
+from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
+from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("store_child.py")
@@ -72,21 +73,21 @@ def test_one_more_than_the_places_race_and_all_but_one_get_in(store: SqlStore):
 def test_the_same_upload_at_once_is_new_once(store: SqlStore):
     """Whoever comes second is told that it is in."""
     for number in range(1, 6):
-        new = at_once(4, lambda _, n=number: store.add_upload("t", n, Upload("p", f"{n:064x}", late=False)))
+        store.put_round("t", Round(number, 0.0))
+        mine = [Upload("p", f"{number:064x}", late=False)]
+        new = at_once(4, lambda _, n=number, mine=mine: store.acknowledge("t", n, mine)[0])
         assert sorted(new) == [False, False, False, True]
         assert len(store.uploads("t", number)) == 1
 
 
 def test_of_different_uploads_at_once_one_is_counted(store: SqlStore):
     """The others are refused by name, not by a broken constraint."""
+    store.put_round("t", Round(1, 0.0))
 
-    def upload(number: int) -> bool:
-        try:
-            return store.add_upload("t", 1, Upload("p", str(number) * 64, late=False))
-        except AlreadyCounted:
-            return False
+    def upload(number: int) -> str:
+        return type(store.acknowledge("t", 1, [Upload("p", str(number) * 64, late=False)])[0]).__name__
 
-    assert sorted(at_once(4, upload)) == [False, False, False, True]
+    assert sorted(at_once(4, upload)) == ["AlreadyCounted"] * 3 + ["bool"]
 
 
 def test_of_two_seeds_at_once_one_is_kept(store: SqlStore):
@@ -127,6 +128,8 @@ def test_one_of_several_owners_gets_a_lease(store: SqlStore):
 def test_two_processes_on_one_database_keep_every_promise(store: SqlStore, url: str):
     """They upload the same bytes, drain the same account and race for the same places."""
     store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
+    for number in range(1, 21):
+        store.put_round("t", Round(number, 0.0))
     said = processes(url, ("race", "a", 20, 25), ("race", "b", 20, 25))
     new, spent, inside = (sum(column) for column in zip(*(map(int, lines[-1].split()) for lines in said), strict=True))
     assert (new, spent, inside) == (20, 25, 25)

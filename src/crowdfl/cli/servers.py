@@ -11,7 +11,7 @@ import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import read_ledger, serve_csp, serve_kgc, serve_sp

@@ -12,13 +12,33 @@ from gmpy2 import mpz
 
 from crowdfl.errors import LengthMismatch
 
-__all__ = ["Block", "at_least", "empty", "from_bytes", "from_ints", "require_rows", "to_ints", "width_of"]
+__all__ = [
+    "LIMB_BITS",
+    "Block",
+    "Limbs",
+    "add_constant",
+    "at_least",
+    "empty",
+    "from_bytes",
+    "from_ints",
+    "from_limbs",
+    "require_rows",
+    "subtract_mod",
+    "to_ints",
+    "to_limbs",
+    "width_of",
+]
 
 Block = npt.NDArray[np.uint8]
+Limbs = npt.NDArray[
+    np.uint64
+]  # (limbs, numbers): 32-bit limbs, lowest first, so that array operations run along numbers
+LIMB_BITS = 32
+_MASK = np.uint64((1 << LIMB_BITS) - 1)
+_SHIFT = np.uint64(LIMB_BITS)
 
 
 def width_of(modulus: int) -> int:
-    """Bytes of a number below `modulus`."""
     return (int(modulus).bit_length() + 7) // 8
 
 
@@ -30,7 +50,7 @@ def empty(rows: int, width: int) -> Block:
 def from_bytes(data: bytes | bytearray | memoryview, width: int) -> Block:
     """The rows of `data` without a copy."""
     if len(data) % width:
-        raise LengthMismatch(f"{len(data)} bytes are no whole number of rows of {width} bytes")
+        raise LengthMismatch(f"{len(data)} bytes are not a whole number of rows of {width} bytes")
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
 
 
@@ -40,7 +60,6 @@ def from_ints(numbers: Iterable[int], width: int) -> Block:
 
 
 def to_ints(block: Block) -> list[mpz]:
-    """The numbers of a block."""
     width = block.shape[1]
     data = block.tobytes()
     read = mpz.from_bytes
@@ -65,3 +84,44 @@ def require_rows(blocks: Sequence[Block]) -> int:
     if any(len(block) != rows for block in blocks):
         raise LengthMismatch(f"vectors of {', '.join(str(len(block)) for block in blocks)} entries do not go together")
     return rows
+
+
+def to_limbs(block: Block, size: int) -> Limbs:
+    padded = np.zeros((len(block), 4 * size), dtype=np.uint8)
+    padded[:, : block.shape[1]] = block[:, ::-1]
+    return np.ascontiguousarray(padded.view("<u4").T.astype(np.uint64))
+
+
+def from_limbs(limbs: Limbs, width: int) -> Block:
+    """Numbers as rows of `width` bytes, which must be enough."""
+    rows = np.ascontiguousarray(limbs.T.astype("<u4")).view(np.uint8)
+    return np.ascontiguousarray(rows[:, :width][:, ::-1])
+
+
+def add_constant(limbs: Limbs, constant: int) -> tuple[Limbs, npt.NDArray[np.bool_]]:
+    """Each number plus a signed constant, modulo the numbers' width; and which sums were negative."""
+    size, count = limbs.shape
+    addend = constant % (1 << (LIMB_BITS * size))
+    out = np.empty_like(limbs)
+    carry = np.zeros(count, dtype=np.uint64)
+    for place in range(size):
+        total = limbs[place] + np.uint64((addend >> (LIMB_BITS * place)) & int(_MASK)) + carry
+        out[place] = total & _MASK
+        carry = total >> _SHIFT
+    return out, np.asarray((carry == 0) & (constant < 0))
+
+
+def subtract_mod(left: Block, right: Block, n: int) -> Block:
+    """left - right modulo n, row by row; all rows below n."""
+    require_rows((left, right))
+    size = -(-left.shape[1] // 4)
+    a, b = to_limbs(left, size), to_limbs(right, size)
+    out = np.empty_like(a)
+    carry = np.ones(a.shape[1], dtype=np.uint64)  # a + ~b + 1
+    for place in range(size):
+        total = a[place] + (b[place] ^ _MASK) + carry
+        out[place] = total & _MASK
+        carry = total >> _SHIFT
+    borrowed = carry == 0
+    out[:, borrowed], _ = add_constant(out[:, borrowed], int(n))
+    return from_limbs(out, left.shape[1])

@@ -22,7 +22,6 @@ _WORD = 63  # uploads before they are packed and sums once unpacked are int64
 
 
 def bits(number: int) -> int:
-    """Bits of a non-negative integer."""
     return int(number).bit_length()
 
 
@@ -66,7 +65,6 @@ class WidthBudget:
 
     @cached_property
     def encoding(self) -> FixedPoint:
-        """The fixed point of the task's weights."""
         return FixedPoint(self.decimals, self.clip)
 
     @property
@@ -88,7 +86,6 @@ class WidthBudget:
 
     @property
     def slot_bits(self) -> int:
-        """W: bits of a slot."""
         return self._slot_bits_with(self.slots)
 
     @property
@@ -122,7 +119,6 @@ class WidthBudget:
         return bits(self.sum_bound) + 1 + self.sigma + bits(self.parameters * self.rounds)
 
     def packing(self, public: PublicKey) -> Packing:
-        """The packing of this budget under a key."""
         if public.bits != self.key_bits:
             raise WidthBudgetExceeded(f"the budget is for |N| = {self.key_bits}, the key has {public.bits}")
         return Packing(public.n, self.slots, self.slot_bits)
@@ -149,7 +145,6 @@ class WidthBudget:
         return values
 
     def explain(self) -> str:
-        """The numbers, one a line."""
         k = max(1, self.slots)
         lines = [
             f"one upload     {self.max_samples} samples * {self.clip} * 10^{self.decimals} = {self.upload_bound}",

@@ -9,25 +9,23 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import gmpy2
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
-from crowdfl.errors import Cancelled, SettingsError
+from crowdfl.errors import Cancelled
 
 __all__ = [
-    "BACKENDS",
     "Backend",
+    "BatchOptions",
     "Kernel",
     "Progress",
     "Threads",
-    "backend_named",
     "default_backend",
     "release_lock_while_computing",
+    "run_batch",
 ]
-
-BACKENDS = ("threads", "cuda")
 
 
 class Kernel(Protocol):
@@ -88,7 +86,6 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Apply `kernel` to every row, chunk by chunk."""
         rows = require_rows(blocks)
         result = empty(rows, kernel.out_width) if out is None else out
         progress = progress or Progress()
@@ -156,12 +153,14 @@ def default_backend() -> Backend:
     return _default
 
 
-def backend_named(name: str, *, workers: int | None = None) -> Backend:
-    """The backend a user chose by name, or `BackendUnavailable` with what is missing. `workers` are threads."""
-    if name == "threads":
-        return Threads(workers)
-    if name == "cuda":
-        from crowdfl.crypto.gpu.backend import Cuda  # CuPy is no part of a plain install
+class BatchOptions(TypedDict, total=False):
+    """How a batch runs: on which backend (threads unless told), and who follows it or may cancel it."""
 
-        return Cuda(others=Threads(workers))
-    raise SettingsError(f"no backend is called {name!r}; there are {', '.join(BACKENDS)}")
+    backend: Backend | None
+    progress: Progress | None
+
+
+def run_batch(kernel: Kernel, *blocks: Block, **options: Unpack[BatchOptions]) -> Block:
+    """Apply `kernel` to every row."""
+    backend = options.get("backend") or default_backend()
+    return backend.map(kernel, *blocks, progress=options.get("progress"))

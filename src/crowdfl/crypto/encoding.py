@@ -44,7 +44,6 @@ class FixedPoint:
 
     @property
     def scale(self) -> int:
-        """10^L."""
         return int(10**self.decimals)
 
     @property

@@ -42,8 +42,18 @@ def _chunk_of_powers(exponent_bits: int) -> int:
     return max(1, 6 * 4096 // max(1, exponent_bits))
 
 
+class _ModularKernel:
+    """Its result is a number below `modulus`."""
+
+    modulus: mpz
+
+    @property
+    def out_width(self) -> int:
+        return width_of(self.modulus)
+
+
 @dataclass(frozen=True)
-class PowMod:
+class PowMod(_ModularKernel):
     """Each row to the one exponent. The exponent may be a key share: it never shows in a repr."""
 
     exponent: mpz = field(repr=False)
@@ -51,13 +61,7 @@ class PowMod:
     constant_time: bool = False
 
     @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
-    @property
     def chunk(self) -> int:
-        """By the exponent's length."""
         return min(_LIGHT, _chunk_of_powers(self.exponent.bit_length()))
 
     def run(self, *blocks: Block) -> Block:
@@ -75,61 +79,42 @@ class PartialDecrypt(PowMod):
 
 
 @dataclass(frozen=True)
-class PowEach:
+class PowEach(_ModularKernel):
     """Each row of the first block to the exponent in the same row of the second."""
 
     modulus: mpz
     exponent_bits: int
 
     @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
-    @property
     def chunk(self) -> int:
-        """By the exponents' length."""
         return min(_LIGHT, _chunk_of_powers(self.exponent_bits))
 
     def run(self, *blocks: Block) -> Block:
-        """base^exponent mod modulus."""
         pairs = zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True)
         return from_ints([gmpy2.powmod(base, exponent, self.modulus) for base, exponent in pairs], self.out_width)
 
 
 @dataclass(frozen=True)
-class MulMod:
+class MulMod(_ModularKernel):
     """Row times row."""
 
     modulus: mpz
     chunk: int = _LIGHT
 
-    @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
     def run(self, *blocks: Block) -> Block:
-        """left * right mod modulus."""
         m = self.modulus
         pairs = zip(to_ints(blocks[0]), to_ints(blocks[1]), strict=True)
         return from_ints([a * b % m for a, b in pairs], self.out_width)
 
 
 @dataclass(frozen=True)
-class InvMod:
+class InvMod(_ModularKernel):
     """The inverse of each row, by one inversion and three multiplications a row (Montgomery's trick)."""
 
     modulus: mpz
     chunk: int = _LIGHT
 
-    @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
     def run(self, *blocks: Block) -> Block:
-        """row^-1 mod modulus."""
         return from_ints(inverses(to_ints(blocks[0]), self.modulus), self.out_width)
 
 
@@ -142,7 +127,6 @@ class Encrypt:
 
     @property
     def out_width(self) -> int:
-        """A number below N^2."""
         return width_of(self.n * self.n)
 
     def run(self, *blocks: Block) -> Block:
@@ -168,7 +152,6 @@ class Combine:
 
     @property
     def out_width(self) -> int:
-        """A number below N."""
         return width_of(self.n)
 
     def run(self, *blocks: Block) -> Block:
@@ -210,20 +193,14 @@ class CheckUnits:
 
 
 @dataclass(frozen=True)
-class BucketProduct:
+class BucketProduct(_ModularKernel):
     """Signed products: a row of the first block is `size` numbers side by side, of the second their signs (1 means minus)."""
 
     modulus: mpz
     size: int
 
     @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
-    @property
     def chunk(self) -> int:
-        """Fewer rows, the more numbers a row has."""
         return max(1, _LIGHT // self.size)
 
     def run(self, *blocks: Block) -> Block:
@@ -240,7 +217,7 @@ class BucketProduct:
 
 
 @dataclass(frozen=True)
-class MultiPow:
+class MultiPow(_ModularKernel):
     """Products of powers: a row of the first block is `size` bases side by side, of the second their exponents.
 
     Pippenger's buckets: a base costs one multiplication per window of its exponent, and no squaring of its own.
@@ -251,13 +228,7 @@ class MultiPow:
     exponent_bits: int
 
     @property
-    def out_width(self) -> int:
-        """A number below the modulus."""
-        return width_of(self.modulus)
-
-    @property
     def chunk(self) -> int:
-        """Fewer rows, the more multiplications a row has."""
         return max(1, 32 * 1024 // (self.size * -(-self.exponent_bits // self._window)))
 
     @property
@@ -265,7 +236,6 @@ class MultiPow:
         return max(1, min(12, self.size.bit_length() - 2))
 
     def run(self, *blocks: Block) -> Block:
-        """The product of base^exponent over each row."""
         exponent_width = blocks[1].shape[1] // self.size
         rows = []
         for numbers, exponents in zip(blocks[0], blocks[1], strict=True):
@@ -307,12 +277,10 @@ class FixedBase:
 
     @property
     def digits(self) -> int:
-        """Digits of an exponent."""
         return -(-self.exponent_bits // self.window)
 
     @property
     def exponent_width(self) -> int:
-        """Bytes of an exponent."""
         return (self.exponent_bits + 7) // 8
 
     @property
@@ -351,12 +319,10 @@ class FixedBasePower:
 
     @property
     def out_width(self) -> int:
-        """A number below the modulus."""
         return width_of(self.fixed.modulus)
 
     @property
     def chunk(self) -> int:
-        """About as many multiplications as a chunk of powers has."""
         return max(1, 32 * 1024 // self.fixed.digits)
 
     def run(self, *blocks: Block) -> Block:

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import Block, width_of
-from crowdfl.crypto.limbs import BITS as _LIMB
-from crowdfl.crypto.limbs import Limbs, add_constant, to_block, to_limbs
+from crowdfl.crypto.blocks import LIMB_BITS as _LIMB
+from crowdfl.crypto.blocks import Block, Limbs, add_constant, from_limbs, to_limbs, width_of
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
@@ -120,7 +119,7 @@ class Packing:
                     limbs[place + 1] |= piece >> np.uint64(_LIMB)
         signed, negative = add_constant(limbs, -self._offset)
         signed[:, negative], _ = add_constant(limbs[:, negative], int(self.n) - self._offset)
-        return to_block(signed, width_of(self.n))
+        return from_limbs(signed, width_of(self.n))
 
     def _split(self, residues: Block, count: int) -> Limbs:
         """Residues modulo N into two's complement fields, one per value."""

@@ -65,12 +65,10 @@ class PublicKey:
 
     @cached_property
     def n_squared(self) -> mpz:
-        """N^2, the modulus of the ciphertexts."""
         return self.n * self.n
 
     @property
     def bits(self) -> int:
-        """|N|, the key size."""
         return self.n.bit_length()
 
     @property
@@ -80,12 +78,10 @@ class PublicKey:
 
     @property
     def plaintext_bytes(self) -> int:
-        """Bytes of a number modulo N."""
         return (self.bits + 7) // 8
 
     @property
     def ciphertext_bytes(self) -> int:
-        """Bytes of a number modulo N^2."""
         return (2 * self.bits + 7) // 8
 
     @property
@@ -133,7 +129,6 @@ class PublicKey:
         return Ciphertext(mpz(value), self)
 
     def require_same(self, other: "PublicKey") -> None:
-        """Refuse to mix two keys."""
         if self.fingerprint != other.fingerprint:
             raise KeyMismatch(f"key {self.fingerprint.hex()[:16]} and key {other.fingerprint.hex()[:16]} do not mix")
 

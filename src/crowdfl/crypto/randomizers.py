@@ -1,6 +1,6 @@
 """Randomizers: the numbers that make a ciphertext hide its plaintext. Each is used once.
 
-Making one is the dear part of encrypting (h_s to a fresh exponent); with one at hand, encrypting is a multiplication. They
+Making one is the expensive part of encrypting (h_s to a fresh exponent); with one ready, encrypting is a multiplication. They
 do not depend on what is encrypted, so they can be made ahead of time: `crowdfl.storage.pools` keeps them on disk.
 """
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from crowdfl.crypto.blocks import Block, from_bytes, from_ints
-from crowdfl.crypto.compute import Backend, Progress, default_backend
+from crowdfl.crypto.compute import Backend, Progress, run_batch
 from crowdfl.crypto.kernels import FixedBase, FixedBasePower, PowMod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import random_unit
@@ -52,7 +52,6 @@ class FreshRandomizers:
 
     @property
     def fixed(self) -> FixedBase:
-        """The table of h_s."""
         return _table(self.public, self.window)
 
     def prepare(self) -> None:
@@ -60,25 +59,23 @@ class FreshRandomizers:
         _ = self.fixed.table
 
     def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        """`count` fresh randomizers."""
         self.prepare()
         width = self.fixed.exponent_width
         exponents = from_bytes(self.entropy(count * width), width)
-        return (self.backend or default_backend()).map(FixedBasePower(self.fixed), exponents, progress=progress)
+        return run_batch(FixedBasePower(self.fixed), exponents, backend=self.backend, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
 class PrintedRandomizers:
-    """r^N for a fresh unit r, as the paper prints it: for counting and comparison, some ten times dearer."""
+    """r^N for a fresh unit r, as the paper prints it: for counting and comparison, some ten times as expensive."""
 
     public: PublicKey
     backend: Backend | None = None
 
     def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        """`count` fresh randomizers."""
         units = from_ints((random_unit(self.public.n) for _ in range(count)), self.public.plaintext_bytes)
         kernel = PowMod(self.public.n, self.public.n_squared)
-        return (self.backend or default_backend()).map(kernel, units, progress=progress)
+        return run_batch(kernel, units, backend=self.backend, progress=progress)
 
 
 def best_window(public: PublicKey, count: int) -> int:

@@ -85,7 +85,6 @@ class Coins:
 
     @classmethod
     def fresh(cls) -> "Coins":
-        """Coins that nobody can replay."""
         return cls(secrets.token_bytes(SEED_BYTES))
 
     def child(self, label: str) -> "Coins":
@@ -93,7 +92,6 @@ class Coins:
         return Coins(hashlib.sha256(b"crowdfl coins 1" + self._seed + label.encode()).digest())
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes."""
         return self._stream.update(bytes(length))
 
     def bits(self, bits: int) -> mpz:

@@ -38,7 +38,6 @@ class AudienceKey:
 
     @classmethod
     def fresh(cls) -> "AudienceKey":
-        """A new key."""
         return cls(secrets.token_bytes(_KEY_BYTES))
 
     def seal(self, plaintext: bytes, context: bytes) -> bytes:
@@ -65,7 +64,6 @@ class ReaderKey:
 
     @classmethod
     def fresh(cls) -> "ReaderKey":
-        """A new key."""
         return cls(X25519PrivateKey.generate().private_bytes_raw())
 
     @cached_property
@@ -86,7 +84,7 @@ def seal_to(reader: bytes, plaintext: bytes, context: bytes) -> bytes:
     try:
         return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(reader), context)
     except ValueError:  # of another length, or of low order: no secret can be agreed with it
-        raise InvalidKey("this is no reader's public key") from None
+        raise InvalidKey("this is not a valid X25519 public key") from None
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,6 @@ class SigningKey:
 
     @classmethod
     def fresh(cls) -> "SigningKey":
-        """A new key."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     @cached_property
@@ -110,7 +107,6 @@ class SigningKey:
         return Ed25519PrivateKey.from_private_bytes(self.private)
 
     def sign(self, message: bytes) -> bytes:
-        """A signature of the message."""
         return self._key.sign(message)
 
 

@@ -1,14 +1,14 @@
 """CipherVector: many ciphertexts under one key in one contiguous buffer, and what one does with them.
 
 The binary form (docs/formats.md) is fixed-width big-endian numbers behind a short header; any language can write it.
-Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has looked at every number.
+Received bytes become an `Unchecked` vector first: nothing computes on one until `validate` has checked every number.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO, Self
+from typing import BinaryIO, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.compute import Backend, BatchOptions, Kernel, Progress, default_backend, run_batch
 from crowdfl.crypto.kernels import (
     OUT_OF_RANGE,
     VALID,
@@ -88,51 +88,63 @@ class _Numbers:
             return NotImplemented
         return self.public == other.public and np.array_equal(self.block, other.block)
 
-    __hash__ = None  # type: ignore[assignment]  # a buffer is no dictionary key
+    __hash__ = None  # type: ignore[assignment]  # a buffer cannot be a dictionary key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} under {self.public!r})"
 
-    def _map(self, kernel: Kernel, *more: Block, backend: Backend | None, progress: Progress | None) -> Self:
-        block = (backend or default_backend()).map(kernel, self.block, *more, progress=progress)
-        return type(self)(self.public, block)
-
-    def _require_like(self, other: "_Numbers") -> None:
+    def require_like(self, other: "_Numbers") -> None:
+        """Refuse another key or another length."""
         self.public.require_same(other.public)
         if len(self) != len(other):
             raise LengthMismatch(f"vectors of {len(self)} and {len(other)} entries do not go together")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CipherVector(_Numbers):
-    """[[m_1]], ..., [[m_k]] under one key. Every number in it is known to be a unit below N^2."""
+class _Checked(_Numbers):
+    """Every number in it is known to be a unit below N^2; so it may be sent, and computed with."""
 
-    def add(
-        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
-        """Entry-wise sum of the plaintexts."""
-        self._require_like(other)
-        return self._map(MulMod(self.public.n_squared), other.block, backend=backend, progress=progress)
+    _kind: ClassVar[_Kind]
 
-    def negate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
-        """Entry-wise negation of the plaintexts."""
-        return self._map(InvMod(self.public.n_squared), backend=backend, progress=progress)
+    def to_bytes(self) -> bytes:
+        public = self.public
+        header = _HEADER.pack(_MAGIC, _VERSION, self._kind, 0, public.fingerprint, public.ciphertext_bytes, len(self))
+        return header + self.block.tobytes()
 
-    def subtract(
-        self, other: "CipherVector", *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    @classmethod
+    def from_bytes(cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None) -> Self:
+        """Parse and validate received bytes."""
+        unchecked = Unchecked.parse(data, public, max_count=max_count, kind=cls._kind)
+        return cls(public, unchecked.validate(backend=backend).block)
+
+    def _map(self, kernel: Kernel, *more: Block, **options: Unpack[BatchOptions]) -> Self:
+        return type(self)(self.public, run_batch(kernel, self.block, *more, **options))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CipherVector(_Checked):
+    """[[m_1]], ..., [[m_k]] under one key."""
+
+    _kind = _Kind.CIPHERTEXTS
+
+    def add(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
+        self.require_like(other)
+        return self._map(MulMod(self.public.n_squared), other.block, **options)
+
+    def negate(self, **options: Unpack[BatchOptions]) -> "CipherVector":
+        return self._map(InvMod(self.public.n_squared), **options)
+
+    def subtract(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise difference of the plaintexts."""
-        self._require_like(other)
-        return self.add(other.negate(backend=backend, progress=progress), backend=backend, progress=progress)
+        self.require_like(other)
+        return self.add(other.negate(**options), **options)
 
-    def scale(self, k: int, *, backend: Backend | None = None, progress: Progress | None = None) -> "CipherVector":
+    def scale(self, k: int, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Every plaintext times the signed k."""
         self.public.residue(k)
-        return self._map(PowMod(mpz(k), self.public.n_squared), backend=backend, progress=progress)
+        return self._map(PowMod(mpz(k), self.public.n_squared), **options)
 
-    def scale_each(
-        self, factors: Iterable[int], *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
         """Each plaintext times its own signed factor."""
         signed = [mpz(k) for k in factors]
         if len(signed) != len(self):
@@ -141,36 +153,31 @@ class CipherVector(_Numbers):
             self.public.residue(k)
         longest = max((abs(k).bit_length() for k in signed), default=1)
         exponents = blocks.from_ints((abs(k) for k in signed), max(1, (longest + 7) // 8))
-        powers = self._map(PowEach(self.public.n_squared, longest), exponents, backend=backend, progress=progress)
+        powers = self._map(PowEach(self.public.n_squared, longest), exponents, **options)
         minus = np.array([k < 0 for k in signed], dtype=np.bool_)
         if minus.any():
-            powers.block[minus] = CipherVector(self.public, powers.block[minus]).negate(backend=backend).block
+            powers.block[minus] = (
+                CipherVector(self.public, powers.block[minus]).negate(backend=options.get("backend")).block
+            )
         return powers
 
-    def add_plain(
-        self, plaintexts: Block, *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def add_plain(self, plaintexts: Block, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
-        block = (backend or default_backend()).map(AddPlain(self.public.n), plaintexts, self.block, progress=progress)
-        return CipherVector(self.public, block)
+        return CipherVector(self.public, run_batch(AddPlain(self.public.n), plaintexts, self.block, **options))
 
-    def rerandomise(
-        self, randomizers: RandomizerSource, *, backend: Backend | None = None, progress: Progress | None = None
-    ) -> "CipherVector":
+    def rerandomise(self, randomizers: RandomizerSource, **options: Unpack[BatchOptions]) -> "CipherVector":
         """The same plaintexts under fresh randomizers."""
         self.public.require_same(randomizers.public)
-        fresh = randomizers.take(len(self), progress=progress)
-        return self._map(MulMod(self.public.n_squared), fresh, backend=backend, progress=progress)
+        fresh = randomizers.take(len(self), progress=options.get("progress"))
+        return self._map(MulMod(self.public.n_squared), fresh, **options)
 
     def bucket_sums(
         self,
         order: npt.NDArray[np.int64],
         signs: npt.NDArray[np.bool_],
         buckets: int,
-        *,
-        backend: Backend | None = None,
-        progress: Progress | None = None,
+        **options: Unpack[BatchOptions],
     ) -> "CipherVector":
         """Signed sums: entry order[j] falls into bucket j % buckets, subtracted where signs[j]. Each bucket is one sum."""
         if len(order) != len(self) or len(signs) != len(self) or not 0 < buckets <= len(self):
@@ -189,21 +196,15 @@ class CipherVector(_Numbers):
         grid = np.ascontiguousarray(rows.reshape(size, buckets, width).swapaxes(0, 1)).reshape(buckets, size * width)
         grid_signs = np.ascontiguousarray(minus.reshape(size, buckets).swapaxes(0, 1))
         kernel = BucketProduct(self.public.n_squared, size)
-        sums = (backend or default_backend()).map(kernel, grid, grid_signs, progress=progress)
-        return CipherVector(self.public, sums)
+        return CipherVector(self.public, run_batch(kernel, grid, grid_signs, **options))
 
     def partial_decrypt(
-        self,
-        share: KeyShare,
-        *,
-        constant_time: bool = False,
-        backend: Backend | None = None,
-        progress: Progress | None = None,
+        self, share: KeyShare, *, constant_time: bool = False, **options: Unpack[BatchOptions]
     ) -> "PartialVector":
         """PDec of every entry."""
         self.public.require_same(share.public)
         kernel = PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
-        return PartialVector(self.public, (backend or default_backend()).map(kernel, self.block, progress=progress))
+        return PartialVector(self.public, run_batch(kernel, self.block, **options))
 
     def __add__(self, other: "CipherVector") -> "CipherVector":
         return self.add(other)
@@ -222,7 +223,6 @@ class CipherVector(_Numbers):
         return Ciphertext(mpz.from_bytes(self.block[index].tobytes(), "big"), self.public)
 
     def part(self, start: int, stop: int | None = None) -> "CipherVector":
-        """Some of the entries, without a copy."""
         return CipherVector(self.public, self.block[start:stop])
 
     @classmethod
@@ -233,17 +233,6 @@ class CipherVector(_Numbers):
         for vector in vectors:
             vectors[0].public.require_same(vector.public)
         return cls(vectors[0].public, np.concatenate([vector.block for vector in vectors]))
-
-    def to_bytes(self) -> bytes:
-        """The binary form."""
-        return _encode(_Kind.CIPHERTEXTS, self)
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
-    ) -> "CipherVector":
-        """Parse and validate received bytes."""
-        return Unchecked.parse(data, public, max_count=max_count).validate(backend=backend)
 
     @classmethod
     def of(cls, ciphertexts: Iterable[Ciphertext], public: PublicKey) -> "CipherVector":
@@ -256,25 +245,15 @@ class CipherVector(_Numbers):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartialVector(_Numbers):
+class PartialVector(_Checked):
     """The partial decryptions of a vector by one share."""
 
-    def to_bytes(self) -> bytes:
-        """The binary form."""
-        return _encode(_Kind.PARTIAL_DECRYPTIONS, self)
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None
-    ) -> "PartialVector":
-        """Parse and validate received bytes."""
-        unchecked = Unchecked.parse(data, public, max_count=max_count, kind=_Kind.PARTIAL_DECRYPTIONS)
-        return cls(public, unchecked.validate(backend=backend).block)
+    _kind = _Kind.PARTIAL_DECRYPTIONS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unchecked(_Numbers):
-    """Received numbers that nobody has looked at yet."""
+    """Received numbers that nobody has checked yet."""
 
     @classmethod
     def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
@@ -299,12 +278,12 @@ class Unchecked(_Numbers):
         return cls(public, blocks.from_bytes(data, public.ciphertext_bytes))
 
     def trusted(self) -> CipherVector:
-        """As ciphertexts, for whoever knows that `validate` or `refusals` has passed these very bytes before."""
+        """As ciphertexts, for bytes that `validate` or `refusals` has accepted before."""
         return CipherVector(self.public, self.block)
 
-    def validate(self, *, backend: Backend | None = None, progress: Progress | None = None) -> CipherVector:
+    def validate(self, **options: Unpack[BatchOptions]) -> CipherVector:
         """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
-        verdict = (backend or default_backend()).map(CheckUnits(self.public.n), self.block, progress=progress)[:, 0]
+        verdict = run_batch(CheckUnits(self.public.n), self.block, **options)[:, 0]
         refusal = self._refusal(verdict)
         if refusal is not None:
             raise refusal
@@ -314,13 +293,13 @@ class Unchecked(_Numbers):
     def refusals(
         vectors: Sequence["Unchecked"], public: PublicKey, *, backend: Backend | None = None
     ) -> list[CrowdFLError | None]:
-        """What `validate` would raise, or None, for each of several vectors under one key, looked at as one batch."""
+        """What `validate` would raise, or None, for each of several vectors, checked as one batch."""
         for vector in vectors:
             public.require_same(vector.public)
         if not vectors:
             return []
         together = np.concatenate([vector.block for vector in vectors])
-        verdict = (backend or default_backend()).map(CheckUnits(public.n), together)[:, 0]
+        verdict = run_batch(CheckUnits(public.n), together, backend=backend)[:, 0]
         ends = np.cumsum([len(vector) for vector in vectors])
         return [vector._refusal(part) for vector, part in zip(vectors, np.split(verdict, ends[:-1]), strict=True)]
 
@@ -328,7 +307,7 @@ class Unchecked(_Numbers):
         bad = np.flatnonzero(verdict != VALID)
         if not bad.size:
             return None
-        where = f"{bad.size} of {len(self)} numbers are no ciphertexts, the first at position {bad[0]}"
+        where = f"{bad.size} of {len(self)} numbers are not ciphertexts, the first at position {bad[0]}"
         if verdict[bad[0]] == OUT_OF_RANGE:
             return CiphertextOutOfRange(f"{where}: not in (0, N^2)")
         return NotAUnit(f"{where}: a factor in common with N")
@@ -350,11 +329,10 @@ class RunningProduct:
         self._next = np.empty_like(self._block)
 
     def add(self, vector: CipherVector, *, progress: Progress | None = None) -> None:
-        """Multiply one more upload in."""
         self.add_all([vector], progress=progress)
 
     def add_all(self, vectors: Sequence[CipherVector], *, progress: Progress | None = None) -> None:
-        """Multiply several in as one batch, which a backend may reduce as a tree; all of them or none."""
+        """Multiply uploads in as one batch, which a backend may reduce as a tree; all of them or none."""
         for vector in vectors:
             self.public.require_same(vector.public)
             if len(vector) != len(self._block):
@@ -387,11 +365,7 @@ class RunningProduct:
 
 
 def encrypt(
-    randomizers: RandomizerSource,
-    plaintexts: Block | Iterable[int],
-    *,
-    backend: Backend | None = None,
-    progress: Progress | None = None,
+    randomizers: RandomizerSource, plaintexts: Block | Iterable[int], **options: Unpack[BatchOptions]
 ) -> CipherVector:
     """Enc of many plaintexts: residues modulo N as a block (from a packing), or signed integers."""
     public = randomizers.public
@@ -401,16 +375,14 @@ def encrypt(
             raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
     else:
         block = residues((public.residue(m) for m in plaintexts), public)
-    blinds = randomizers.take(len(block), progress=progress)
-    return CipherVector(public, (backend or default_backend()).map(Encrypt(public.n), block, blinds, progress=progress))
+    blinds = randomizers.take(len(block), progress=options.get("progress"))
+    return CipherVector(public, run_batch(Encrypt(public.n), block, blinds, **options))
 
 
-def combine(
-    first: PartialVector, second: PartialVector, *, backend: Backend | None = None, progress: Progress | None = None
-) -> Block:
+def combine(first: PartialVector, second: PartialVector, **options: Unpack[BatchOptions]) -> Block:
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
-    first._require_like(second)
-    return (backend or default_backend()).map(Combine(first.public.n), first.block, second.block, progress=progress)
+    first.require_like(second)
+    return run_batch(Combine(first.public.n), first.block, second.block, **options)
 
 
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:
@@ -439,18 +411,12 @@ def _read_exactly(stream: BinaryIO, length: int) -> bytearray | bytes:
     return pieces
 
 
-def _encode(kind: _Kind, numbers: _Numbers) -> bytes:
-    public = numbers.public
-    header = _HEADER.pack(_MAGIC, _VERSION, kind, 0, public.fingerprint, public.ciphertext_bytes, len(numbers))
-    return header + numbers.block.tobytes()
-
-
 def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, expected: int) -> int:
     if len(data) < _HEADER.size:
         raise Truncated(f"{len(data)} bytes where the header alone has {_HEADER.size}")
     magic, version, kind, reserved, fingerprint, width, count = _HEADER.unpack(data)
     if magic != _MAGIC:
-        raise FormatError("these bytes are no CrowdFL vector")
+        raise FormatError("these bytes are not a CrowdFL vector")
     if version != _VERSION:
         raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
     if kind != expected:

@@ -48,7 +48,6 @@ class WideInts:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> "WideInts":
-        """From Python's integers."""
         numbers = [int(x) for x in numbers]
         size = max((x.bit_length() for x in numbers), default=0) // _LIMB + 1
         data = b"".join(x.to_bytes(2 * size, "little", signed=True) for x in numbers)
@@ -57,7 +56,6 @@ class WideInts:
         return cls(limbs)
 
     def to_ints(self) -> list[int]:
-        """As Python's integers."""
         width = 2 * self.limbs.shape[1]
         data = (self.limbs & _MASK).astype("<u2").tobytes()
         return [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]

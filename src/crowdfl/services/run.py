@@ -14,7 +14,8 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
+from crowdfl.crypto.backends import backend_named
+from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     KeyFileDamaged,

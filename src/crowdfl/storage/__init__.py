@@ -1,3 +1,1 @@
-"""Every form that CrowdFL puts on disk: key files and pools of randomizers. docs/key-files.md gives both byte by byte."""
-
-__all__: list[str] = []
+"""Every form that CrowdFL puts on disk: databases, blobs, sealed key folders, pools. docs/formats.md has the layouts."""

@@ -1,4 +1,4 @@
-"""Files that their owner alone reads, written whole or not at all."""
+"""Files that only their owner can read, written completely or not at all."""
 
 import contextlib
 import os
@@ -20,12 +20,12 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
     Without `overwrite` an existing file stays, whoever wins the race, and FileExistsError is raised. Without `sync_folder` the
     name is durable once its folder is.
     """
-    # Beside its destination, for a rename is atomic within one file system alone; hidden, so that no `*` picks it up.
+    # Beside its destination, because a rename is atomic only within one file system; hidden, so that no `*` matches it.
     temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(12)}.part")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as wrong:
-        wrong.filename = str(path)  # the temporary name says nothing to whoever reads the message
+        wrong.filename = str(path)  # the temporary name would mean nothing to the reader
         raise
     try:
         _write_and_close(descriptor, data)
@@ -41,7 +41,7 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
 
 
 def read_secret(path: Path, what: str) -> str:
-    """A token or a passphrase: the first line, less spaces around it, of a file that is its owner's alone."""
+    """A token or a passphrase: the first line, stripped, of a file that only its owner can read."""
     try:
         with open(path, "rb") as file:
             require_owner_only(file.fileno(), path, KeyFilePermissions)
@@ -49,14 +49,14 @@ def read_secret(path: Path, what: str) -> str:
     except FileNotFoundError:
         raise KeyFileMissing(f"there is no {what} at {path}") from None
     except (IsADirectoryError, UnicodeDecodeError):
-        raise KeyFileDamaged(f"{path} holds no {what}: wanted is one line of text") from None
+        raise KeyFileDamaged(f"{path} does not contain a {what}: expected one line of text") from None
 
 
 def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError]) -> None:
-    """Raise `refusal` unless the open file is a regular one, of this user, with no rights for anyone else."""
+    """Raise `refusal` unless this is a regular file of this user, closed to everyone else."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise refusal(f"{path} is no regular file")
+        raise refusal(f"{path} is not a regular file")
     if status.st_uid != os.geteuid():
         raise refusal(f"{path} belongs to another user: run as its owner, or chown it and `chmod 600 {path}`")
     if status.st_mode & _OTHERS:

@@ -22,11 +22,11 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._durable = {folder} if folder.is_dir() else set()  # folders that survive a power cut, as far as is known
+        self._durable = {folder} if folder.is_dir() else set()  # folders known to survive a power cut
         self._make_folder(folder)
 
     def put(self, name: str, data: bytes) -> None:
-        """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
+        """Idempotent for the same bytes; other bytes under the same name are a `Conflict`."""
         self.put_all({name: data})
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
@@ -37,36 +37,33 @@ class FileBlobs:
             try:
                 self._make_folder(folder)
             except NotADirectoryError:
-                raise Conflict(f"{name} cannot be: a part of its name is a blob already") from None
+                raise Conflict(f"{name} cannot be stored: a part of its name is a blob already") from None
         for name, path in paths.items():
             try:
                 write_private(path, blobs[name], sync_folder=False)
             except FileExistsError:
                 if not path.is_file() or path.read_bytes() != blobs[name]:
-                    raise Conflict(f"{name} is there already, with other contents") from None
-        for folder in folders:  # of what was there too: its writer may not have come to this yet
+                    raise Conflict(f"{name} exists already, with other contents") from None
+        for folder in folders:  # of existing blobs too: their writer may not have synced yet
             sync_directory(folder)
 
     def get(self, name: str) -> bytes:
-        """Read, or `NotReady`."""
         try:
             return self._path(name).read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise NotReady(f"{name} is not there (yet)") from None
+            raise NotReady(f"{name} does not exist (yet)") from None
 
     def has(self, name: str) -> bool:
-        """Whether it is there."""
         return self._path(name).is_file()
 
     def delete(self, name: str) -> None:
-        """Remove durably; gone already is fine."""
         path = self._path(name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
             sync_directory(path.parent)
 
     def clear(self, name: str) -> None:
-        """Remove everything below a name durably, unfinished writes included; gone already is fine."""
+        """Remove everything below a name durably, unfinished writes included. Idempotent."""
         path = self._path(name)
         self._durable = {folder for folder in self._durable if not folder.is_relative_to(path)}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -74,31 +71,30 @@ class FileBlobs:
             sync_directory(path.parent)
 
     def names(self) -> Iterator[str]:
-        """Every blob there is."""
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.name.startswith("."):  # hidden: a write that is under way, or was cut short
+            if path.is_file() and not path.name.startswith("."):  # hidden: an unfinished write
                 yield str(path.relative_to(self.folder))
 
     def _make_folder(self, folder: Path) -> None:
-        """With the folders above it, each its owner's alone and each durable: a file is no safer than the way to it."""
+        """Create it and its parents, each private and each durable: a file survives only if its folders do."""
         if folder.is_dir() and (folder in self._durable or not folder.is_relative_to(self.folder)):
             return
         self._make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         if not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is no folder")
-        sync_directory(folder.parent)  # of one that was there too: whoever made it may not have come to this yet
+            raise NotADirectoryError(f"{folder} is not a folder")
+        sync_directory(folder.parent)  # of an existing one too: its creator may not have synced yet
         self._durable.add(folder)
 
     def _path(self, name: str) -> Path:
         segments = name.split("/")
         if len(name) > _LONGEST_NAME or not all(map(_plain, segments)):
-            raise FormatError(f"{name[:100]!r} is no name of a blob")
+            raise FormatError(f"{name[:100]!r} is not a valid blob name")
         return self.folder.joinpath(*segments)
 
 
 def _plain(segment: str) -> bool:
-    """No way up, nothing hidden, nothing that a file system could read in another way."""
+    """No parent folder, nothing hidden, nothing that a file system could interpret."""
     short = 0 < len(segment) <= _LONGEST_SEGMENT
     return short and segment[0] != "." and segment.isascii() and segment.isprintable() and "\\" not in segment

@@ -32,7 +32,7 @@ def open_engine(url: str) -> Engine:
         engine = create_engine(
             parsed,
             hide_parameters=True,
-            pool_pre_ping=parsed.get_backend_name() != "sqlite",  # a file does not hang up
+            pool_pre_ping=parsed.get_backend_name() != "sqlite",  # a file cannot disconnect
             pool_size=_CONNECTIONS,
             max_overflow=_CONNECTIONS,
             connect_args=_arguments(parsed),
@@ -81,7 +81,7 @@ def _named(problem: SQLAlchemyError, where: str) -> Exception:
     if code in (_PG_FULL, "SQLITE_FULL"):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
     if code in (_PG_NO_TABLE, _PG_NO_COLUMN) or str(cause).startswith(("no such table", "no such column")):
-        return StoreOutdated(f"{where} lacks tables of this program: run its migrations")
+        return StoreOutdated(f"{where} lacks tables that this program needs: run its migrations")
     if isinstance(problem, DataError):
         return FormatError(f"{where} cannot hold this value: {type(cause).__name__}")
     said = str(cause if cause is not None else problem).strip().splitlines()
@@ -96,9 +96,9 @@ def _parse(url: str) -> URL:
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreUnavailable(f"{parsed.drivername} is no database that CrowdFL runs on: sqlite or postgresql")
+        raise StoreUnavailable(f"{parsed.drivername} is not supported: use sqlite or postgresql")
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise StoreUnavailable("a store in memory is lost with the process: give sqlite:///FILE")
+        raise StoreUnavailable("an in-memory database is lost with the process: use sqlite:///FILE")
     return parsed
 
 
@@ -109,7 +109,7 @@ def _arguments(url: URL) -> dict[str, Any]:
 
 
 def _make_private(url: URL) -> None:
-    """The file is its owner's alone from its first moment; SQLite gives its companions the same rights."""
+    """Create the file with mode 0600; SQLite gives its companion files the same mode."""
     path = Path(str(url.database))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -121,11 +121,11 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # SQLAlchemy, not the driver, says when a transaction begins
     connection.execute("PRAGMA synchronous=FULL")  # in WAL too, a commit is on disk when it returns
     if _ask_for_wal(connection) != ("wal",):
-        raise sqlite3.OperationalError("its file system has no write-ahead log; use a local disk")
+        raise sqlite3.OperationalError("its file system does not support a write-ahead log; use a local disk")
 
 
 def _ask_for_wal(connection: sqlite3.Connection) -> object:
-    """Two processes that begin a new file at once are in each other's way, and here SQLite itself waits for neither."""
+    """Two processes that create the file at the same time block each other, and SQLite does not wait here by itself."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -137,7 +137,7 @@ def _ask_for_wal(connection: sqlite3.Connection) -> object:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A deferred transaction that turns into a writer halfway fails at once, whatever the timeout: writers say so first.
+    # A deferred transaction that becomes a writer halfway fails at once, whatever the timeout: writers begin as such.
     deferred = connection.get_execution_options().get(_READING, False)
     connection.exec_driver_sql("BEGIN" if deferred else "BEGIN IMMEDIATE")
 

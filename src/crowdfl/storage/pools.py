@@ -1,4 +1,4 @@
-"""Pools: randomizers made ahead of time and kept on disk, each handed out at most once. Layout: docs/key-files.md.
+"""Pools: randomizers made ahead of time and kept on disk, each handed out at most once. Layout: docs/formats.md.
 
 The file is opened and locked anew for every step, so that processes, threads and forks may share it. The state on disk
 moves on before any randomizer leaves: a crash may lose some, and repeats none. The state stands there twice, and both
@@ -66,12 +66,11 @@ class RandomizerPool:
 
     @property
     def available(self) -> int:
-        """How many randomizers are left."""
         with self._locked() as file:
             return file.state.left
 
     def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        """`count` randomizers, gone from the pool for good before this returns; PoolExhausted, and none gone, if too few."""
+        """`count` randomizers, removed from the pool before this returns; `PoolExhausted`, and none removed, if too few."""
         _require_not_negative(count)
         progress = progress or Progress()
         progress.check()
@@ -102,7 +101,7 @@ class RandomizerPool:
         try:
             write_private(self.path, _empty_pool(self.public))
         except FileExistsError:
-            pass  # someone else made it first: theirs is the pool
+            pass  # another process made it first
         except (FileNotFoundError, NotADirectoryError):
             raise PoolError(f"there is no folder for {self.path}: `mkdir -m 700` it first") from None
 
@@ -110,16 +109,16 @@ class RandomizerPool:
         if block.shape != (count, self.public.ciphertext_bytes):
             raise LengthMismatch(f"the source gave {block.shape} bytes, not {count} x {self.public.ciphertext_bytes}")
         if at_least(block, self.public.n_squared).any() or not block.any(axis=1).all():
-            raise PoolError("the source gave numbers outside (0, N^2): they are no randomizers of this key")
+            raise PoolError("the source gave numbers outside (0, N^2): they are not randomizers of this key")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator["_PoolFile"]:
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
         except FileNotFoundError:
-            raise PoolError(f"there is no pool {self.path} any more: open it anew") from None
+            raise PoolError(f"there is no pool {self.path} any more: open it again") from None
         except (IsADirectoryError, PermissionError):
-            raise PoolError(f"{self.path} is no pool that this user may write") from None
+            raise PoolError(f"{self.path} is not a pool that this user may write") from None
         try:
             require_owner_only(descriptor, self.path, PoolError)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -170,12 +169,12 @@ class _PoolFile:
             raise PoolExhausted(f"the pool holds {left} randomizers, {count} were asked for: fill it first")
         block = self._verified(first, count)
         self._commit(self.state.filled, first + count)
-        with contextlib.suppress(OSError):  # they are gone from the pool already; wiping them is a courtesy
+        with contextlib.suppress(OSError):  # they are removed already; wiping them is only tidy
             self._write(bytes(count * self._stride), self._position(first))
         return block
 
     def append(self, block: Block) -> None:
-        """Add entries; they count once the state says so."""
+        """Entries count once the state includes them."""
         self._reclaim()
         entries = empty(len(block), self._stride)
         entries[:, : self._width] = block
@@ -184,7 +183,7 @@ class _PoolFile:
         self._commit(self.state.filled + len(block), self.state.taken)
 
     def _reclaim(self) -> None:
-        """Move what is left to the front once it fits there, so that a pool that is topped up does not grow for ever."""
+        """Move what is left to the front once it fits there: a pool that is refilled does not grow for ever."""
         taken, left = self.state.taken, self.state.left
         if not 0 < taken >= left:
             return
@@ -216,7 +215,7 @@ class _PoolFile:
         self._header = self._read(_HEADER.size, 0)
         magic, version, fingerprint, width = _HEADER.unpack(self._header)
         if magic != _MAGIC:
-            raise PoolDamaged(f"{self._path} is no pool of randomizers")
+            raise PoolDamaged(f"{self._path} is not a pool of randomizers")
         if version != _VERSION:
             raise UnsupportedVersion(f"{self._path} is of version {version}; this program reads version {_VERSION}")
         if self._read(_DIGEST, _HEADER.size) != _digest(self._header):
@@ -250,7 +249,7 @@ class _PoolFile:
         while size:
             piece = os.pread(self._descriptor, size, position)
             if not piece:
-                raise PoolDamaged(f"{self._path} is truncated, or no pool; {_ADVICE}")
+                raise PoolDamaged(f"{self._path} is truncated, or not a pool; {_ADVICE}")
             pieces.append(piece)
             size, position = size - len(piece), position + len(piece)
         return b"".join(pieces)
@@ -278,7 +277,7 @@ def _digest(data: bytes) -> bytes:
 
 def _require_not_negative(count: int) -> None:
     if count < 0:
-        raise PoolError(f"{count} is no number of randomizers")
+        raise PoolError(f"{count} is not a number of randomizers")
 
 
 def _check(progress: Progress, done: int) -> None:

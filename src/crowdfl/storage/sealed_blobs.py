@@ -1,23 +1,28 @@
 """Blobs that nobody reads or alters without the folder's passphrase; their names and lengths stay visible.
 
-One blob, `sealing`, says how the key follows from the passphrase; layout: docs/key-files.md.
+One blob, `sealing`, says how the key follows from the passphrase; layout: docs/formats.md.
 """
 
 import secrets
+import unicodedata
 from collections.abc import Mapping
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from crowdfl.errors import Conflict, KeyFileDamaged, PassphraseError
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.passphrase import DEFAULT_WORK_FACTOR, LARGEST_WORK_FACTOR, SALT_BYTES, cipher_from
 
 __all__ = ["SealedBlobs", "require_open"]
 
 _SEALING = "sealing"
 _MAGIC = b"CFLS\x01"
-_HEAD = len(_MAGIC) + 1 + SALT_BYTES  # the work factor, and the salt
+_SALT = 16
+_HEAD = len(_MAGIC) + 1 + _SALT  # the work factor, and the salt
 _NONCE = 12
+_WORK_FACTOR = 17  # log2 of scrypt's n: slow on purpose, for those who guess
+_LARGEST_WORK_FACTOR = 20  # 1 GiB and some seconds: no file may ask for more
 
 
 def require_open(blobs: FileBlobs) -> FileBlobs:
@@ -30,18 +35,17 @@ def require_open(blobs: FileBlobs) -> FileBlobs:
 class SealedBlobs:
     """The blobs of a folder that was empty when it was given its passphrase."""
 
-    def __init__(self, blobs: FileBlobs, passphrase: str, work_factor: int = DEFAULT_WORK_FACTOR) -> None:
+    def __init__(self, blobs: FileBlobs, passphrase: str, work_factor: int = _WORK_FACTOR) -> None:
         self._blobs = blobs
         if not blobs.has(_SEALING):
             self._begin(passphrase, work_factor)
         told = blobs.get(_SEALING)  # another process may have begun at the same moment: what is there counts
-        if len(told) < _HEAD or not told.startswith(_MAGIC) or not 0 < told[len(_MAGIC)] <= LARGEST_WORK_FACTOR:
+        if len(told) < _HEAD or not told.startswith(_MAGIC) or not 0 < told[len(_MAGIC)] <= _LARGEST_WORK_FACTOR:
             raise KeyFileDamaged(f"{blobs.folder / _SEALING} was altered; restore it from a backup")
-        self._cipher = cipher_from(passphrase, told[_HEAD - SALT_BYTES : _HEAD], told[len(_MAGIC)])
+        self._cipher = _cipher_from(passphrase, told[_HEAD - _SALT : _HEAD], told[len(_MAGIC)])
         self._open(_SEALING, told[_HEAD:], told[:_HEAD])
 
     def put(self, name: str, data: bytes) -> None:
-        """Write once; the same bytes again are fine, other bytes are a `Conflict`."""
         if not self.has(name):
             try:
                 return self._blobs.put(name, self._seal(name, data))
@@ -51,24 +55,19 @@ class SealedBlobs:
             raise Conflict(f"{name} is there already, with other contents")
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """`put` for several."""
         for name, data in blobs.items():
             self.put(name, data)
 
     def get(self, name: str) -> bytes:
-        """Read, or `NotReady`."""
         return self._open(name, self._blobs.get(name), _MAGIC + name.encode())
 
     def has(self, name: str) -> bool:
-        """Whether it is there."""
         return self._blobs.has(name)
 
     def delete(self, name: str) -> None:
-        """Remove durably; gone already is fine."""
         self._blobs.delete(name)
 
     def clear(self, folder: str) -> None:
-        """Remove everything below a name durably."""
         self._blobs.clear(folder)
 
     def _begin(self, passphrase: str, work_factor: int) -> None:
@@ -76,9 +75,9 @@ class SealedBlobs:
             raise PassphraseError(
                 f"{self._blobs.folder} holds keys that are not sealed: end their tasks first, or take the passphrase out"
             )
-        head = _MAGIC + bytes([work_factor]) + secrets.token_bytes(SALT_BYTES)
+        head = _MAGIC + bytes([work_factor]) + secrets.token_bytes(_SALT)
         nonce = secrets.token_bytes(_NONCE)
-        proof = cipher_from(passphrase, head[-SALT_BYTES:], work_factor).encrypt(nonce, b"", head)
+        proof = _cipher_from(passphrase, head[-_SALT:], work_factor).encrypt(nonce, b"", head)
         try:
             self._blobs.put(_SEALING, head + nonce + proof)
         except Conflict:  # another process has begun
@@ -94,3 +93,14 @@ class SealedBlobs:
         except (InvalidTag, ValueError):
             where = self._blobs.folder / name
             raise PassphraseError(f"{where} does not open: the passphrase is wrong, or the file was altered") from None
+
+
+def _cipher_from(passphrase: str, salt: bytes, work_factor: int) -> ChaCha20Poly1305:
+    if not passphrase:
+        raise PassphraseError("the passphrase is empty: give one, or do not set `passphrase_file`")
+    try:
+        # One keyboard types an accented letter as one character, another as two.
+        phrase = unicodedata.normalize("NFKC", passphrase).encode()
+    except UnicodeEncodeError:
+        raise PassphraseError("the passphrase contains characters that are not valid text") from None
+    return ChaCha20Poly1305(Scrypt(salt=salt, length=32, n=1 << work_factor, r=8, p=1).derive(phrase))

@@ -1,7 +1,7 @@
-"""The roles' stores in SQL: SQLite (WAL) by default, PostgreSQL by URL. One class serves every role; each uses its part.
+"""The roles' stores in SQL: SQLite (WAL) by default, PostgreSQL by URL. One class serves every role.
 
 Every method is one transaction; inside `transaction` several are. Writers take the writers' lock at once, so that what a
-transaction read is still true when it writes; what only reads outside `transaction` waits for nobody.
+transaction read is still true when it writes; a read outside `transaction` waits for nobody.
 """
 
 import contextlib
@@ -100,11 +100,11 @@ class _Known:
         """True: new, and known from now on. False: this very upload is in. Or why it is refused."""
         mine = self._by_place.get((self._number, upload.who))
         if mine is not None and mine != upload.digest:
-            return AlreadyCounted(f"an upload of {upload.who} is in round {self._number} already, with other contents")
+            return AlreadyCounted(f"{upload.who} has an upload in round {self._number} already, with other contents")
         if mine is not None:
             return False
         if upload.digest in self._digests:
-            return AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
+            return AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
         self._note(self._number, upload.who, upload.digest)
         return True
 
@@ -114,12 +114,15 @@ class _Known:
 
 
 def _let_go(engine: Engine, process: int) -> None:
-    """Of a child's copy of its parent's connections nothing is closed: that would drop the parent's locks."""
+    """A forked child closes none of its parent's connections: that would drop the parent's locks."""
     engine.dispose(close=os.getpid() == process)
 
 
 class SqlStore:
-    """A role's durable state. Threads and processes may share one database, each process with a store of its own."""
+    """A role's durable state; `roles.ports` says what each method promises.
+
+    Threads and processes may share one database, each process with a store of its own.
+    """
 
     def __init__(self, url: str) -> None:
         self.engine: Engine = open_engine(url)
@@ -129,17 +132,16 @@ class SqlStore:
         weakref.finalize(self, _let_go, self.engine, self._process).atexit = False
 
     def create_tables(self) -> None:
-        """For tests and throw-away stores; real ones are made by `migrations.upgrade`."""
+        """For tests and temporary stores; `migrations.upgrade` makes the others."""
         with self._write() as c:
             t.metadata.create_all(c)
 
     def close(self) -> None:
-        """Give every idle connection back."""
         self.engine.dispose()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Several calls of this thread as one transaction; one inside another stands or falls by itself, then with it."""
+        """Several calls of this thread as one transaction. A nested one is a savepoint of the outer one."""
         open_one = self._open_one()
         if open_one is not None:
             with open_one.begin_nested():
@@ -180,17 +182,16 @@ class SqlStore:
     # Tasks.
 
     def add_task(self, task: StoredTask) -> None:
-        """Once; the same papers again are fine, whatever became of the task since."""
+        """Idempotent for the same definition and appointment, whatever the task's state is by now."""
         with self._write() as c:
-            papers = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
-            known = c.execute(papers).first()
+            documents = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
+            known = c.execute(documents).first()
             if known is None:
                 c.execute(insert(t.tasks).values(**vars(task)))
             elif tuple(known) != (task.definition, task.appointment):
-                raise Conflict(f"task {task.task} is there already, with other papers")
+                raise Conflict(f"task {task.task} exists already, with another definition or appointment")
 
     def task(self, task: str) -> StoredTask:
-        """Or `UnknownTask`."""
         with self._read() as c:
             row = c.execute(select(t.tasks).where(t.tasks.c.task == task)).mappings().first()
         if row is None:
@@ -198,12 +199,11 @@ class SqlStore:
         return StoredTask(**row)
 
     def tasks(self) -> list[StoredTask]:
-        """All of them."""
         with self._read() as c:
             return [StoredTask(**row) for row in c.execute(select(t.tasks).order_by(t.tasks.c.task)).mappings()]
 
     def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
-        """Change a task's state; the time of its end is kept once set."""
+        """Without `ended_at` the time that was set before stays."""
         values: dict[str, Any] = {"state": state} | ({"ended_at": ended_at} if ended_at is not None else {})
         with self._write() as c:
             if c.execute(update(t.tasks).where(t.tasks.c.task == task).values(**values)).rowcount == 0:
@@ -212,13 +212,13 @@ class SqlStore:
     # Participants.
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Once, or back again; `TaskFull` beyond the limit, `Conflict` for other keys under a known name."""
+        """Idempotent; who has left may come back. `Conflict` if the name is enrolled with other keys."""
         who = participant.identity
         with self._write() as c:
             for known in self._participants(c, task, t.participants.c.who == who.who):
                 if known.identity != who:
                     raise Conflict(f"{who.who} is enrolled with other keys")
-                if known.left and not participant.left:  # back again
+                if known.left and not participant.left:
                     p = t.participants.c
                     c.execute(update(t.participants).where(p.task == task, p.who == who.who).values(left=False))
                 return
@@ -237,12 +237,10 @@ class SqlStore:
             )
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined."""
         with self._read() as c:
             return self._participants(c, task, since=since)
 
     def participant(self, task: str, who: str) -> StoredParticipant:
-        """Or `UnknownParticipant`."""
         with self._read() as c:
             found = self._participants(c, task, t.participants.c.who == who)
         if not found:
@@ -250,14 +248,12 @@ class SqlStore:
         return found[0]
 
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
-        """By name, in the order they joined."""
         p = t.participants.c
         wanted = select(p.who, p.signing).where(p.task == task).order_by(p.position).offset(since)
         with self._read() as c:
             return {who: bytes(signing) for who, signing in c.execute(wanted)}
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
-        """Uploads of a round, and the active who have none in it."""
         p, u = t.participants.c, t.uploads.c
         theirs = select(u.who).where(u.task == task, u.number == number)
         with self._read() as c:
@@ -267,7 +263,6 @@ class SqlStore:
         return uploaded, missing
 
     def leave(self, task: str, who: str) -> None:
-        """Mark as gone."""
         p = t.participants.c
         with self._write() as c:
             done = c.execute(update(t.participants).where(p.task == task, p.who == who).values(left=True))
@@ -291,7 +286,6 @@ class SqlStore:
     # Rounds, uploads, seeds.
 
     def put_round(self, task: str, round_: Round) -> None:
-        """Insert or update."""
         r = t.rounds.c
         values = {"opened_at": round_.opened_at, "state": str(round_.state), "extended": round_.extended}
         with self._write() as c:
@@ -300,12 +294,10 @@ class SqlStore:
                 c.execute(insert(t.rounds).values(task=task, number=round_.number, **values))
 
     def rounds(self, task: str) -> list[Round]:
-        """In order."""
         with self._read() as c:
             return self._rounds(c, task)
 
     def round(self, task: str, number: int) -> Round:
-        """Or `NotReady`."""
         with self._read() as c:
             found = self._rounds(c, task, t.rounds.c.number == number)
         if not found:
@@ -316,44 +308,27 @@ class SqlStore:
         rows = c.execute(select(t.rounds).where(t.rounds.c.task == task, *which).order_by(t.rounds.c.number)).mappings()
         return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
 
-    def add_upload(self, task: str, number: int, upload: Upload) -> bool:
-        """True if new; False if this very upload is in."""
-        with self._write() as c:
-            outcome = self._add_uploads(c, task, number, [upload])[0]
-        if isinstance(outcome, CrowdFLError):
-            raise outcome
-        return outcome
-
-    def _add_uploads(
-        self, c: Connection, task: str, number: int, uploads: Sequence[Upload]
-    ) -> list[bool | CrowdFLError]:
-        """Judge each by what was there and by those before it, then insert what is new at once."""
-        known = _Known(c, task, number, uploads)
-        outcomes: list[bool | CrowdFLError] = [known.judge(upload) for upload in uploads]
-        pairs = zip(uploads, outcomes, strict=True)
-        new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
-        if new:
-            c.execute(_ADD_UPLOAD, new)
-        return outcomes
-
     def uploads(self, task: str, number: int) -> list[Upload]:
-        """In the order they came."""
         return self._uploads(task, number)
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        """Those of an open round, in one transaction."""
         with self._write() as c:
             state = c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar()
-            if state == RoundState.OPEN:
-                return self._add_uploads(c, task, number, uploads)
-        return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
+            if state != RoundState.OPEN:
+                return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
+            known = _Known(c, task, number, uploads)
+            outcomes: list[bool | CrowdFLError] = [known.judge(upload) for upload in uploads]
+            pairs = zip(uploads, outcomes, strict=True)
+            new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
+            if new:
+                c.execute(_ADD_UPLOAD, new)
+            return outcomes
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
-        """A participant's upload of a round."""
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
-        """One statement, made once: this is asked for every group of uploads."""
+        """One statement, compiled once: every group of uploads needs it."""
         with self._read() as c:
             rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()
         if not rows:
@@ -374,7 +349,7 @@ class SqlStore:
             ]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """Once: a second process that comes with a seed of its own is refused before it masks anything."""
+        """A second process with a seed of its own is refused before it masks anything."""
         s = t.seeds.c
         with self._write() as c:
             same = (s.task == task, s.number == number, s.purpose == purpose)
@@ -382,10 +357,9 @@ class SqlStore:
             if known is None:
                 c.execute(insert(t.seeds).values(task=task, number=number, purpose=purpose, state=state))
             elif bytes(known) != state:
-                raise Conflict(f"a mask seed for {purpose} of round {number} is kept already")
+                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
 
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
-        """By purpose."""
         s = t.seeds.c
         with self._read() as c:
             rows = c.execute(select(s.purpose, s.state).where(s.task == task, s.number == number))
@@ -394,7 +368,7 @@ class SqlStore:
     # Money.
 
     def post(self, task: str, movement: Movement) -> bool:
-        """Into the ledger, checked against all that is in it."""
+        """Checked against the whole ledger in the same transaction."""
         with self._write() as c:
             ledger = Ledger(self._movements(c, task))
             if not ledger.post(movement):
@@ -403,7 +377,6 @@ class SqlStore:
             return True
 
     def movements(self, task: str) -> list[Movement]:
-        """In order."""
         with self._read() as c:
             return self._movements(c, task)
 
@@ -415,7 +388,6 @@ class SqlStore:
     # Leases.
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
-        """Take or renew, unless another owner's lease holds."""
         with self._write() as c:
             row = c.execute(select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)).first()
             if row is not None and row[0] != owner and row[1] > now:
@@ -428,14 +400,12 @@ class SqlStore:
             return True
 
     def release(self, task: str, owner: str) -> None:
-        """Give back."""
         with self._write() as c:
             c.execute(delete(t.leases).where(t.leases.c.task == task, t.leases.c.owner == owner))
 
     # KGC's.
 
     def use_invitation(self, task: str, number: str, who: str) -> None:
-        """Once per invitation."""
         i = t.invitations.c
         with self._write() as c:
             known = c.execute(select(i.who).where(i.task == task, i.number == number)).scalar()
@@ -447,14 +417,12 @@ class SqlStore:
     # CSP's.
 
     def answered(self, task: str, request: str) -> str | None:
-        """The blob that answers a request."""
         a = t.answers.c
         with self._read() as c:
             found: str | None = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
             return found
 
     def put_answer(self, task: str, request: str, blob: str) -> None:
-        """Once; another answer to the same request is a `Conflict`."""
         a = t.answers.c
         with self._write() as c:
             known = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
@@ -464,7 +432,6 @@ class SqlStore:
                 raise Conflict("this request was answered by another process")
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
-        """A mapping that is durable."""
         return _Memory(self, task)
 
 

@@ -60,7 +60,7 @@ class _Name(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         if value is not None and len(value) > self.length:
-            raise FormatError(f"a name of {len(value)} characters; at most {self.length} are stored")
+            raise FormatError(f"this name has {len(value)} characters; at most {self.length} can be stored")
         return None if value is None else _storable(value)
 
 
@@ -73,7 +73,7 @@ class _Whole(TypeDecorator[int]):
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         if value is not None and not 0 <= value <= self.largest:
-            raise FormatError(f"a number that is not in 0..{self.largest}")
+            raise FormatError(f"this number is not in 0..{self.largest}")
         return value
 
 
@@ -85,7 +85,7 @@ class _Amount(TypeDecorator[int]):
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         if value is not None and not 0 <= value < 2**63:
-            raise FormatError("an amount larger than all the money there is")
+            raise FormatError("this amount is negative or larger than any that can be stored")
         return value
 
 

@@ -1,6 +1,6 @@
 """The GPU backend: the kernels of `crowdfl.crypto.kernels` for a modulus N^2, in large pieces, with the same bytes as result.
 
-What it has no way for (a modulus that is no odd square or too long, a kernel it does not know) runs on threads, and so does
+What it cannot do (a modulus that is not an odd square, or too long; a kernel it does not know) runs on threads, and so does
 light work on a few rows.
 """
 

@@ -15,7 +15,6 @@ _BLOCK = 128  # threads of a block
 
 
 def source() -> str:
-    """The CUDA source of all kernels."""
     return resources.files("crowdfl.crypto.gpu").joinpath("kernels.cu").read_text("utf-8")
 
 
@@ -29,11 +28,9 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Limbs of a number."""
         return self.lanes * self.limbs
 
     def defines(self, block: int) -> tuple[str, ...]:
-        """For the compiler."""
         return (f"-DTPI={self.lanes}", f"-DL={self.limbs}", f"-DBLOCK={block}", f"-DMIN_BLOCKS={self.blocks}")
 
 
@@ -81,13 +78,11 @@ class CupyDevice:
         self._module = cache(self._compile)
 
     def launch(self, layout: Layout, kernel: str, threads: int, *args: Any) -> None:  # noqa: ANN401
-        """As `Device.launch`."""
         function = self._module(layout).get_function(kernel)
         wide = tuple(np.uint64(x) if isinstance(x, int) else x for x in args)
         function((-(-threads // self.block),), (self.block,), wide)
 
     def host(self, array: Any) -> Any:  # noqa: ANN401
-        """A copy in this machine's memory."""
         return self.xp.asnumpy(array)
 
     def _compile(self, layout: Layout) -> Any:  # noqa: ANN401

@@ -60,17 +60,14 @@ class Ring:
 
     @classmethod
     def of(cls, device: Device, n: mpz) -> "Ring":
-        """With the layouts that suit n."""
         return cls(device, mpz(n), *layouts_for(int(n)))
 
     @property
     def size(self) -> int:
-        """Limbs of a number modulo n."""
         return self.many.size
 
     @property
     def width(self) -> int:
-        """Bytes of a number modulo n^2."""
         return width_of(self._modulus)
 
     @cached_property
@@ -81,7 +78,6 @@ class Ring:
 
     @cached_property
     def one(self) -> _Pairs:
-        """1."""
         return self._put(self._pair(self._r))
 
     # ---- conversions
@@ -113,11 +109,9 @@ class Ring:
         return out
 
     def read(self, block: Block) -> _Pairs:
-        """Rows of bytes as pairs."""
         return self.enter(self.limbs(block, 2 * self.size))
 
     def write(self, pairs: _Pairs) -> Block:
-        """Pairs as rows of bytes."""
         return self.write_plain(self.multiply(pairs, self._unit))
 
     def write_plain(self, plain: _Pairs) -> Block:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.crypto.compute import backend_named
+from crowdfl.crypto.backends import backend_named
 from crowdfl.lab.bench import tables
 from crowdfl.lab.bench.crypto.run import bench_crypto
 from crowdfl.lab.bench.crypto.setting import PAPER, QUICK

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from crowdfl.crypto.compute import BACKENDS, backend_named
+from crowdfl.crypto.backends import BACKENDS, backend_named
 from crowdfl.lab.experiments.catalog import CATALOG
 from crowdfl.lab.experiments.frame import Size
 from crowdfl.lab.experiments.points import Bench

@@ -16,8 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crowdfl.crypto.blocks import Block, at_least, from_bytes
-from crowdfl.crypto.limbs import subtract_mod
+from crowdfl.crypto.blocks import Block, at_least, from_bytes, subtract_mod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey

@@ -17,10 +17,10 @@ __all__ = ["check", "upgrade"]
 
 
 def upgrade(url: str) -> None:
-    """Bring a database to the present state, from nothing or from any earlier one, whole or not at all. Again is fine."""
+    """Bring an empty or older database to the present state, completely or not at all. Idempotent."""
     engine = open_engine(url)
     try:
-        with writing(engine) as connection:  # a second process that comes with the same wish waits, and finds it done
+        with writing(engine) as connection:  # a second process waits, and finds nothing left to do
             current = MigrationContext.configure(connection).get_current_revision()
             _require_known(current)
             config = _config()

@@ -1,0 +1,19 @@
+"""Compute backends by name, above all of them: no backend knows the others."""
+
+from crowdfl.crypto.compute import Backend, Threads
+from crowdfl.errors import SettingsError
+
+__all__ = ["BACKENDS", "backend_named"]
+
+BACKENDS = ("threads", "cuda")
+
+
+def backend_named(name: str, *, workers: int | None = None) -> Backend:
+    """The backend a user chose, or `BackendUnavailable` with what is missing. `workers` is a number of threads."""
+    if name == "threads":
+        return Threads(workers)
+    if name == "cuda":
+        from crowdfl.crypto.gpu.backend import Cuda  # CuPy is not part of a plain install
+
+        return Cuda(others=Threads(workers))
+    raise SettingsError(f"{name!r} is not a compute backend; choose one of {', '.join(BACKENDS)}")
