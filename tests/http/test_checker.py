@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from crowdfl.crypto.blocks import from_ints
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.kernels import CheckUnits, MulMod
 from crowdfl.crypto.pctd import PublicKey
+from crowdfl.retry import Backoff
 from crowdfl.services.checker import Checker
 
 P, Q = 2**127 - 1, 2**107 - 1
@@ -28,9 +30,15 @@ def public() -> PublicKey:
 
 
 @pytest.fixture
-def checker() -> Iterator[Checker]:
+def now() -> list[float]:
+    """What the time is."""
+    return [0.0]
+
+
+@pytest.fixture
+def checker(now: list[float]) -> Iterator[Checker]:
     """With its process."""
-    checker = Checker(Threads(1))
+    checker = Checker(Threads(1), replace(Backoff.steady(30.0), clock=lambda: now[0]))
     checker.start()
     yield checker
     checker.close()
@@ -85,7 +93,7 @@ def test_other_work_is_left_to_the_other_backend(checker, public, numbers):
     assert checker.map(CheckUnits(public.n), numbers[:0]).shape == (0, 1)
 
 
-def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, monkeypatch, logged):
+def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, now, logged):
     """The batch that finds it dead is looked at here, as all are for a while; then another is started."""
     kernel = CheckUnits(public.n)
     expected = Threads(1).map(kernel, numbers)
@@ -96,7 +104,7 @@ def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, monkeypatc
         assert np.array_equal(checker.map(kernel, numbers), expected)
         assert checker._process is None
     assert [entry["event"] for entry in logged] == ["checker failed"]
-    monkeypatch.setattr(checker, "_not_before", 0.0)
+    now[0] = 30.0
     assert np.array_equal(checker.map(kernel, numbers), expected)
     assert child(checker) != first
 

@@ -13,10 +13,11 @@ from crowdfl.errors import (
     UnknownTask,
     WrongProtocol,
 )
+from crowdfl.retry import Backoff
 from crowdfl.roles.documents import sign_document
 from crowdfl.services.client.credentials import Bearer
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
-from crowdfl.services.client.transport import Retries, Service, connect
+from crowdfl.services.client.transport import Service, connect
 from crowdfl.services.http.problems import problem_for
 
 
@@ -26,7 +27,7 @@ class Scripted:
     def __init__(self, *answers):
         self.answers, self.asked, self.pauses, self.time = list(answers), [], [], 0.0
         http = httpx.Client(transport=httpx.MockTransport(self.answer), base_url="https://service")
-        retries = Retries(deadline=60.0, sleep=self.sleep, clock=lambda: self.time)
+        retries = Backoff(deadline=60.0, sleep=self.sleep, clock=lambda: self.time)
         self.service = Service(http, Bearer("token"), retries)
 
     def answer(self, request):

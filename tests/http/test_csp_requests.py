@@ -7,11 +7,11 @@ import time
 import pytest
 
 from crowdfl.errors import FormatError, NotReady, ServiceUnavailable, UnknownTask
+from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import CspClient
-from crowdfl.services.client.transport import Retries
 from tests.http.test_boundary import numbers
 
-QUICK = Retries(deadline=5.0, first=0.01, longest=0.05)
+QUICK = Backoff(deadline=5.0, first=0.01, longest=0.05)
 
 
 @pytest.fixture

@@ -23,9 +23,10 @@ from crowdfl.errors import (
     ServiceUnavailable,
     SettingsError,
 )
+from crowdfl.retry import Backoff
 from crowdfl.services import run
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.services.client.transport import Retries, connect
+from crowdfl.services.client.transport import connect
 from crowdfl.services.http import tls
 from crowdfl.services.run import open_csp, open_kgc, running, signing_key
 from crowdfl.services.ticker import Ticker
@@ -104,7 +105,7 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
         assert len(KgcClient(trusting).key()) == 32
         trusting.close()
         waits: list[float] = []
-        doubting = connect(url, ca=other.certificate, retries=Retries(sleep=waits.append))
+        doubting = connect(url, ca=other.certificate, retries=Backoff(deadline=120.0, sleep=waits.append))
         with pytest.raises(ServiceUnavailable, match=r"(?i)certificate"):
             KgcClient(doubting).key()
         assert waits == []  # at once: it would be refused again

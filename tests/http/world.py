@@ -14,6 +14,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name
 from crowdfl.roles.kgc import Created, Kgc, enrolment_context
@@ -23,7 +24,7 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.client.credentials import Bearer, Credential, Owner, Signer
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
-from crowdfl.services.client.transport import Retries, Service
+from crowdfl.services.client.transport import Service
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
@@ -32,7 +33,7 @@ from crowdfl.storage.sql import SqlStore
 TOOLS = Tools(Threads(1), insecure_test_key=True)
 INITIAL = b"initial weights"
 DEPOSIT = 80_000_000
-IMPATIENT = Retries(deadline=0.0)
+IMPATIENT = Backoff(deadline=0.0)
 
 
 def definition_of(requester: SigningKey, **changes: object) -> Definition:
@@ -164,7 +165,7 @@ class World:
         self.clients.append(client)
         return client
 
-    def service(self, name: str, credential: Credential | None = None, retries: Retries = IMPATIENT) -> Service:
+    def service(self, name: str, credential: Credential | None = None, retries: Backoff = IMPATIENT) -> Service:
         """A service called with a credential."""
         return Service(self.http(name), credential, retries, self.clock.now)
 

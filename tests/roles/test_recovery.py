@@ -10,7 +10,7 @@ import structlog.testing
 from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
 from crowdfl.protocols.hardened.profile import HardenedCsp
 from crowdfl.services.payouts import PayoutCommand
-from crowdfl.services.ticker import Rests
+from crowdfl.services.ticker import FailureBackoff
 from tests.hosts import Desk
 
 
@@ -173,7 +173,8 @@ def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch
 def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
     """A service does not raise: it logs which task failed, waits longer each time, and forgets that when it is over."""
     with structlog.testing.capture_logs() as logged:
-        rests = Rests(structlog.get_logger(), interval=1000.0)
+        now = [0.0]
+        rests = FailureBackoff(structlog.get_logger(), interval=1000.0, clock=lambda: now[0])
         desk.sp.options.failures = rests
         desk.sp.options.on_paid = None
         steps: list[str] = []
@@ -193,9 +194,12 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
         (desk.task, "ServiceUnavailable", 1)
     ]
     assert not rests.is_backing_off("another task")
-    rests._until[desk.task], broken[0] = 0.0, False
+    assert rests.is_backing_off(desk.task)
+    now[0], broken[0] = 31.0, False
     desk.sp.tick()
-    assert rests._failures == rests._until == {}
+    with structlog.testing.capture_logs() as later:
+        rests.record_failure(desk.task, ServiceUnavailable("again"))
+    assert later[0]["failures"] == 1
 
 
 def test_a_payout_command_gets_the_payment_and_its_failure_is_told(tmp_path: Path):

@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from typing import IO
 
 import numpy as np
@@ -22,13 +21,14 @@ from crowdfl.crypto.blocks import Block, from_bytes
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.kernels import CheckUnits
 from crowdfl.errors import Truncated
+from crowdfl.retry import Backoff
 from crowdfl.services.http import logs
 
 __all__ = ["Checker"]
 
 _HEADER = struct.Struct(">IIQ")  # bytes of the modulus, bytes of a number, numbers; a reply begins with its request's
 _PIECE = 4096  # numbers of a request: a large upload does not keep small ones waiting
-_PAUSE = 30.0  # seconds after a failure in which no other process is started
+_PAUSE = Backoff.steady(30.0)  # after a failure, in which no other process is started
 _PATIENCE = 60.0  # seconds for a piece, which takes a thousandth of that
 
 
@@ -37,12 +37,12 @@ class Checker:
 
     name = "checker"
 
-    def __init__(self, others: Backend) -> None:
+    def __init__(self, others: Backend, pause: Backoff = _PAUSE) -> None:
         self.others = others
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self._not_before = 0.0
+        self._starts = pause.start()
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row."""
@@ -66,11 +66,11 @@ class Checker:
     def _check(self, kernel: CheckUnits, block: Block) -> Block:
         """Beside this process if that can be, else here. The lock is let go after each piece: others wait for it."""
         with self._lock:
-            if not self._closed and (self._process is not None or time.monotonic() >= self._not_before):
+            if not self._closed and (self._process is not None or not self._starts.is_resting):
                 try:
                     return self._ask(kernel, block)
                 except (OSError, Truncated) as failure:
-                    self._not_before = time.monotonic() + _PAUSE
+                    self._starts.fail()
                     logs.get("sp").warning("checker failed", error=type(failure).__name__)
         return self.others.map(kernel, block)
 

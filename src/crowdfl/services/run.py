@@ -5,7 +5,6 @@ import gc
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +23,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
+from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.ports import Blobs
@@ -44,7 +44,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.h11 import LimitedH11Protocol
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand
-from crowdfl.services.ticker import Rests, Ticker
+from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.settings import ComputingSettings, CspSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
@@ -154,7 +154,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         _tools(settings, backend, observer),
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
-        failures=Rests(logs.get("sp"), settings.tick_seconds),
+        failures=FailureBackoff(logs.get("sp"), settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
@@ -268,10 +268,11 @@ def bind(settings: ServiceSettings) -> socket.socket:
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    looks = Backoff.steady(0.01).start()
     while not server.started:
         if not thread.is_alive():
             raise ServiceUnavailable("the server did not start")
-        time.sleep(0.01)
+        looks.wait()
 
 
 def _folder(settings: ServiceSettings) -> Path:

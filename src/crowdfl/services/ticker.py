@@ -8,43 +8,38 @@ from dataclasses import dataclass, field
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
 
-__all__ = ["Rests", "Ticker"]
+__all__ = ["FailureBackoff", "Ticker"]
 
 _LONGEST_PAUSE = 30.0
 
 
 @dataclass
-class Rests(Failures):
+class FailureBackoff(Failures):
     """Lets a task whose steps fail rest, longer each time, while the others go on."""
 
     log: FilteringBoundLogger
     interval: float = 1.0
-    _failures: dict[str, int] = field(default_factory=dict, repr=False)
-    _until: dict[str, float] = field(default_factory=dict, repr=False)
+    clock: Callable[[], float] = time.monotonic
+    _attempts: dict[str, Attempts] = field(default_factory=dict, repr=False)
 
     def is_backing_off(self, task: str) -> bool:
-        """For now."""
-        return time.monotonic() < self._until.get(task, 0.0)
+        return task in self._attempts and self._attempts[task].is_resting
 
     def record_failure(self, task: str, failure: Exception) -> None:
         """The log gets the name of what was wrong; a message may quote what is not for it."""
-        self._failures[task] = failures = self._failures.get(task, 0) + 1
-        pause = _pause(self.interval, failures)
-        self._until[task] = time.monotonic() + pause
-        self.log.warning(
-            "a task's step failed", task=task, error=type(failure).__name__, failures=failures, rests=pause
-        )
+        attempts = self._attempts.setdefault(task, self._backoff().start())
+        rests = attempts.fail()
+        name, failures = type(failure).__name__, attempts.failures
+        self.log.warning("a task's step failed", task=task, error=name, failures=failures, rests=rests)
 
     def record_success(self, task: str) -> None:
-        """As new."""
-        self._failures.pop(task, None)
-        self._until.pop(task, None)
+        self._attempts.pop(task, None)
 
-
-def _pause(interval: float, failures: int) -> float:
-    return min(_LONGEST_PAUSE, interval * 2.0 ** min(failures, 10))
+    def _backoff(self) -> Backoff:
+        return Backoff(first=2 * self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
 
 
 @dataclass
@@ -58,7 +53,6 @@ class Ticker:
     _thread: threading.Thread | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        """Begin."""
         self._stop.clear()
         self._thread = threading.Thread(target=self._run, name="sp-ticker", daemon=True)
         self._thread.start()
@@ -70,13 +64,14 @@ class Ticker:
             self._thread.join(_LONGEST_PAUSE)
 
     def check(self) -> None:
-        """Whether it still goes on; an error that nobody foresaw ends it."""
+        """Raise if the thread is gone: an error that nobody foresaw ends it."""
         if self._thread is None or not self._thread.is_alive():
             raise ServiceUnavailable("the rounds do not move: restart this service and look into its log")
 
     def _run(self) -> None:
+        backoff = Backoff(first=self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter)
         failures = 0
-        while not self._stop.wait(_pause(self.interval, failures)):
+        while not self._stop.wait(backoff.delay(failures)):
             try:
                 while not self._stop.is_set() and self.tick():
                     pass

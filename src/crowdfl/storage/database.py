@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlchemyError, StatementError
 
 from crowdfl.errors import CrowdFLError, FormatError, StoreOutdated, StoreUnavailable
+from crowdfl.retry import Backoff, retry
 
 __all__ = ["named_errors", "open_engine", "reading", "writing"]
 
@@ -126,14 +126,12 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 def _ask_for_wal(connection: sqlite3.Connection) -> object:
     """Two processes that create the file at the same time block each other, and SQLite does not wait here by itself."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return connection.execute("PRAGMA journal_mode=WAL").fetchone()
-        except sqlite3.OperationalError as busy:
-            if "locked" not in str(busy) or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
+    return retry(
+        lambda: connection.execute("PRAGMA journal_mode=WAL").fetchone(),
+        Backoff.steady(0.01, deadline=_PATIENCE),
+        sqlite3.OperationalError,
+        passing=lambda busy: "locked" in str(busy),
+    )
 
 
 def _begin_sqlite(connection: Connection) -> None:

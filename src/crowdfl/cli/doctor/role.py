@@ -16,8 +16,9 @@ from crowdfl.cli.doctor.machine import DoctorCheck, fail, ok, warn
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import in_url, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.services.client.transport import Retries, Service, connect
+from crowdfl.services.client.transport import Service, connect
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.signatures import SKEW_SECONDS
@@ -29,7 +30,7 @@ __all__ = ["role_checks"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _SOON = datetime.timedelta(days=30)
-_ONCE = Retries(deadline=0.0)
+_ONCE = Backoff(deadline=0.0)
 _CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
 

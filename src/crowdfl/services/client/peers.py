@@ -6,7 +6,7 @@ Every method raises the error that the service raised, by the same name; `Servic
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from crowdfl.errors import (
@@ -91,8 +91,8 @@ class CspClient:
         return _as_peer("CSP", lambda: self._answer(task, request))
 
     def _answer(self, task: str, request: bytes) -> bytes:
-        retries, digest = self.service.retries, hashlib.sha256(request).hexdigest()
-        until, attempt, posted = retries.clock() + self.patience, 0, False
+        digest, posted = hashlib.sha256(request).hexdigest(), False
+        attempts = replace(self.service.retries, deadline=self.patience).start()
         while True:
             if not posted:
                 reply = self.service.call("POST", f"/v1/tasks/{task}/requests", request, media_type=_OCTETS)
@@ -105,11 +105,8 @@ class CspClient:
                     continue
             if reply.status != 202:
                 return reply.body
-            pause = retries.pause(attempt, None)
-            if retries.clock() + pause > until:
-                raise ServiceUnavailable(f"CSP has not answered within {self.patience:.0f} s; it may still")
-            retries.sleep(pause)
-            attempt += 1
+            if not attempts.wait():
+                raise ServiceUnavailable(f"CSP has not answered within {self.patience:.0f} s; ask again later")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """One service as its clients reach it: TLS, credentials, retries that honour a deadline, problems as the errors they were."""
 
 import json
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,32 +10,17 @@ from urllib.parse import urlsplit
 import httpx
 
 from crowdfl.errors import LimitExceeded, ServiceUnavailable, WrongProtocol
+from crowdfl.retry import Backoff
 from crowdfl.services.client.credentials import Credential
 from crowdfl.services.http import tls
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, error_from
 
-__all__ = ["Reply", "Retries", "Service", "connect"]
+__all__ = ["Reply", "Service", "connect"]
 
 _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-@dataclass(frozen=True)
-class Retries:
-    """How long and how often to try."""
-
-    deadline: float = 120.0  # seconds from the first try until giving up
-    first: float = 0.2
-    longest: float = 10.0
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    jitter: Callable[[float, float], float] = random.uniform  # spreads phones that lost one server together
-
-    def pause(self, attempt: int, asked: float | None) -> float:
-        """Seconds before the next try; at least what the service asked for."""
-        most = min(self.longest, self.first * 2.0**attempt)
-        return max(asked or 0.0, self.jitter(most / 2, most))
+_RETRIES = Backoff(deadline=120.0)
 
 
 @dataclass(frozen=True)
@@ -78,23 +62,20 @@ class Service:
 
     http: httpx.Client = field(repr=False)
     credential: Credential | None = None
-    retries: Retries = field(default_factory=Retries)
+    retries: Backoff = _RETRIES
     now: Callable[[], float] = time.time  # for signed requests
 
     def call(
         self, method: str, target: str, body: bytes = b"", *, media_type: str | None = None, repeatable: bool = True
     ) -> Reply:
         """One request. A repeatable one is tried again when the connection or the service fails, until the deadline."""
-        started, attempt = self.retries.clock(), 0
+        attempts = self.retries.start()
         while True:
-            failure, asked = self._try(method, target, body, media_type, repeatable=repeatable)
-            if isinstance(failure, Reply):
-                return failure
-            pause = self.retries.pause(attempt, asked)
-            if self.retries.clock() - started + pause > self.retries.deadline:
-                raise failure
-            self.retries.sleep(pause)
-            attempt += 1
+            outcome, asked = self._try(method, target, body, media_type, repeatable=repeatable)
+            if isinstance(outcome, Reply):
+                return outcome
+            if not attempts.wait(asked):
+                raise outcome
 
     def send_json(self, method: str, target: str, body: Mapping[str, object], *, repeatable: bool = True) -> Reply:
         """A request with a JSON body."""
@@ -107,24 +88,24 @@ class Service:
 
     def _try(
         self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool
-    ) -> tuple[Reply | Exception, float | None]:
+    ) -> tuple[Reply | Exception, float]:
         """A reply, or a failure that may pass and how long the service asks to wait; what does not pass is raised."""
         try:
             reply = self._once(method, target, body, media_type)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as failure:  # it was never sent
             if "CERTIFICATE_VERIFY_FAILED" in str(failure):  # time does not mend that
                 raise self._unreachable(failure) from None
-            return self._unreachable(failure), None
+            return self._unreachable(failure), 0.0
         except httpx.TransportError as failure:
             if not repeatable:
                 raise self._unreachable(failure) from None
-            return self._unreachable(failure), None
+            return self._unreachable(failure), 0.0
         if reply.status < 400:
-            return reply, None
+            return reply, 0.0
         error = error_from(reply.status, _problem(reply.body))
         if reply.status not in _AGAIN or not repeatable:
             raise error
-        return error, _seconds(reply.headers.get("retry-after"))
+        return error, _seconds(reply.headers.get("retry-after", ""))
 
     def _once(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
         headers = {PROTOCOL_HEADER: PROTOCOL}
@@ -147,7 +128,7 @@ def connect(
     *,
     ca: Path | None = None,
     credential: Credential | None = None,
-    retries: Retries | None = None,
+    retries: Backoff = _RETRIES,
     plain_http: bool = False,
     now: Callable[[], float] = time.time,
 ) -> Service:
@@ -158,7 +139,7 @@ def connect(
     verify = tls.client_context(ca) if parts.scheme == "https" else False
     timeout = httpx.Timeout(30.0, read=_READ_SECONDS)
     http = httpx.Client(base_url=url, verify=verify, timeout=timeout, trust_env=False)
-    return Service(http, credential, retries or Retries(), now)
+    return Service(http, credential, retries, now)
 
 
 def _read(response: httpx.Response) -> bytes:
@@ -178,5 +159,5 @@ def _problem(body: bytes) -> object:
         return None
 
 
-def _seconds(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 6 else None
+def _seconds(text: str) -> float:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0

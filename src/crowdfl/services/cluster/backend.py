@@ -8,7 +8,6 @@ a handful of rows.
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -25,6 +24,7 @@ from crowdfl.errors import (
     KeyFilePermissions,
     SettingsError,
 )
+from crowdfl.retry import Backoff
 from crowdfl.services.cluster.pieces import Piece, Recipe, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
 from crowdfl.settings import ClusterSettings
@@ -135,15 +135,14 @@ class Cluster:
 
     def _ready(self, progress: Progress) -> tuple[int, Any]:
         """How many threads the workers have, once there is one, and the client."""
-        until = time.monotonic() + self.settings.patience
+        looks = Backoff.steady(_POLL, deadline=self.settings.patience).start()
         while True:
             threads, client = self._claimed()
             if threads:
                 return threads, client
-            if time.monotonic() > until:
-                raise BackendUnavailable(f"no worker at {self.settings.scheduler}: start `dask worker` there")
             progress.check()
-            time.sleep(_POLL)
+            if not looks.wait():
+                raise BackendUnavailable(f"no worker at {self.settings.scheduler}: start `dask worker` there")
 
     def _claimed(self) -> tuple[int, Any]:
         """The claim is made each time: a scheduler that was restarted has forgotten it."""

@@ -7,7 +7,6 @@ the average is known.
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from crowdfl.crypto.vector import Unchecked
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition, ModelArray, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.requester import Requester, own_key
@@ -99,11 +99,10 @@ def platform(folder: Path, setting: LoadSetting, say: Callable[[str], None]) -> 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
     """Look twice a second."""
-    deadline = time.monotonic() + _PATIENCE
+    looks = Backoff.steady(0.5, deadline=_PATIENCE).start()
     while not true():
-        if time.monotonic() > deadline:
+        if not looks.wait():
             raise ServiceUnavailable(f"waited {_PATIENCE:.0f} s for {what}")
-        time.sleep(0.5)
 
 
 def _enrolled(
