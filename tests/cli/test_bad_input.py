@@ -20,7 +20,8 @@ from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
 from crowdfl.schema import is_host
 from crowdfl.services import run as services
-from crowdfl.services.run import bind, open_kgc, running
+from crowdfl.services.run import open_kgc
+from crowdfl.services.server import bind, running
 from crowdfl.settings import CspSettings, KgcSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
@@ -365,6 +366,9 @@ class Sp:
     def key(self):
         """A public key."""
         return bytes(32)
+
+    def close(self):
+        """Nothing is open."""
 
 
 @pytest.mark.parametrize("task", ["0" * 32, "nonsense", "../x", ""])

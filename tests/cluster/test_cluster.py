@@ -40,7 +40,8 @@ from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.pieces import Piece, Rows, recipe_of
 from crowdfl.services.cluster.worker import share_name
 from crowdfl.services.http.tls import make_cluster_certificate
-from crowdfl.services.run import open_csp, running
+from crowdfl.services.run import open_csp
+from crowdfl.services.server import running
 from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings
 from crowdfl.storage.atomic import write_private
 from tests.cluster.processes import clusters, wait_for
@@ -406,6 +407,30 @@ def test_a_cluster_that_is_lost_is_told_of_and_works_again_when_it_is_back(publi
             assert np.array_equal(backend.map(kernel, rows), ONE.map(kernel, rows))
         finally:
             backend.close()
+
+
+def test_repro_a_client_that_has_just_lost_its_scheduler_is_replaced(monkeypatch):
+    """Dask's client raises AttributeError between losing its scheduler and saying that it is closed."""
+    opened = []
+
+    class Client:
+        def __init__(self, *_where, **_how):
+            opened.append(self)
+            self.status, self.first = "running", len(opened) == 1
+
+        def run_on_scheduler(self, _function, role):
+            if self.first:
+                self.status = "closed"
+                raise AttributeError("'NoneType' object has no attribute 'run_function'")
+            return role, 3
+
+    names = {"Client": Client, "KilledWorker": KeyError, "CancelledError": KeyError}
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(**names))
+    backend = Cluster("sp", ClusterSettings(scheduler="tcp://127.0.0.1:1", plain_tcp=True), ONE)
+    with pytest.raises(BackendUnavailable, match="does not answer"):
+        backend.connect()
+    assert backend.connect() == 3
+    assert len(opened) == 2
 
 
 def connected(backend) -> bool:

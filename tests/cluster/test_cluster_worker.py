@@ -71,7 +71,7 @@ def test_damaged_bundles_and_missing_folders_have_their_names(tmp_path, sides):
     write_private(tmp_path / "task.sp", sides.dealer._dealing.sp[:-1])
     with pytest.raises(KeyFileDamaged):
         KeyFolder(tmp_path).read()
-    with pytest.raises(KeyFileMissing, match="no folder"):
+    with pytest.raises(KeyFileMissing, match="not a folder"):
         KeyFolder(tmp_path / "nowhere").read()
 
 

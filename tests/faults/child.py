@@ -25,12 +25,11 @@ from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services import run
+from crowdfl.services import run, server
 from crowdfl.services.apps import batches
 from crowdfl.services.apps.batches import Batches
-from crowdfl.services.client import links
-from crowdfl.services.client.links import Link, ParticipantLink, RequesterKgcLink, RequesterSpLink
-from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
@@ -83,7 +82,7 @@ def live(life: Life) -> None:
     os.fsync = lambda _descriptor: None  # type: ignore[assignment]
     event.listen(Pool, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
-    run.socket = SimpleNamespace(**vars(socket) | {"create_server": lambda *_where, **_how: life.listener})  # type: ignore[assignment]
+    server.socket = SimpleNamespace(**vars(socket) | {"create_server": lambda *_where, **_how: life.listener})  # type: ignore[assignment]
     steps = [logs / f"{life.role}.{number}.steps" for number in range(life.number + 1)]
     before = [name for earlier in steps[:-1] for name in earlier.read_text().splitlines()]
     Steps(steps[-1], life.kills, before).install()
@@ -108,7 +107,7 @@ def _peer(life: Life, service: str) -> PeerSettings:
 
 
 def _kgc(life: Life) -> None:
-    run.serve_kgc(_settings(life, KgcSettings))
+    server.serve_kgc(_settings(life, KgcSettings))
 
 
 def _sp(life: Life) -> None:
@@ -117,7 +116,7 @@ def _sp(life: Life) -> None:
     else:
         batches._MOST = 1
     peers = {"kgc": _peer(life, "kgc"), "csp": _peer(life, "csp")}
-    run.serve_sp(_settings(life, SpSettings, tick_seconds=0.03, **peers))
+    server.serve_sp(_settings(life, SpSettings, tick_seconds=0.03, **peers))
 
 
 def _pairwise(take: Any) -> Any:
@@ -148,14 +147,14 @@ def _csp(life: Life) -> None:
         return answer(csp, task, request)
 
     Csp.answer = recorded  # type: ignore[method-assign]
-    run.serve_csp(_settings(life, CspSettings, kgc=_peer(life, "kgc")))
+    server.serve_csp(_settings(life, CspSettings, kgc=_peer(life, "kgc")))
 
 
 def _requester(life: Life) -> None:
     """Create, fund, invite, wait for the end, fetch the model."""
     blobs, tokens = FileBlobs(life.home / "blobs"), (_token(life, "kgc"), _token(life, "sp"))
-    kgc = RequesterKgcLink(Link(life.urls["kgc"], plain_http=True), tokens[0], own_key(blobs))
-    sp = RequesterSpLink(Link(life.urls["sp"], plain_http=True), tokens[1], own_key(blobs))
+    kgc = KgcClient(Link(life.urls["kgc"], plain_http=True).as_requester(tokens[0], own_key(blobs)))
+    sp = SpClient(Link(life.urls["sp"], plain_http=True).as_requester(tokens[1], own_key(blobs)))
     requester = Requester(blobs, FileClock(life.folder), kgc, sp, test_tools())
     settings = json.loads((life.folder / "settings.json").read_text())
     task = requester.create(
@@ -173,15 +172,14 @@ def _requester(life: Life) -> None:
 def _person(life: Life) -> None:
     """Wait for an invitation, take part to the end, be paid."""
     number = int(life.role[-1])
-    if number == 0:
-        links._WHOLE = 0  # this one's uploads go in pieces
     invited = FileBlobs(life.folder / "requester/blobs")
     while not invited.has("invited"):
         time.sleep(_PAUSE)
     papers = json.loads(invited.get("invited"))
     kgc, sp = (Link(life.urls[name], plain_http=True) for name in ("kgc", "sp"))
     key = bytes.fromhex((life.folder / "kgc.pub").read_text())
-    link = ParticipantLink(sp)
+    whole = 0 if number == 0 else 2**18  # the first one's uploads go in pieces
+    link = SpClient(sp.open(), whole)
     person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, test_tools())
     person.join(papers["invitations"][number])
     seen = None

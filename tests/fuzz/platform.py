@@ -13,7 +13,7 @@ import structlog
 from anyio.from_thread import BlockingPortal
 
 from crowdfl import errors
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from tests.fuzz.trial import Form, Tally
 from tests.http.world import Person, World

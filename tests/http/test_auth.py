@@ -16,8 +16,8 @@ from crowdfl.errors import (
     NotReady,
     SettingsError,
 )
-from crowdfl.services.client.credentials import Owner, Signer
 from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.transport import Owner, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
 from tests.http.world import definition_of
 

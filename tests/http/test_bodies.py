@@ -3,7 +3,7 @@
 import pytest
 
 from crowdfl.errors import LimitExceeded
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.bodies import JSON_LIMIT
 
 

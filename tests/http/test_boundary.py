@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, SettingsError
-from crowdfl.services.client.credentials import Bearer, Signer
 from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.transport import Bearer, Signer
 from crowdfl.services.http.auth import ROLES
 from crowdfl.services.http.middleware import REQUEST_ID_HEADER
 from crowdfl.services.http.wire import PROTOCOL_HEADER
@@ -159,7 +159,9 @@ def test_keys_in_the_making_do_not_take_up_the_service(world, monkeypatch):
 
 def test_a_process_logs_lines_of_json_on_stderr():
     """Its own lines and those of the libraries under it."""
-    script = "import logging; from crowdfl.services.http import logs; logs.configure(); logs.get('sp').info('listening'); "
+    script = (
+        "import logging; from crowdfl.services.http import logs; logs.configure(); logs.get('sp').info('listening'); "
+    )
     script += "logging.getLogger('uvicorn.error').error('from below')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     lines = [json.loads(line) for line in done.stderr.splitlines()]

@@ -18,13 +18,13 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.documents import Invitation, open_document, participant_name
 from crowdfl.roles.kgc import enrolment_context
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services.client.credentials import Credential, Owner, Signer
-from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import connect
+from crowdfl.services.client.transport import Credential, Link, Owner, Signer
+from crowdfl.services.clock import SystemClock
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import SystemClock, open_csp, open_kgc, open_sp, running, signing_key
+from crowdfl.services.run import open_csp, open_kgc, open_sp, signing_key
+from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
@@ -44,7 +44,7 @@ class Platform:
 
     def connect(self, name: str, credential: Credential | None = None):
         """One of them, called with a credential."""
-        service = connect(self.urls[name], ca=self.ca, credential=credential)
+        service = Link(self.urls[name], self.ca).open(credential)
         self.closing.callback(service.close)
         return service
 
@@ -161,12 +161,16 @@ def test_requesters_share_a_service_and_none_reads_anothers_books(platform, tmp_
         blobs = FileBlobs(tmp_path / name)
         given = own_key(blobs)
         links = [
-            kind(Link(platform.urls[service], platform.ca), platform.tokens[f"{service} for requester"], given)
-            for kind, service in ((RequesterKgcLink, "kgc"), (RequesterSpLink, "sp"))
+            kind(
+                Link(platform.urls[service], platform.ca).as_requester(
+                    platform.tokens[f"{service} for requester"], given
+                )
+            )
+            for kind, service in ((KgcClient, "kgc"), (SpClient, "sp"))
         ]
         for link in links:
             platform.closing.callback(link.close)
-        requesters.append(Requester(blobs, SystemClock(), *links, insecure_test_key=True))
+        requesters.append(Requester(blobs, SystemClock(), *links, TOOLS))
     first, second = requesters
     task = first.create(definition_of(first.signing), [np.zeros((3, 4))])
     first.fund(task, DEPOSIT, "first")

@@ -15,9 +15,8 @@ from crowdfl.errors import (
 )
 from crowdfl.retry import Backoff
 from crowdfl.roles.documents import sign_document
-from crowdfl.services.client.credentials import Bearer
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
-from crowdfl.services.client.transport import Service, connect
+from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http.problems import problem_for
 
 
@@ -139,7 +138,7 @@ def test_a_peer_that_refuses_a_server_is_unavailable_to_its_callers(error):
 def test_plain_http_is_refused_off_loopback_or_unasked(url, asked):
     """By name, before anything is sent."""
     with pytest.raises(PlainHttpRefused):
-        connect(url, plain_http=asked)
+        Link(url, plain_http=asked).open()
 
 
 def test_a_token_is_not_shown():
@@ -171,9 +170,9 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
 def test_a_participant_leaves(world):
     """Rounds no longer wait for it."""
     task, people = world.open_round()
-    people[0].sp.leave(task)
+    people[0].sp.quit(task)
     assert people[1].sp.about(task)["status"]["enrolled"] == 2
-    assert people[1].sp.initial(task) == b"initial weights"
+    assert people[1].sp.initial_weights(task) == b"initial weights"
 
 
 def test_enrolment_closes_by_order(world):

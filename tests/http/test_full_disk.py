@@ -174,10 +174,10 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     task, people = small.open_round()
     for person in people:
         person.sp.upload(task, 1, person.update())
-    csp = small.sp.csp
-    small.sp.csp = full = FullAtCsp(csp, disk)
+    csp = small.sp.ports.csp
+    small.sp.ports.csp = full = FullAtCsp(csp, disk)
     ticks(small)
-    small.sp.csp = csp
+    small.sp.ports.csp = csp
     assert full.refusals > 0
     assert list(small.csp.blobs.names()) == []
     disk.fill()

@@ -8,7 +8,7 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.claims import Claim
 from crowdfl.roles.documents import Certificate, Invitation, sign_document
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
 
 HEADER = 52  # of a vector of ciphertexts

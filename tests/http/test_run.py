@@ -24,11 +24,11 @@ from crowdfl.errors import (
     SettingsError,
 )
 from crowdfl.retry import Backoff
-from crowdfl.services import run
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.services.client.transport import connect
+from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
-from crowdfl.services.run import open_csp, open_kgc, running, signing_key
+from crowdfl.services.run import open_csp, open_kgc, signing_key
+from crowdfl.services.server import make_server, running
 from crowdfl.services.ticker import Ticker
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 
@@ -37,7 +37,7 @@ LOCAL = {"host": "127.0.0.1", "port": 0}
 SERVE = """
 import sys
 from pathlib import Path
-from crowdfl.services.run import serve_kgc
+from crowdfl.services.server import serve_kgc
 from crowdfl.settings import KgcSettings
 serve_kgc(KgcSettings(data=Path(sys.argv[1]), host="127.0.0.1", port=0, plain_http=True))
 """
@@ -50,7 +50,7 @@ def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stderr is not None
         listening = json.loads(process.stderr.readline())
-        service = connect(listening["url"], plain_http=True)
+        service = Link(listening["url"], plain_http=True).open()
         assert KgcClient(service).key() == signing_key(tmp_path / "kgc" / "signing.key").public
         service.close()
         process.send_signal(number)
@@ -75,7 +75,7 @@ def test_a_process_that_is_told_to_stop_at_once_stops(tmp_path, number):
 def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
     """Nagle's algorithm and delayed receipts together cost 40 ms an answer; connections inherit it from their listener."""
     settings = KgcSettings(data=tmp_path, **LOCAL, plain_http=True)
-    _, listener, url = run._server(open_kgc(settings), settings)
+    _, listener, url = make_server(open_kgc(settings), settings)
     with listener, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
         accepted, _ = listener.accept()
         with accepted:
@@ -101,11 +101,11 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
     files = tls.make_server_certificate(tmp_path, ca, "kgc")
     settings = KgcSettings(data=tmp_path / "kgc", certificate=files.certificate, key=files.key, **LOCAL)
     with running(open_kgc(settings), settings) as url:
-        trusting = connect(url, ca=ca.certificate)
+        trusting = Link(url, ca.certificate).open()
         assert len(KgcClient(trusting).key()) == 32
         trusting.close()
         waits: list[float] = []
-        doubting = connect(url, ca=other.certificate, retries=Backoff(deadline=120.0, sleep=waits.append))
+        doubting = Link(url, other.certificate).open(retries=Backoff(deadline=120.0, sleep=waits.append))
         with pytest.raises(ServiceUnavailable, match=r"(?i)certificate"):
             KgcClient(doubting).key()
         assert waits == []  # at once: it would be refused again

@@ -3,9 +3,10 @@
 import pytest
 
 from crowdfl.errors import UnknownParticipant
-from crowdfl.services.client.credentials import DIGEST_HEADER, Signer
+from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import signatures
 from crowdfl.services.http.signatures import SKEW_SECONDS, ByParticipant
+from crowdfl.services.http.wire import DIGEST_HEADER
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import bodies
-from crowdfl.services.http.h11 import Protocol
-from crowdfl.services.run import running
+from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.server import running
 from crowdfl.settings import ServiceSettings
 
 CLAIM_LIMIT = 16 * 1024 * 1024
@@ -84,7 +84,7 @@ def test_an_upload_over_the_task_s_limit_is_refused_before_it_is_sent(campaign, 
 
 def test_a_body_without_end_is_cut_off_at_the_limit(campaign, served, monkeypatch):
     """413 once it is over the limit; a sender that does not stop is hung up on."""
-    monkeypatch.setattr(Protocol, "linger_seconds", 0.3)
+    monkeypatch.setattr(LimitedH11Protocol, "linger_seconds", 0.3)
     sent, started = [], time.monotonic()
     with connected(served) as connection:
         connection.sendall(head("POST", claims(campaign), "Transfer-Encoding: chunked"))
@@ -116,7 +116,7 @@ def hurried(monkeypatch):
     """Short limits."""
     monkeypatch.setattr(bodies.PACE, "idle", 0.3)
     monkeypatch.setattr(bodies.PACE, "patience", 0.8)
-    monkeypatch.setattr(Protocol, "header_seconds", 0.5)
+    monkeypatch.setattr(LimitedH11Protocol, "header_seconds", 0.5)
 
 
 def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
@@ -200,7 +200,7 @@ def test_bytes_that_are_no_http_are_a_problem_too(served, bad):
 
 def test_a_connection_serves_one_request_after_another(served, monkeypatch):
     """The timers are for those who keep others waiting."""
-    monkeypatch.setattr(Protocol, "header_seconds", 2.0)
+    monkeypatch.setattr(LimitedH11Protocol, "header_seconds", 2.0)
     with connected(served) as connection:
         for _ in range(3):
             connection.sendall(b"GET /nowhere HTTP/1.1\r\nHost: sp\r\n\r\n")

@@ -9,8 +9,8 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotReady, Truncated
 from crowdfl.roles.documents import open_document
-from crowdfl.services.apps.partial_uploads import Incoming
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.apps.sp_uploads import UnfinishedUploads
+from crowdfl.services.client.transport import Signer
 
 
 def place(task, who, rest=""):
@@ -76,7 +76,7 @@ def test_a_piece_at_the_wrong_place_is_refused(campaign, person):
     """A gap would go unnoticed until the end."""
     task = campaign.task
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), b"12345")
-    with pytest.raises(Conflict, match="5 bytes are in"):
+    with pytest.raises(Conflict, match="5 bytes have arrived"):
         person.sp.service.call("PATCH", place(task, person.who, "?offset=4"), b"6")
 
 
@@ -136,7 +136,7 @@ def test_nothing_can_be_finished_that_was_not_begun(campaign, person):
 
 def test_a_participant_has_one_unfinished_upload(tmp_path):
     """Another round's replaces it, so that the disk a participant can take is bounded."""
-    incoming = Incoming(tmp_path)
+    incoming = UnfinishedUploads(tmp_path)
     for number in (1, 2):
         with open(__file__, "rb") as piece:
             incoming.append("t", number, "w", 0, piece, 10**6)
@@ -146,7 +146,7 @@ def test_a_participant_has_one_unfinished_upload(tmp_path):
 def test_what_nobody_continues_is_swept(tmp_path):
     """After a week."""
     now = [0.0]
-    incoming = Incoming(tmp_path, lambda: now[0])
+    incoming = UnfinishedUploads(tmp_path, lambda: now[0])
     with open(__file__, "rb") as piece:
         incoming.append("t", 1, "w", 0, piece, 10**6)
     now[0] = (next(tmp_path.glob("*.part"))).stat().st_mtime + 6 * 86400
@@ -176,7 +176,7 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
                 for person, upload in zip(people, uploads, strict=True)
             ]
     finally:
-        del campaign.world.sp.receive_all
+        campaign.world.sp.receive_all = whole
     for number, (person, upload, future) in enumerate(zip(people, uploads, sent, strict=True)):
         if number == 3:
             assert isinstance(future.exception(), Truncated)

@@ -18,13 +18,13 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name
 from crowdfl.roles.kgc import Created, Kgc, enrolment_context
+from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
-from crowdfl.services.client.credentials import Bearer, Credential, Owner, Signer
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
-from crowdfl.services.client.transport import Service
+from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
@@ -136,12 +136,13 @@ class World:
         public = self.kgc.signing.public
         store, blobs, keys = self._disk("csp")
         kgc_for_csp = KgcClient(self.service("kgc", self.token("kgc", "csp")))
-        self.csp = Csp(store, blobs, keys, kgc_for_csp, public, insecure_test_key=True)
+        self.csp = Csp(store, blobs, keys, kgc_for_csp, public, TOOLS)
         self.start_csp()
         store, blobs, keys = self._disk("sp")
         kgc_for_sp = KgcClient(self.service("kgc", self.token("kgc", "sp")))
         csp_for_sp = CspClient(self.service("csp", self.token("csp", "sp")))
-        self.sp = Sp(store, blobs, keys, self.clock, kgc_for_sp, csp_for_sp, public, insecure_test_key=True)
+        ports = SpPorts(store, blobs, keys, self.clock, kgc_for_sp, csp_for_sp, public)
+        self.sp = Sp(ports, SpOptions(TOOLS))
         self.apps["sp"] = sp_app.create_app(
             self.sp, self.tokens["sp"][0], folder=self.folder / "sp", signing=self.signing
         )

@@ -9,7 +9,7 @@ import structlog.testing
 
 from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
 from crowdfl.protocols.hardened.profile import HardenedCsp
-from crowdfl.services.payouts import PayoutCommand
+from crowdfl.services.run import PayoutCommand
 from crowdfl.services.ticker import FailureBackoff
 from tests.hosts import Desk
 

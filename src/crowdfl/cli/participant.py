@@ -17,8 +17,8 @@ from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant, ParticipantSp
-from crowdfl.services.client.links import Link, ParticipantLink
-from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
@@ -171,7 +171,7 @@ def open_participant(invitation: Path, home: Path, *, as_json: bool) -> Iterator
         if found.ca:
             ca = Path(scratch) / "ca.pem"
             ca.write_text(found.ca)
-        kgc, sp = Link(found.kgc, ca).open(), ParticipantLink(Link(found.sp, ca))
+        kgc, sp = Link(found.kgc, ca).open(), SpClient(Link(found.sp, ca).open())
         try:
             yield Participant(
                 found.task,

@@ -12,8 +12,8 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
-from crowdfl.services.client.peers import SpClient
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link
 from crowdfl.services.clock import SystemClock
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.atomic import read_secret, write_private
@@ -65,7 +65,8 @@ class RequesterFile:
 @contextmanager
 def open_requester(own: RequesterFile) -> Iterator[Requester]:
     """A requester with its links, which are let go at the end."""
-    kgc, sp = RequesterKgcLink(own.kgc, own.kgc_token, own.key), RequesterSpLink(own.sp, own.sp_token, own.key)
+    kgc = KgcClient(own.kgc.as_requester(own.kgc_token, own.key))
+    sp = SpClient(own.sp.as_requester(own.sp_token, own.key))
     tools = Tools.unwatched(insecure_test_key=own.insecure_test_key)
     try:
         yield Requester(own.blobs, SystemClock(), kgc, sp, tools)

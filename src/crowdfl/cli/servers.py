@@ -14,7 +14,8 @@ from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import read_ledger, serve_csp, serve_kgc, serve_sp
+from crowdfl.services.run import read_ledger
+from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings, from_millionths
 from crowdfl.storage.atomic import write_private
 

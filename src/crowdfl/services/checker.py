@@ -1,7 +1,8 @@
-"""A process beside SP that looks at received numbers, so that SP's own interpreter is free for requests meanwhile.
+"""A process beside SP that checks received numbers, so that SP's own interpreter is free for requests meanwhile.
 
 SP writes a public modulus and the ciphertexts to its standard input and reads one byte for each: the process is given no key
-and no secret of SP's. It ends when its input does, however SP ends. While it is not there, SP looks at the numbers itself.
+and no secret of SP's. It ends when its input does, however SP ends. While there is no such process, SP checks the numbers
+itself.
 
 `python -m crowdfl.services.checker`
 """
@@ -45,7 +46,6 @@ class Checker:
         self._starts = pause.start()
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Apply `kernel` to every row."""
         rows = len(blocks[0])
         if not isinstance(kernel, CheckUnits) or out is not None or not rows:
             return self.others.map(kernel, *blocks, out=out, progress=progress)
@@ -53,18 +53,17 @@ class Checker:
         return np.concatenate([self._check(kernel, piece) for piece in pieces])
 
     def start(self) -> None:
-        """Before the first upload has to wait for it."""
+        """Start the process before the first upload has to wait for it."""
         with self._lock, contextlib.suppress(OSError):
             self._process = _started()
 
     def close(self) -> None:
-        """End the process."""
         with self._lock:
             self._closed = True
             self._end()
 
     def _check(self, kernel: CheckUnits, block: Block) -> Block:
-        """Beside this process if that can be, else here. The lock is let go after each piece: others wait for it."""
+        """In the other process if possible, else here. The lock is released after each piece: others wait for it."""
         with self._lock:
             if not self._closed and (self._process is not None or not self._starts.is_resting):
                 try:
@@ -81,7 +80,7 @@ class Checker:
         self._process = process = self._process or _started()
         if process.stdin is None or process.stdout is None:
             raise Truncated("the process has no pipes")
-        watchdog = threading.Timer(_PATIENCE, process.kill)  # one that is stopped, not dead, answers nothing either
+        watchdog = threading.Timer(_PATIENCE, process.kill)  # a stopped process does not answer either
         watchdog.start()
         try:
             process.stdin.write(_HEADER.pack(len(modulus), width, rows) + modulus)
@@ -90,7 +89,7 @@ class Checker:
             if _HEADER.unpack(_exactly(process.stdout, _HEADER.size)) != (len(modulus), width, rows):
                 raise Truncated("the process answered something else")
             return from_bytes(_exactly(process.stdout, rows), 1)
-        except BaseException:  # whatever it was: what is left in the pipes belongs to this batch
+        except BaseException:  # whatever it was: what is left in the pipes is of no use to the next batch
             self._end()
             raise
         finally:
@@ -117,7 +116,6 @@ def _exactly(stream: IO[bytes], length: int) -> bytes:
 
 
 def _serve(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Until the other end is gone."""
     alone = Threads(1)
     with contextlib.suppress(Truncated, BrokenPipeError):
         while True:
@@ -129,5 +127,5 @@ def _serve(requests: IO[bytes], replies: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal that SP is stopped from: its input ends soon
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in SP's terminal is for SP: this one's input ends soon
     _serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,4 +1,4 @@
-"""The machine's clock, apart from the services that use it: a requester needs it and none of them."""
+"""The machine's clock, in a module of its own: a requester needs it without the services."""
 
 import time
 
@@ -6,8 +6,7 @@ __all__ = ["SystemClock"]
 
 
 class SystemClock:
-    """The machine's time."""
+    """Seconds since the epoch, as the machine counts them."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
         return time.time()

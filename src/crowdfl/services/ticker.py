@@ -10,6 +10,7 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
+from crowdfl.services.http.app_factory import Background
 
 __all__ = ["FailureBackoff", "Ticker"]
 
@@ -43,7 +44,7 @@ class FailureBackoff(Failures):
 
 
 @dataclass
-class Ticker:
+class Ticker(Background):
     """A thread that ticks. What fails is logged by name and tried again later, the later the more often it failed."""
 
     tick: Callable[[], bool]
@@ -64,7 +65,7 @@ class Ticker:
             self._thread.join(_LONGEST_PAUSE)
 
     def check(self) -> None:
-        """Raise if the thread is gone: an error that nobody foresaw ends it."""
+        """Raise if the thread has ended, as it does at an unexpected error."""
         if self._thread is None or not self._thread.is_alive():
             raise ServiceUnavailable("the rounds do not move: restart this service and look into its log")
 

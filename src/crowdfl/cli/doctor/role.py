@@ -18,11 +18,12 @@ from crowdfl.cli.settings_file import in_url, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.services.client.transport import Service, connect
+from crowdfl.services.client.transport import Link, Service
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.signatures import SKEW_SECONDS
-from crowdfl.services.run import bind, certificate_files
+from crowdfl.services.run import certificate_files
+from crowdfl.services.server import bind
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
@@ -68,14 +69,13 @@ def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
 
 
 def _peer(settings: ServiceSettings, peer: PeerSettings) -> Service:
-    return connect(peer.url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
+    return Link(peer.url, settings.ca, settings.plain_http).open(retries=_ONCE)
 
 
 def _requester(own: RequesterFile) -> Iterator[DoctorCheck]:
     yield _permissions(own.folder)
     for name, link, key in (("KGC", own.kgc, own.kgc_key), ("SP", own.sp, None)):
-        service = connect(link.url, ca=link.ca, plain_http=link.plain_http, retries=_ONCE)
-        yield from _service(name, service, key)
+        yield from _service(name, link.open(retries=_ONCE), key)
 
 
 def _named(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
@@ -137,7 +137,7 @@ def _port(settings: ServiceSettings) -> DoctorCheck:
     except ServiceUnavailable as taken:
         scheme = "http" if settings.certificate is None else "https"
         url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
-        service = connect(url, ca=settings.ca, plain_http=settings.plain_http, retries=_ONCE)
+        service = Link(url, settings.ca, settings.plain_http).open(retries=_ONCE)
         try:
             service.call("GET", "/healthz")
             service.call("GET", "/readyz")

@@ -1,6 +1,6 @@
 """Requests that wait for the same thing are worked on together: a thread takes all that came while it was busy.
 
-A thread for each would cost more than the work, and would keep the event loop from its own.
+A thread per request would cost more than the work, and would slow the event loop down.
 """
 
 import asyncio
@@ -24,8 +24,10 @@ IN_WORK = _AT_ONCE * _MOST  # items of a key
 
 
 class Batches(Generic[_Key, _Item, _Outcome]):
-    """Hands items of one key to `work` in batches, a few batches at a time. It returns, for each item, an outcome or why it is
-    refused; if it raises, that is told to everyone in the batch."""
+    """Hands items of one key to `work` in batches, a few batches at a time.
+
+    `work` returns, for each item, an outcome or the error of its refusal; if it raises, everyone in the batch gets that error.
+    """
 
     def __init__(self, work: Callable[[_Key, Sequence[_Item]], Sequence[_Outcome | Exception]]) -> None:
         self._work = work
@@ -33,7 +35,6 @@ class Batches(Generic[_Key, _Item, _Outcome]):
         self._tasks: dict[_Place[_Key], set[asyncio.Task[None]]] = {}
 
     async def run(self, key: _Key, item: _Item) -> _Outcome:
-        """The outcome of one item."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         place = loop, key  # an app may be served by two loops at once: neither wakes the other's
@@ -51,7 +52,7 @@ class Batches(Generic[_Key, _Item, _Outcome]):
     def _ended(self, place: _Place[_Key], task: asyncio.Task[None]) -> None:
         tasks = self._tasks[place]
         tasks.discard(task)
-        if place in self._waiting:  # it ended by something that nobody foresaw
+        if place in self._waiting:  # it ended by an unexpected error
             self._start(place)
         elif not tasks:
             del self._tasks[place]
@@ -65,9 +66,9 @@ class Batches(Generic[_Key, _Item, _Outcome]):
                 outcomes = await self._outcomes(place[1], [item for item, _ in batch])
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _settle(future, outcome)
-            finally:  # whatever happened, nobody waits for ever
+            finally:  # whatever happened, nobody waits forever
                 for _, future in batch:
-                    _settle(future, ServiceUnavailable("the work on this request broke off: send it again"))
+                    _settle(future, ServiceUnavailable("the work on this request was interrupted: send it again"))
 
     async def _outcomes(self, key: _Key, items: Sequence[_Item]) -> Sequence[_Outcome | Exception]:
         try:
@@ -77,7 +78,7 @@ class Batches(Generic[_Key, _Item, _Outcome]):
 
 
 def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome | Exception) -> None:
-    """Once; one who was cancelled meanwhile is passed over."""
+    """Once; a request that was cancelled meanwhile is skipped."""
     if future.done():
         return
     if isinstance(outcome, Exception):

@@ -1,28 +1,116 @@
 """CSP over HTTP: everything here is for SP alone."""
 
+import hashlib
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Response
 
+from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
-from crowdfl.services.apps.csp_answers import Answers
-from crowdfl.services.http.app_factory import OCTETS, Background, between_roles, make_app, ready_check
+from crowdfl.services.http.app_factory import Background, between_roles, make_app, ready_check
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.http.bodies import Form, Sha256, TaskId, binary_body, json_body, takes_bytes, takes_json
-from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.bodies import (
+    CertificateForm,
+    Sha256,
+    TaskId,
+    binary_body,
+    json_body,
+    takes_bytes,
+    takes_json,
+)
+from crowdfl.services.http.middleware import ServiceMetrics
+from crowdfl.services.http.wire import OCTETS
 
-__all__ = ["Enrolment", "create_app"]
+__all__ = ["Answers", "create_app"]
 
 _REQUEST_LIMIT = 256 * 1024 * 1024
 _POLL_SECONDS = "1"
+_MOST_FAILED = 256
 
 
-class Enrolment(Form):
-    """A certificate of KGC's."""
+@dataclass
+class Answers(Background):
+    """CSP's computations in progress: one per request, one at a time per task, shared by everyone who asks the same.
 
-    certificate: str
+    Finished answers are in CSP's store; failures are kept here until someone was told.
+    """
+
+    csp: Csp
+    patience: float = 5.0  # seconds until a caller is sent away to poll
+    most: int = 64
+    _futures: dict[tuple[str, str], Future[bytes]] = field(default_factory=dict, repr=False)
+    _workers: dict[str, ThreadPoolExecutor] = field(default_factory=dict, repr=False)
+    # Reentrant: a computation may end while the thread that started it still holds the lock.
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def ask(self, task: str, request: bytes) -> tuple[str, bytes | None]:
+        """The request's digest, and the reply unless it takes longer than the caller's patience."""
+        self.csp.store.task(task)  # no worker for a task that is not here
+        digest = hashlib.sha256(request).hexdigest()
+        future = self._start((task, digest), request)
+        done, _ = wait([future], self.patience)
+        return digest, self._tell((task, digest), future) if done else None
+
+    def poll(self, task: str, digest: str) -> bytes | None:
+        """The reply; None while it is computed; `NotReady` if nobody has asked since this process began."""
+        with self._lock:
+            future = self._futures.get((task, digest))
+        if future is not None:
+            return self._tell((task, digest), future) if future.done() else None
+        blob = self.csp.store.answered(task, digest)
+        if blob is None:
+            raise NotReady("this request is not known here: send the request itself again")
+        return self.csp.blobs.get(blob)
+
+    def known(self, task: str, request: bytes) -> bool:
+        """Whether this request was answered before, or is about to be."""
+        digest = hashlib.sha256(request).hexdigest()
+        return (task, digest) in self._futures or self.csp.store.answered(task, digest) is not None
+
+    def stop(self) -> None:
+        """Let what is being computed end and be stored; drop what has not begun."""
+        for workers in self._workers.values():
+            workers.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self, key: tuple[str, str], request: bytes) -> Future[bytes]:
+        with self._lock:
+            future = self._futures.get(key)
+            if future is not None and not future.done():
+                return future
+            if sum(not known.done() for known in self._futures.values()) >= self.most:
+                raise ServiceUnavailable(f"{self.most} requests are being computed: try again later")
+            # One worker a task: CSP's side of a task works on one request at a time.
+            if key[0] not in self._workers:
+                self._workers[key[0]] = ThreadPoolExecutor(1, f"csp-{key[0][:8]}")
+            self._futures[key] = future = self._workers[key[0]].submit(self.csp.answer, key[0], request)
+            future.add_done_callback(partial(self._forget_success, key))
+            self._prune()
+            return future
+
+    def _forget_success(self, key: tuple[str, str], future: Future[bytes]) -> None:
+        """The reply is in the store now: memory need not hold it too."""
+        if not future.cancelled() and future.exception() is None:
+            with self._lock:
+                self._futures.pop(key, None)
+
+    def _tell(self, key: tuple[str, str], future: Future[bytes]) -> bytes:
+        """The outcome; a failure is told once and may then be tried again."""
+        with self._lock:
+            if self._futures.get(key) is future:
+                del self._futures[key]
+        return future.result()
+
+    def _prune(self) -> None:
+        """Drop failures that nobody came back for."""
+        done = [key for key, future in self._futures.items() if future.done()]
+        for key in done[: max(0, len(done) - _MOST_FAILED)]:
+            del self._futures[key]
 
 
 def create_app(
@@ -35,7 +123,7 @@ def create_app(
     background: Sequence[Background] = (),
 ) -> FastAPI:
     """CSP's app; `patience` is how long a request is held before its caller is sent to poll."""
-    metrics, answers = Metrics(), Answers(csp, patience)
+    metrics, answers = ServiceMetrics(), Answers(csp, patience)
     app = make_app("csp", tokens, metrics, ready_check(csp.store.task, folder), (*background, answers))
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     for_sp = [Depends(tokens.require("sp")), Depends(between_roles)]
@@ -45,10 +133,10 @@ def create_app(
         """Fetch the task's bundle from KGC."""
         csp.prepare(task)
 
-    extra = takes_json(Enrolment)
+    extra = takes_json(CertificateForm)
 
     @app.post("/v1/tasks/{task}/participants", status_code=204, dependencies=for_sp, openapi_extra=extra)
-    def enrol(task: TaskId, body: Annotated[Enrolment, Depends(json_body(Enrolment))]) -> None:
+    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(json_body(CertificateForm))]) -> None:
         """Take note of a certified participant."""
         csp.enrol(task, body.certificate)
 

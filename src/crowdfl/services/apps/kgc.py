@@ -14,14 +14,23 @@ from pydantic import Field
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
-from crowdfl.services.client.credentials import REQUESTER_HEADER
 from crowdfl.services.http.app_factory import Background, between_roles, make_app, ready_check
 from crowdfl.services.http.auth import RoleToken, Security, TokenEntry, Tokens
-from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, binary_body, json_body, parse, takes_json
-from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.bodies import (
+    JSON_LIMIT,
+    Form,
+    SignedOrder,
+    TaskId,
+    binary_body,
+    json_body,
+    parse,
+    takes_json,
+)
+from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
+from crowdfl.services.http.wire import REQUESTER_HEADER
 
-__all__ = ["Joining", "NewTask", "Order", "create_app"]
+__all__ = ["Joining", "NewTask", "create_app"]
 
 _MOST_WAITING = 4
 _KEY = Field(pattern="^[0-9a-f]{64}$")
@@ -41,15 +50,9 @@ class Joining(Form):
     reading: Annotated[str, _KEY]
 
 
-class Order(Form):
-    """A signed order."""
-
-    order: str
-
-
 @dataclass(frozen=True, eq=False)
 class _Receiver:
-    """A dependency: whoever is dealt a bundle of a task; a server by its token, the requester as the task's owner."""
+    """A dependency: the role that receives a bundle of a task; a server by its token, the requester as the task's owner."""
 
     server: RoleToken
     owner: ByOwner
@@ -66,7 +69,7 @@ class _Receiver:
 
 def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[Background] = ()) -> FastAPI:
     """KGC's app; `folder` is where its files lie."""
-    metrics = Metrics()
+    metrics = ServiceMetrics()
     app = make_app("kgc", tokens, metrics, ready_check(kgc.store.task, folder), background)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
@@ -90,7 +93,7 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         definition = parse(NewTask, raw).definition
         proof.by(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
         if not waiting.acquire(blocking=False):
-            raise ServiceUnavailable("keys are being made for other tasks: ask again later")
+            raise ServiceUnavailable("keys are being made for other tasks: try again later")
         try:
             made = kgc.create_task(definition)
         finally:
@@ -117,8 +120,8 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
         certified.inc()
         return {"certificate": made.certificate, "sealed": b64encode(made.sealed).decode()}
 
-    @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(Order))
-    def close(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, owner))]) -> None:
+    @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(SignedOrder))
+    def close(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, owner))]) -> None:
         """No further participant is certified."""
         kgc.close_enrolment(task, body.order)
 

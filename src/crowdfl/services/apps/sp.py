@@ -15,13 +15,14 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.sp_uploads import add_upload_routes
-from crowdfl.services.client.credentials import REQUESTER_HEADER
-from crowdfl.services.http.app_factory import OCTETS, Background, make_app, ready_check
+from crowdfl.services.http.app_factory import Background, make_app, ready_check
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
+    CertificateForm,
     Form,
     Number,
+    SignedOrder,
     TaskId,
     Who,
     binary_body,
@@ -29,11 +30,11 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
-from crowdfl.services.http.wire import from_base64
+from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
 
-__all__ = ["Deposit", "Enrolment", "Order", "Takeover", "create_app"]
+__all__ = ["Deposit", "Takeover", "create_app"]
 
 _MODEL_LIMIT = 256 * 1024 * 1024
 _CLAIM_LIMIT = 16 * 1024 * 1024
@@ -50,21 +51,9 @@ class Takeover(Form):
 
 
 class Deposit(Form):
-    """Millionths."""
+    """An amount in millionths."""
 
     amount: Annotated[int, Field(ge=0, le=_LARGEST_AMOUNT)]
-
-
-class Order(Form):
-    """A signed order."""
-
-    order: str
-
-
-class Enrolment(Form):
-    """A certificate of KGC's."""
-
-    certificate: str
 
 
 def create_app(
@@ -78,7 +67,7 @@ def create_app(
     background: Sequence[Background] = (),
 ) -> FastAPI:
     """SP's app; `signing` signs receipts, at most `upload_workers` uploads are in memory at a time."""
-    metrics = Metrics()
+    metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, ready_check(sp.store.task, folder), background)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
 
@@ -105,7 +94,7 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
     def create(body: task_body) -> dict[str, str]:
-        """Take a task over; again is fine."""
+        """Take a task over; safe to repeat."""
         return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
 
     @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
@@ -115,8 +104,8 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
         """Pay in, once per name."""
         sp.deposit(task, name, body.amount)
 
-    @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(Order))
-    def order(task: TaskId, body: Annotated[Order, Depends(signed_json_body(Order, by_owner))]) -> None:
+    @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(SignedOrder))
+    def order(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, by_owner))]) -> None:
         """Pause, resume or cancel."""
         sp.order(task, body.order)
 
@@ -128,7 +117,7 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
 
 
 @dataclass(frozen=True, eq=False)
-class _Reader:
+class _AverageReader:
     """A dependency: who reads an average, a participant or None for the task's requester."""
 
     participant: ByParticipant
@@ -147,7 +136,7 @@ class _Reader:
 
 def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
     signer = Annotated[Signed, Depends(by_participant)]
-    reader = _Reader(by_participant, by_owner)
+    reader = _AverageReader(by_participant, by_owner)
 
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
@@ -163,8 +152,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         return Response(sp.blobs.get(f"{task}/initial"), media_type=OCTETS)
 
     # No token: the certificate is the right to join.
-    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Enrolment))
-    def enrol(task: TaskId, body: Annotated[Enrolment, Depends(json_body(Enrolment))]) -> dict[str, str]:
+    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(CertificateForm))
+    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(json_body(CertificateForm))]) -> dict[str, str]:
         """A certified participant joins."""
         return {"who": sp.enrol(task, body.certificate)}
 
@@ -172,7 +161,7 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     def leave(task: TaskId, who: Who, caller: signer) -> None:
         """The participant leaves."""
         if caller.who != who:
-            raise Forbidden("nobody leaves for another")
+            raise Forbidden("a participant can leave for itself only")
         sp.leave(task, who)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)

@@ -1,12 +1,17 @@
 """Uploads to SP: whole by PUT, or in pieces on a bad connection. Either way the answer is a signed receipt."""
 
+import fcntl
 import hashlib
+import os
 import re
-from collections.abc import Callable, Coroutine, Sequence
+import shutil
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -16,13 +21,12 @@ from prometheus_client import Counter
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import Forbidden
+from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, Truncated
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload, UploadOutcome
 from crowdfl.services.apps.batches import Batches
-from crowdfl.services.apps.partial_uploads import Incoming
 from crowdfl.services.http.auth import Security
 from crowdfl.services.http.bodies import (
     IN_MEMORY,
@@ -36,13 +40,15 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.metrics import Metrics
+from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByParticipant, Signed
 
-__all__ = ["Finished", "add_upload_routes"]
+__all__ = ["Finished", "UnfinishedUploads", "add_upload_routes"]
 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
+_PIECE = 1024 * 1024
+_STALE_SECONDS = 7 * 24 * 3600.0
 _PLACE = re.compile("[0-9a-f]{32}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
 _Place = tuple[str, int]  # task and round
 Offset = Annotated[int, Query(ge=0, le=2**40)]
@@ -54,6 +60,79 @@ class Finished(Form):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+@dataclass(frozen=True)
+class UnfinishedUploads:
+    """Uploads that come in pieces: one unfinished upload per participant and task, on disk, resumed at its length.
+
+    A piece is appended once it has arrived whole and fits its signature. Nothing here is acknowledged: what a crash damages,
+    the digest given at the end finds, and the participant starts again.
+    """
+
+    folder: Path
+    now: Callable[[], float] = time.time  # of the file system, not of a campaign
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def offset(self, task: str, number: int, who: str) -> int:
+        """How many bytes have arrived."""
+        with suppress(FileNotFoundError):
+            return self._path(task, number, who).stat().st_size
+        return 0
+
+    def append(self, task: str, number: int, who: str, offset: int, piece: IO[bytes], limit: int) -> int:
+        """Add a piece at an offset, which is the present length, or 0 to start again; the new length."""
+        with self._open(task, number, who) as file:
+            length = file.seek(0, os.SEEK_END)
+            if offset not in (0, length):
+                raise Conflict(f"{length} bytes have arrived, not {offset}: go on from there, or start again at 0")
+            if offset + piece.seek(0, os.SEEK_END) > limit:
+                raise LimitExceeded(f"an upload of this task has at most {limit} bytes")
+            try:
+                file.truncate(offset)
+                file.seek(offset)
+                piece.seek(0)
+                shutil.copyfileobj(piece, file, _PIECE)
+                file.flush()
+            except OSError:  # a full disk leaves no half piece behind
+                file.truncate(offset)
+                raise
+            return file.tell()
+
+    def take(self, task: str, number: int, who: str, digest: str) -> bytes:
+        """The finished upload, if it has this digest."""
+        try:
+            upload = self._path(task, number, who).read_bytes()
+        except FileNotFoundError:
+            raise NotReady("nothing of this upload has arrived: send it from offset 0") from None
+        if hashlib.sha256(upload).hexdigest() != digest:
+            raise Truncated(f"the {len(upload)} bytes here have another digest: send the rest, or start again at 0")
+        return upload
+
+    def discard(self, task: str, number: int, who: str) -> None:
+        self._path(task, number, who).unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Remove what nobody has continued for a week; returns how many."""
+        stale = [path for path in self.folder.glob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
+
+    @contextmanager
+    def _open(self, task: str, number: int, who: str) -> Iterator[IO[bytes]]:
+        path = self._path(task, number, who)
+        for other in self.folder.glob(f"{path.name.split('.')[0]}.*.part"):
+            if other != path:
+                other.unlink(missing_ok=True)  # of another round: one unfinished upload each bounds the disk
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # pieces of one upload may come at once, here or in another process
+            yield file
+
+    def _path(self, task: str, number: int, who: str) -> Path:
+        return self.folder / f"{hashlib.sha256(f'{task} {who}'.encode()).hexdigest()[:32]}.{number}.part"
+
+
 @dataclass(frozen=True, eq=False)
 class _Owner:
     """A dependency: the request is signed by the participant whose upload the path names."""
@@ -62,22 +141,20 @@ class _Owner:
 
     @property
     def security(self) -> Security:
-        """For OpenAPI."""
         return self.guard.security
 
     async def __call__(self, request: Request, task: TaskId, who: Who) -> Signed:
-        """The participant whose upload it is."""
         caller = await self.guard(request, task)
         if caller.who != who:
-            raise Forbidden("nobody uploads for another")
+            raise Forbidden("a participant can upload for itself only")
         return caller
 
 
 class _Direct(APIRoute):
-    """A route of one upload whose guard is called as such: FastAPI's general way there was a fifth of the loop's time."""
+    """A route that calls its guard itself: FastAPI's general way to it took a fifth of the event loop's time."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """With the arguments that FastAPI would find; whatever is odd about a path, FastAPI says."""
+        """With the arguments that FastAPI would find; a path that does not fit is left to FastAPI."""
         usual, owner, endpoint = super().get_route_handler(), self.dependant.dependencies[0].call, self.endpoint
 
         async def handle(request: Request) -> Response:
@@ -91,34 +168,32 @@ class _Direct(APIRoute):
 
 
 @dataclass(frozen=True, eq=False)
-class _Desk:
-    """Where uploads go, and receipts come from."""
+class _Reception:
+    """Passes uploads to SP and signs receipts."""
 
     sp: Sp
-    incoming: Incoming
+    incoming: UnfinishedUploads
     signing: SigningKey = field(repr=False)
     acknowledged: Counter = field(repr=False)
     _limits: dict[str, int] = field(default_factory=dict)  # follow from a task's definition alone
 
     async def limit(self, task: str) -> int:
-        """Bytes of an upload."""
+        """The most bytes that an upload of this task may have."""
         if task not in self._limits:
             self._limits[task] = await to_thread.run_sync(self.sp.upload_limit, task)
         return self._limits[task]
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
-        """What each is answered."""
         return [self._answer(place, received) for received in self.sp.receive_all(*place, arrivals)]
 
     def receive_one(self, place: _Place, arrival: PendingUpload) -> Response:
-        """The same for one."""
         (outcome,) = self.receive(place, [arrival])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     def finish(self, place: _Place, who: str, digest: str) -> Response:
-        """All pieces of an upload are in."""
+        """All pieces of an upload have arrived."""
         known = self.sp.store.upload(*place, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
             self.incoming.discard(*place, who)
@@ -139,20 +214,20 @@ class _Desk:
 
 
 def add_upload_routes(
-    app: FastAPI, sp: Sp, metrics: Metrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
+    app: FastAPI, sp: Sp, metrics: ServiceMetrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
 ) -> None:
     """The routes of uploads; `workers` bounds how many large ones are in memory, where small ones wait, one a connection."""
-    incoming = Incoming(folder / "incoming")
+    incoming = UnfinishedUploads(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
-    desk = _Desk(sp, incoming, signing, acknowledged)
+    reception = _Reception(sp, incoming, signing, acknowledged)
     heavy = partial(to_thread.run_sync, limiter=CapacityLimiter(workers))
-    batches: Batches[_Place, PendingUpload, Response] = Batches(desk.receive)
+    batches: Batches[_Place, PendingUpload, Response] = Batches(reception.receive)
     owned = Annotated[Signed, Depends(_Owner(guard))]
 
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload; the same bytes again are the same upload."""
-        limit, place = await desk.limit(task), (task, number)
+        limit, place = await reception.limit(task), (task, number)
         if limit <= IN_MEMORY:
             upload = await read_bytes(request, limit)
             digest = hashlib.sha256(upload).hexdigest()
@@ -160,7 +235,7 @@ def add_upload_routes(
             return await batches.run(place, PendingUpload(who, upload, digest))
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
-            return await heavy(lambda: desk.receive_one(place, PendingUpload(who, body.read(), body.digest)))
+            return await heavy(lambda: reception.receive_one(place, PendingUpload(who, body.read(), body.digest)))
 
     app.router.add_api_route(
         _UPLOADS,
@@ -174,7 +249,7 @@ def add_upload_routes(
 
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
-        """How much of an upload in pieces is in."""
+        """How much of an upload in pieces has arrived."""
         return {"offset": incoming.offset(task, number, caller.who)}
 
     @app.patch(_UPLOADS, openapi_extra=takes_bytes())
@@ -182,7 +257,7 @@ def add_upload_routes(
         request: Request, task: TaskId, number: Number, who: Who, caller: owned, offset: Offset
     ) -> dict[str, int]:
         """One more piece of an upload."""
-        limit = await desk.limit(task)
+        limit = await reception.limit(task)
         async with spooled(request, limit, folder) as body:
             caller.require_body(body.digest)
             append = partial(incoming.append, task, number, who, offset, body.file, limit)
@@ -190,7 +265,7 @@ def add_upload_routes(
 
     @app.post(_UPLOADS + "/commit", response_class=JSONResponse, openapi_extra=takes_json(Finished))
     async def commit(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
-        """All pieces are in."""
+        """All pieces have arrived."""
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
-        return await heavy(partial(desk.finish, (task, number), who, parse(Finished, raw).digest))
+        return await heavy(partial(reception.finish, (task, number), who, parse(Finished, raw).digest))

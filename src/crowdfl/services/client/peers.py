@@ -1,6 +1,6 @@
-"""KGC, SP and CSP as their callers see them. `KgcClient` and `CspClient` fill the roles' ports KgcPeer and CspPeer.
+"""KGC, SP and CSP as their callers see them: these classes fill the roles' ports.
 
-Every method raises the error that the service raised, by the same name; `ServiceUnavailable` when none can be had.
+Every method raises the error that the service raised, by the same name; `ServiceUnavailable` when there is no answer.
 """
 
 import hashlib
@@ -18,14 +18,13 @@ from crowdfl.errors import (
     Truncated,
     WrongProtocol,
 )
+from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created, Enrolled
-from crowdfl.services.client.credentials import Signer
-from crowdfl.services.client.transport import Service
-from crowdfl.services.http.wire import from_base64
+from crowdfl.services.client.transport import Service, Signer
+from crowdfl.services.http.wire import OCTETS, from_base64
 
 __all__ = ["CspClient", "KgcClient", "SpClient"]
 
-_OCTETS = "application/octet-stream"
 _PIECE = 256 * 1024
 _RESTARTS = 5
 _Result = TypeVar("_Result")
@@ -38,7 +37,6 @@ class KgcClient:
     service: Service
 
     def key(self) -> bytes:
-        """The key that KGC signs with."""
         return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
 
     def create_task(self, definition: str) -> Created:
@@ -69,6 +67,9 @@ class KgcClient:
         """Requester: the bundle is durable here."""
         self.service.call("POST", f"/v1/tasks/{task}/acknowledge")
 
+    def close(self) -> None:
+        self.service.close()
+
 
 @dataclass(frozen=True)
 class CspClient:
@@ -78,11 +79,9 @@ class CspClient:
     patience: float = 3600.0  # seconds that one answer may take
 
     def prepare(self, task: str) -> None:
-        """Have the task's bundle fetched."""
         _as_peer("CSP", lambda: self.service.call("POST", f"/v1/tasks/{task}/prepare"))
 
     def enrol(self, task: str, certificate: str) -> None:
-        """Pass a participant's certificate on."""
         body = {"certificate": certificate}
         _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/participants", body))
 
@@ -91,43 +90,49 @@ class CspClient:
         return _as_peer("CSP", lambda: self._answer(task, request))
 
     def _answer(self, task: str, request: bytes) -> bytes:
-        digest, posted = hashlib.sha256(request).hexdigest(), False
+        place, digest = f"/v1/tasks/{task}/requests", hashlib.sha256(request).hexdigest()
         attempts = replace(self.service.retries, deadline=self.patience).start()
-        while True:
-            if not posted:
-                reply = self.service.call("POST", f"/v1/tasks/{task}/requests", request, media_type=_OCTETS)
-                posted = True
-            else:
-                try:
-                    reply = self.service.call("GET", f"/v1/tasks/{task}/requests/{digest}")
-                except NotReady:  # CSP was restarted and has forgotten what it was doing
-                    posted = False
-                    continue
-            if reply.status != 202:
-                return reply.body
+        reply = self.service.call("POST", place, request, media_type=OCTETS)
+        while reply.status == 202:
             if not attempts.wait():
                 raise ServiceUnavailable(f"CSP has not answered within {self.patience:.0f} s; ask again later")
+            try:
+                reply = self.service.call("GET", f"{place}/{digest}")
+            except NotReady:  # CSP was restarted and has forgotten the request
+                reply = self.service.call("POST", place, request, media_type=OCTETS)
+        return reply.body
 
 
 @dataclass(frozen=True)
 class SpClient:
-    """SP, for everyone, a requester with its token and key, or a participant with its key."""
+    """SP, for anyone, a requester with its token and key, or a participant, whose keys may come with each call."""
 
     service: Service
+    whole: int = 256 * 1024  # a longer upload goes in pieces, so that a lost connection costs one of them
 
     def key(self) -> bytes:
-        """The key that SP signs receipts with."""
         return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
 
     def about(self, task: str) -> dict[str, Any]:
         """Definition, appointment and status."""
         return self.service.call("GET", f"/v1/tasks/{task}").json()
 
-    def initial(self, task: str) -> bytes:
-        """The weights that everyone starts from."""
+    def papers(self, task: str) -> tuple[str, str]:
+        """Definition and appointment."""
+        about = self.about(task)
+        return str(about["definition"]), str(about["appointment"])
+
+    def status(self, task: str) -> dict[str, Any]:
+        status: dict[str, Any] = self.about(task)["status"]
+        return status
+
+    def initial_weights(self, task: str) -> bytes:
         return self.service.call("GET", f"/v1/tasks/{task}/initial").body
 
-    # The requester's part.
+    def close(self) -> None:
+        self.service.close()
+
+    # For the requester.
 
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
         """Have SP take a task over."""
@@ -147,21 +152,34 @@ class SpClient:
         """Movements and balances."""
         return self.service.call("GET", f"/v1/tasks/{task}/ledger").json()
 
-    # The participants' part.
+    def movements(self, task: str) -> list[dict[str, Any]]:
+        movements: list[dict[str, Any]] = self.ledger(task)["movements"]
+        return movements
+
+    def final(self, task: str, number: int) -> bytes:
+        """The requester's publication of a round."""
+        return self.average(task, number)
+
+    # For participants.
 
     def enrol(self, task: str, certificate: str) -> str:
         """Join; the participant's name."""
-        return self.service.send_json("POST", f"/v1/tasks/{task}/participants", {"certificate": certificate}).text(
-            "who"
-        )
+        place = f"/v1/tasks/{task}/participants"
+        return self.service.send_json("POST", place, {"certificate": certificate}).text("who")
 
-    def leave(self, task: str) -> None:
-        """Leave."""
-        self.service.call("DELETE", f"/v1/tasks/{task}/participants/{self._who}")
+    def quit(self, task: str, keys: ParticipantKeys | None = None) -> None:
+        own = self._as(keys)
+        own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}")
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        """An upload, whole or in pieces; the signed receipt."""
+        own = self._as(keys)
+        send = own.upload if len(upload) <= self.whole else own.upload_in_pieces
+        return send(task, number, upload)
 
     def upload(self, task: str, number: int, upload: bytes) -> str:
         """A whole upload; the signed receipt."""
-        return self.service.call("PUT", self._place(task, number), upload, media_type=_OCTETS).text("receipt")
+        return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
 
     def upload_in_pieces(self, task: str, number: int, upload: bytes, piece: int = _PIECE) -> str:
         """An upload over a bad connection: goes on where it stopped, across calls; the signed receipt."""
@@ -171,49 +189,56 @@ class SpClient:
             try:
                 return self.service.send_json("POST", f"{place}/commit", {"digest": digest}).text("receipt")
             except (NotReady, Truncated) as lost:
-                if self.service.call("GET", f"{place}/offset").whole("offset") == len(upload):
+                if self._offset(place) == len(upload):
                     if isinstance(lost, NotReady):
                         raise  # all bytes wait there: it is the round that has not opened
-                    self.service.call("PATCH", f"{place}?offset=0", b"", media_type=_OCTETS)  # other bytes: start again
+                    self.service.call("PATCH", f"{place}?offset=0", b"", media_type=OCTETS)  # other bytes: start again
         raise ServiceUnavailable("SP keeps losing this upload; try again later")
 
-    def average(self, task: str, number: int) -> bytes:
+    def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         """A round's average, sealed to the caller's audience."""
-        return self.service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").body
+        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").body
 
-    def reward(self, task: str, number: int) -> bytes:
+    def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         """The caller's reward of a round, sealed to it."""
-        return self.service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
+        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
 
     def claim(self, task: str, claim: bytes) -> int:
         """Have a claim paid: millionths. A claim whose answer was lost is refused as `AlreadyPaid` when sent again."""
         place = f"/v1/tasks/{task}/claims"
-        return self.service.call("POST", place, claim, media_type=_OCTETS, repeatable=False).whole("amount")
+        return self.service.call("POST", place, claim, media_type=OCTETS, repeatable=False).whole("amount")
+
+    def _as(self, keys: ParticipantKeys | None) -> "SpClient":
+        if keys is None:
+            return self
+        return replace(self, service=replace(self.service, credential=Signer(keys.who, keys.signing)))
 
     @property
-    def _who(self) -> str:
+    def who(self) -> str:
         if not isinstance(self.service.credential, Signer):
             raise NotAuthenticated("this needs a participant's key")
         return self.service.credential.who
 
     def _place(self, task: str, number: int) -> str:
-        return f"/v1/tasks/{task}/rounds/{number}/uploads/{self._who}"
+        return f"/v1/tasks/{task}/rounds/{number}/uploads/{self.who}"
 
     def _send_rest(self, place: str, upload: bytes, piece: int) -> None:
-        offset = self.service.call("GET", f"{place}/offset").whole("offset")
+        offset = self._offset(place)
         offset = offset if offset <= len(upload) else 0
         while offset < len(upload):
             part = upload[offset : offset + piece]
             try:
-                offset = self.service.call("PATCH", f"{place}?offset={offset}", part, media_type=_OCTETS).whole(
-                    "offset"
-                )
+                reply = self.service.call("PATCH", f"{place}?offset={offset}", part, media_type=OCTETS)
+                offset = reply.whole("offset")
             except Conflict:  # the piece was in, only its answer was lost
-                offset = self.service.call("GET", f"{place}/offset").whole("offset")
+                offset = self._offset(place)
+
+    def _offset(self, place: str) -> int:
+        return self.service.call("GET", f"{place}/offset").whole("offset")
 
 
 def _as_peer(name: str, call: Callable[[], _Result]) -> _Result:
-    """A refusal of this server's own credential is no fault of whoever called this server."""
+    """A refusal of this server's own credential is not the fault of whoever called this server."""
     try:
         return call()
     except (NotAuthenticated, Forbidden, WrongProtocol) as refusal:

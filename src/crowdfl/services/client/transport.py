@@ -1,5 +1,11 @@
-"""One service as its clients reach it: TLS, credentials, retries that honour a deadline, problems as the errors they were."""
+"""One service as its clients reach it: TLS, credentials, retries that honour a deadline, problems as the errors they were.
 
+A participant signs method, path with query, time and the SHA-256 of the body with the key that KGC certified. A requester signs
+the same with the key that its task's definition names, beside its token: the token lets it use the service, the signature its
+own task.
+"""
+
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -9,13 +15,20 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import LimitExceeded, ServiceUnavailable, WrongProtocol
 from crowdfl.retry import Backoff
-from crowdfl.services.client.credentials import Credential
 from crowdfl.services.http import tls
-from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, error_from
+from crowdfl.services.http.wire import (
+    DIGEST_HEADER,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    REQUESTER_HEADER,
+    error_from,
+    signed_text,
+)
 
-__all__ = ["Reply", "Service", "connect"]
+__all__ = ["Bearer", "Credential", "Link", "Owner", "Reply", "Service", "Signer"]
 
 _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
@@ -24,32 +37,67 @@ _RETRIES = Backoff(deadline=120.0)
 
 
 @dataclass(frozen=True)
+class Bearer:
+    """A role's token."""
+
+    token: str = field(repr=False)
+
+    def headers(self, _method: str, _target: str, _body: bytes, _now: float) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A participant's certified key."""
+
+    who: str
+    signing: SigningKey
+
+    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
+        proof, digest = _prove(self.signing, method, target, body, now)
+        return {"Authorization": f'CrowdFL who="{self.who}", {proof}', DIGEST_HEADER: digest}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A requester's token, and the key that its tasks' definitions name."""
+
+    token: str = field(repr=False)
+    signing: SigningKey
+
+    def headers(self, method: str, target: str, body: bytes, now: float) -> dict[str, str]:
+        proof, digest = _prove(self.signing, method, target, body, now)
+        return {"Authorization": f"Bearer {self.token}", REQUESTER_HEADER: proof, DIGEST_HEADER: digest}
+
+
+Credential = Bearer | Signer | Owner
+
+
+@dataclass(frozen=True)
 class Reply:
-    """An answer that is no problem."""
+    """A successful answer."""
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
 
     def json(self) -> dict[str, object]:
-        """An object, or `ServiceUnavailable`."""
+        """The answer as a JSON object; `ServiceUnavailable` if it is not one."""
         try:
             found = json.loads(self.body)
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise ServiceUnavailable("the service's answer cannot be read: is the address right?")
+            raise ServiceUnavailable("the service's answer is not a JSON object: check its address")
         return found
 
     def text(self, name: str) -> str:
-        """A field of the answer that is text."""
         found = self.json().get(name)
         if not isinstance(found, str):
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
 
     def whole(self, name: str) -> int:
-        """A field of the answer that is a whole number."""
         found = self.json().get(name)
         if not isinstance(found, int) or isinstance(found, bool):
             raise ServiceUnavailable(f"the service's answer lacks {name}")
@@ -78,12 +126,10 @@ class Service:
                 raise outcome
 
     def send_json(self, method: str, target: str, body: Mapping[str, object], *, repeatable: bool = True) -> Reply:
-        """A request with a JSON body."""
         raw = json.dumps(body).encode()
         return self.call(method, target, raw, media_type="application/json", repeatable=repeatable)
 
     def close(self) -> None:
-        """Let the connections go."""
         self.http.close()
 
     def _try(
@@ -93,7 +139,7 @@ class Service:
         try:
             reply = self._once(method, target, body, media_type)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as failure:  # it was never sent
-            if "CERTIFICATE_VERIFY_FAILED" in str(failure):  # time does not mend that
+            if "CERTIFICATE_VERIFY_FAILED" in str(failure):  # waiting does not change that
                 raise self._unreachable(failure) from None
             return self._unreachable(failure), 0.0
         except httpx.TransportError as failure:
@@ -123,23 +169,30 @@ class Service:
         return ServiceUnavailable(f"{self.http.base_url} cannot be reached ({type(failure).__name__}): {failure}")
 
 
-def connect(
-    url: str,
-    *,
-    ca: Path | None = None,
-    credential: Credential | None = None,
-    retries: Backoff = _RETRIES,
-    plain_http: bool = False,
-    now: Callable[[], float] = time.time,
-) -> Service:
-    """A service at a URL, trusted through the CA at this path, or through the system's."""
-    parts = urlsplit(url)
-    if parts.scheme != "https":
-        tls.require_plain_http_allowed(parts.hostname or "", asked=plain_http)
-    verify = tls.client_context(ca) if parts.scheme == "https" else False
-    timeout = httpx.Timeout(30.0, read=_READ_SECONDS)
-    http = httpx.Client(base_url=url, verify=verify, timeout=timeout, trust_env=False)
-    return Service(http, credential, retries, now)
+@dataclass(frozen=True)
+class Link:
+    """How to reach a service: its address, the CA to trust or the system's, whether plain HTTP was asked for."""
+
+    url: str
+    ca: Path | None = None
+    plain_http: bool = False
+
+    def open(self, credential: Credential | None = None, retries: Backoff = _RETRIES) -> Service:
+        parts = urlsplit(self.url)
+        if parts.scheme != "https":
+            tls.require_plain_http_allowed(parts.hostname or "", asked=self.plain_http)
+        verify = tls.client_context(self.ca) if parts.scheme == "https" else False
+        timeout = httpx.Timeout(30.0, read=_READ_SECONDS)
+        http = httpx.Client(base_url=self.url, verify=verify, timeout=timeout, trust_env=False)
+        return Service(http, credential, retries)
+
+    def as_requester(self, token: str, signing: SigningKey) -> Service:
+        return self.open(Owner(token, signing))
+
+
+def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
+    digest, time = hashlib.sha256(body).hexdigest(), str(int(now))
+    return f'time="{time}", signature="{key.sign(signed_text(method, target, time, digest)).hex()}"', digest
 
 
 def _read(response: httpx.Response) -> bytes:

@@ -25,7 +25,7 @@ from crowdfl.errors import (
     SettingsError,
 )
 from crowdfl.retry import Backoff
-from crowdfl.services.cluster.pieces import Piece, Recipe, Rows, recipe_of, run_piece, run_rows
+from crowdfl.services.cluster.pieces import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
 from crowdfl.settings import ClusterSettings
 from crowdfl.storage.atomic import require_owner_only
@@ -63,7 +63,6 @@ class Cluster:
             self._client = None
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Apply `kernel` to every row, piece by piece."""
         rows = require_rows(blocks)
         recipe = recipe_of(kernel)
         if recipe is None or not _worth_sending(kernel, rows):
@@ -79,7 +78,7 @@ class Cluster:
         return result
 
     def _results(
-        self, kernel: Kernel, recipe: Recipe, blocks: Sequence[Block], progress: Progress
+        self, kernel: Kernel, recipe: KernelRecipe, blocks: Sequence[Block], progress: Progress
     ) -> Iterator[tuple[slice, Rows]]:
         """The pieces as they are finished; a few more than the workers have threads are under way at a time."""
         progress.check()
@@ -124,7 +123,7 @@ class Cluster:
             progress.check()
             self._ready(progress)
 
-    def _submit(self, client: Any, kernel: Kernel, recipe: Recipe, blocks: Sequence[Block]) -> Any:  # noqa: ANN401
+    def _submit(self, client: Any, kernel: Kernel, recipe: KernelRecipe, blocks: Sequence[Block]) -> Any:  # noqa: ANN401
         with self._named_failures():
             if not isinstance(kernel, BucketProduct | MultiPow) or kernel.size <= (
                 most := _factors(kernel, len(blocks[0]))
@@ -151,12 +150,15 @@ class Cluster:
                 if self._client is None or self._client.status not in ("running", "connecting"):
                     self._client = _open(self.settings, self.role)
                 client = self._client
-            owner, threads = client.run_on_scheduler(_claim, self.role)
+            try:
+                owner, threads = client.run_on_scheduler(_claim, self.role)
+            except AttributeError:  # Dask's client has just given its scheduler up, and says it so
+                raise ConnectionError from None
         if owner != self.role:
             self.close()
             raise ClusterTaken(
-                f"{self.settings.scheduler} works for {owner}: give {self.role} a cluster of its own, for one that serves "
-                "both could put the two shares together"
+                f"{self.settings.scheduler} works for {owner}: give {self.role} a cluster of its own, since one that serves "
+                "both could combine the two key shares"
             )
         return int(threads), client
 
@@ -166,10 +168,10 @@ class Cluster:
         try:
             yield
         except distributed.KilledWorker:
-            raise BackendUnavailable(f"one worker after the other died at {where}: see their logs and memory") from None
+            raise BackendUnavailable(f"one worker after another died at {where}: check their logs and memory") from None
         except (OSError, distributed.CancelledError) as lost:
             raise BackendUnavailable(
-                f"the scheduler at {where} does not answer ({type(lost).__name__}): see that it runs, with this certificate"
+                f"the scheduler at {where} does not answer ({type(lost).__name__}): check that it runs, with this certificate"
             ) from None
         except (ImportError, RuntimeError) as wrong:
             raise BackendUnavailable(
@@ -178,7 +180,7 @@ class Cluster:
 
 
 def _claim(role: str, dask_scheduler: Any = None) -> tuple[str, int]:  # noqa: ANN401 -- Dask's scheduler
-    """On the scheduler, which is one thread: the first role to ask owns it."""
+    """Runs on the scheduler, which is one thread: the first role to ask owns it."""
     owner = vars(dask_scheduler).setdefault("crowdfl_role", role)
     return str(owner), int(dask_scheduler.total_nthreads)
 
@@ -203,13 +205,13 @@ def _security(settings: ClusterSettings) -> Any:  # noqa: ANN401 -- Dask's secur
     if url.scheme == "tcp":
         if not settings.plain_tcp or not is_loopback(url.hostname or ""):
             raise ClusterUnprotected(
-                f"no TLS to {settings.scheduler}: use tls:// with certificates; tcp:// only on loopback and when asked for"
+                f"no TLS to {settings.scheduler}: use tls:// with certificates; tcp:// is for loopback only, when asked for"
             )
         return None
     if url.scheme != "tls" or settings.ca is None or settings.certificate is None or settings.key is None:
         raise SettingsError("a cluster needs a scheduler of the form tls://host:port, and its ca, certificate and key")
     require_usable(CertificateFiles(settings.certificate, settings.key))
-    with open(settings.key, "rb") as file:  # whoever has it runs what it likes on the workers
+    with open(settings.key, "rb") as file:  # whoever has it can run any code on the workers
         require_owner_only(file.fileno(), settings.key, KeyFilePermissions)
     return _distributed().Security(
         require_encryption=True,
@@ -226,7 +228,7 @@ def _worth_sending(kernel: Kernel, rows: int) -> bool:
 
 
 def _size(kernel: Kernel) -> int:
-    """Numbers side by side in a row."""
+    """How many numbers a row holds."""
     return kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
 
 

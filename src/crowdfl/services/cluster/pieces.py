@@ -23,13 +23,13 @@ from crowdfl.crypto.kernels import (
 )
 from crowdfl.services.cluster.worker import own_keys, share_name
 
-__all__ = ["Piece", "Recipe", "Rows", "recipe_of", "run_piece", "run_rows"]
+__all__ = ["KernelRecipe", "Piece", "Rows", "recipe_of", "run_piece", "run_rows"]
 
 _PLAIN: dict[str, type] = {kind.__name__: kind for kind in (BucketProduct, MulMod, MultiPow, PowEach, PowMod)}
 
 
 @dataclass(frozen=True)
-class Recipe:
+class KernelRecipe:
     """A kernel by its name and its fields as plain values: big numbers in hexadecimal, a key share by its hash."""
 
     kernel: str
@@ -45,12 +45,10 @@ class Rows:
 
     @classmethod
     def of(cls, block: Block) -> "Rows":
-        """A copy of these rows."""
         return cls(block.shape[1], block.tobytes())
 
     @property
     def block(self) -> Block:
-        """As the kernels take them."""
         return from_bytes(self.data, self.width)
 
     def __sizeof__(self) -> int:
@@ -59,21 +57,21 @@ class Rows:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one worker does at a time."""
+    """The work that one worker does at a time."""
 
-    recipe: Recipe
+    recipe: KernelRecipe
     rows: tuple[Rows, ...]
 
 
-def recipe_of(kernel: Kernel) -> Recipe | None:
+def recipe_of(kernel: Kernel) -> KernelRecipe | None:
     """How a worker makes this kernel; None for one that workers do not know."""
     if type(kernel) is PartialDecrypt:
         values = (("share", share_name(kernel.exponent)), ("modulus", hex(kernel.modulus)))
-        return Recipe("PartialDecrypt", (*values, ("constant_time", kernel.constant_time)))
+        return KernelRecipe("PartialDecrypt", (*values, ("constant_time", kernel.constant_time)))
     if type(kernel) is FixedBasePower:
-        return Recipe("FixedBasePower", _values(kernel.fixed))
+        return KernelRecipe("FixedBasePower", _values(kernel.fixed))
     name = type(kernel).__name__
-    return Recipe(name, _values(kernel)) if _PLAIN.get(name) is type(kernel) else None
+    return KernelRecipe(name, _values(kernel)) if _PLAIN.get(name) is type(kernel) else None
 
 
 def run_piece(piece: Piece) -> Rows:
@@ -81,7 +79,7 @@ def run_piece(piece: Piece) -> Rows:
     return run_rows(piece.recipe, *piece.rows)
 
 
-def run_rows(recipe: Recipe, *rows: Rows) -> Rows:
+def run_rows(recipe: KernelRecipe, *rows: Rows) -> Rows:
     """On a worker: the kernel over rows that may be results of other pieces."""
     release_lock_while_computing()
     return Rows.of(_kernel(recipe).run(*(part.block for part in rows)))
@@ -92,22 +90,22 @@ def _values(of: Any) -> tuple[tuple[str, str | int], ...]:  # noqa: ANN401 -- an
     return tuple((name, hex(value) if isinstance(value, mpz) else value) for name, value in pairs)
 
 
-def _numbers(recipe: Recipe) -> dict[str, Any]:
+def _numbers(recipe: KernelRecipe) -> dict[str, Any]:
     return {name: mpz(int(value, 16)) if isinstance(value, str) else value for name, value in recipe.values}
 
 
-def _kernel(recipe: Recipe) -> Kernel:
+def _kernel(recipe: KernelRecipe) -> Kernel:
     if recipe.kernel != "PartialDecrypt":
-        return _kept(recipe)
-    # Made anew each time: a share is kept in one place alone, where a deleted key is forgotten.
+        return _cached(recipe)
+    # Never cached: a share is kept by `KeyFolder` alone, which forgets a deleted key.
     values = dict(recipe.values)
     share = own_keys().share(str(values["share"]))
     return PartialDecrypt(share, mpz(int(str(values["modulus"]), 16)), bool(values["constant_time"]))
 
 
 @lru_cache(maxsize=64)
-def _kept(recipe: Recipe) -> Kernel:
-    """Kept because a fixed base builds a table."""
+def _cached(recipe: KernelRecipe) -> Kernel:
+    """Cached because a fixed base builds a table."""
     if recipe.kernel == "FixedBasePower":
         return FixedBasePower(FixedBase(**_numbers(recipe)))
     kernel: Kernel = _PLAIN[recipe.kernel](**_numbers(recipe))

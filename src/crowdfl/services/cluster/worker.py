@@ -27,7 +27,7 @@ _LONGEST = 1 << 20  # bytes of a bundle
 
 
 def share_name(exponent: int) -> str:
-    """What a share is asked for by; a number of thousands of random bits is not found by its hash."""
+    """The hash that names a share: a number of thousands of random bits cannot be found from it."""
     return hashlib.sha256(b"crowdfl key share\0" + hex(exponent).encode()).hexdigest()
 
 
@@ -56,18 +56,18 @@ class KeyFolder:
         return share
 
     def read(self) -> int:
-        """Read every bundle now; how many shares there are."""
+        """Read every bundle now; returns how many shares there are."""
         with self._lock:
             self._read()
             return len(self._shares)
 
     def _read(self) -> None:
         if not self.folder.is_dir():
-            raise KeyFileMissing(f"{self.folder} is no folder: set {KEYS} to a copy of the role's folder `keys`")
+            raise KeyFileMissing(f"{self.folder} is not a folder: set {KEYS} to a copy of the role's folder `keys`")
         paths = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
         if len({path.suffix for path in paths}) > 1 or not {path.suffix for path in paths} <= set(_ROLES):
             raise KeyFileRole(
-                f"{self.folder} must hold the bundles of SP alone or of CSP alone: name that role's `keys`"
+                f"{self.folder} must hold the bundles of SP alone or of CSP alone: use that role's `keys`"
             )
         self._shares = {share_name(share): (path, share) for path in paths for share in _shares_in(path)}
 
@@ -86,15 +86,15 @@ def _shares_in(path: Path) -> list[mpz]:
         bundle = SpBundle if kind == SpBundle.kind else CspBundle
         return [mpz(bundle.from_bytes(data, Limits.plain()).share)]
     except FormatError:
-        raise KeyFileDamaged(f"{path} is no bundle of SP or CSP: copy it again") from None
+        raise KeyFileDamaged(f"{path} is not a bundle of SP or CSP: copy it again") from None
 
 
 @cache
 def own_keys() -> KeyFolder:
-    """The folder that this process was told of."""
+    """The folder that CROWDFL_KEYS names."""
     folder = os.environ.get(KEYS)
     if not folder:
-        raise KeyFileMissing(f"this worker knows no keys: set {KEYS} to a copy of the role's folder `keys`")
+        raise KeyFileMissing(f"this worker has no keys: set {KEYS} to a copy of the role's folder `keys`")
     return KeyFolder(Path(folder))
 
 

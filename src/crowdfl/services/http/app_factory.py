@@ -1,11 +1,11 @@
-"""What every service has: problems, a boundary, health, readiness, metrics, OpenAPI."""
+"""What every service has: problems, the middleware, health, readiness, metrics, OpenAPI."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
@@ -15,32 +15,30 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from crowdfl.errors import UnknownTask
 from crowdfl.services.http import logs, problems
 from crowdfl.services.http.auth import SCHEMES, Security, Tokens
-from crowdfl.services.http.metrics import Metrics
-from crowdfl.services.http.middleware import RequestMiddleware, require_protocol
+from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics, require_protocol
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.version import __version__
 
-__all__ = ["OCTETS", "Background", "between_roles", "make_app", "ready_check"]
+__all__ = ["Background", "between_roles", "make_app", "ready_check"]
 
-OCTETS = "application/octet-stream"
 _NO_TASK = "0" * 32
 
 
-class Background(Protocol):
+class Background:
     """Work that goes on as long as the service does."""
 
     def start(self) -> None:
         """With the service."""
 
     def stop(self) -> None:
-        """With the service; returns when it has ended."""
+        """With the service; returns when the work has ended."""
 
     def check(self) -> None:
-        """Raise a named error if it no longer goes on."""
+        """Raise a named error if the work no longer goes on."""
 
 
 def make_app(
-    name: str, tokens: Tokens, metrics: Metrics, ready: Callable[[], None], background: Sequence[Background] = ()
+    name: str, tokens: Tokens, metrics: ServiceMetrics, ready: Callable[[], None], background: Sequence[Background] = ()
 ) -> FastAPI:
     """An app with everything but its routes."""
     described: dict[int | str, dict[str, Any]] = {

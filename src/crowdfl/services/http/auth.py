@@ -1,22 +1,23 @@
 """Bearer tokens, one role each, and what a request's caller may open.
 
 A token is 256 random bits, shown once; the file holds its SHA-256 with a name and a role. A running service reads the file
-again when it has changed, so that a revoked token is dead at once.
+again when it has changed, so that a revoked token stops working at once.
 """
 
 import contextlib
 import fcntl
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fastapi import Request
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from crowdfl.errors import (
     Conflict,
@@ -44,7 +45,7 @@ __all__ = [
 ROLES = ("requester", "sp", "csp", "operator")
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
 Security = tuple[Mapping[str, Sequence[str]], ...]
-"""What opens a route, as OpenAPI says it: one of these, each of them whole."""
+"""What opens a route, in OpenAPI's form: any one entry, with everything that it names."""
 SCHEMES: dict[str, dict[str, str]] = {
     **{f"{role} token": {"type": "http", "scheme": "bearer", "description": f"A token for {role}."} for role in ROLES},
     PARTICIPANT: {
@@ -61,17 +62,22 @@ SCHEMES: dict[str, dict[str, str]] = {
     },
 }
 _PREFIX = "crowdfl_"  # so that scanners for leaked secrets can find one
-_VERSION = 1
 _LONGEST = 1_000
 
 
-@dataclass(frozen=True)
-class TokenEntry:
+class TokenEntry(BaseModel):
     """A token as it is stored."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     role: str
     sha256: str
+
+
+class _TokenFile(BaseModel):
+    version: Literal[1] = 1
+    tokens: tuple[TokenEntry, ...]
 
 
 class Tokens:
@@ -84,7 +90,7 @@ class Tokens:
         self._entries: tuple[TokenEntry, ...] = ()
 
     def add(self, name: str, role: str) -> str:
-        """A new token, to be shown once."""
+        """A new token, to be shown once: only its hash is stored."""
         if role not in ROLES:
             raise SettingsError(f"a token's role is {', '.join(ROLES)}, not {role!r}")
         if not name or len(name) > 100 or not name.isprintable():
@@ -95,18 +101,16 @@ class Tokens:
             return self._put(entries, name, role)
 
     def rotate(self, name: str) -> str:
-        """Another token under the same name; the old one is dead."""
+        """Another token under the same name; the old one stops working."""
         with self._changing() as entries:
             return self._put(entries, name, _take(entries, name).role)
 
     def revoke(self, name: str) -> None:
-        """The token is dead."""
         with self._changing() as entries:
             _take(entries, name)
             self._write(entries)
 
     def entries(self) -> tuple[TokenEntry, ...]:
-        """Every token's name and role."""
         with self._lock:
             return self._current()
 
@@ -121,21 +125,20 @@ class Tokens:
         return found
 
     def require(self, *roles: str) -> "RoleToken":
-        """A dependency: the request carries a token of one of these roles."""
         return RoleToken(self, roles)
 
     def _put(self, entries: list[TokenEntry], name: str, role: str) -> str:
         token = _PREFIX + secrets.token_urlsafe(32)
-        self._write([*entries, TokenEntry(name, role, _digest(token))])
+        self._write([*entries, TokenEntry(name=name, role=role, sha256=_digest(token))])
         return token
 
     def _write(self, entries: list[TokenEntry]) -> None:
-        body = {"version": _VERSION, "tokens": [asdict(entry) for entry in entries]}
-        write_private(self.path, json.dumps(body, indent=1).encode(), overwrite=True)
+        body = _TokenFile(tokens=tuple(entries)).model_dump_json(indent=1)
+        write_private(self.path, body.encode(), overwrite=True)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[list[TokenEntry]]:
-        """Two commands at once must not undo each other's change: a revoked token would live again."""
+        """Under a lock: two commands at once must not undo each other's change, such as a revocation."""
         lock = self.path.with_name(f".{self.path.name}.lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -168,11 +171,9 @@ class RoleToken:
 
     @property
     def security(self) -> Security:
-        """For OpenAPI."""
         return tuple({f"{role} token": []} for role in self.roles)
 
     def __call__(self, request: Request) -> TokenEntry:
-        """Whose token it is."""
         entry = self.tokens.check(bearer(request))
         if entry.role not in self.roles:
             raise Forbidden(f"this is for {' or '.join(self.roles)}, not for {entry.role}")
@@ -180,7 +181,6 @@ class RoleToken:
 
 
 def bearer(request: Request) -> str:
-    """The request's token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token or len(token) > _LONGEST:
         raise NotAuthenticated("this needs `Authorization: Bearer <token>`")
@@ -201,9 +201,6 @@ def _digest(token: str) -> str:
 
 def _read(path: Path, data: bytes) -> tuple[TokenEntry, ...]:
     try:
-        body = json.loads(data)
-        if body["version"] != _VERSION:
-            raise KeyFileDamaged(f"{path} is of version {body['version']}; this program reads version {_VERSION}")
-        return tuple(TokenEntry(str(e["name"]), str(e["role"]), str(e["sha256"])) for e in body["tokens"])
-    except (ValueError, KeyError, TypeError):
-        raise KeyFileDamaged(f"{path} is no file of tokens; restore it from a backup") from None
+        return _TokenFile.model_validate_json(data).tokens
+    except ValidationError:
+        raise KeyFileDamaged(f"{path} is not a token file of version 1; restore it from a backup") from None

@@ -15,16 +15,19 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from crowdfl.errors import FormatError, LimitExceeded, TooSlow
+from crowdfl.services.http.wire import OCTETS
 
 __all__ = [
     "IN_MEMORY",
     "JSON_LIMIT",
     "PACE",
     "Body",
+    "CertificateForm",
     "Form",
     "Number",
     "Pace",
     "Sha256",
+    "SignedOrder",
     "TaskId",
     "Who",
     "binary_body",
@@ -62,18 +65,29 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class SignedOrder(Form):
+    """A signed order."""
+
+    order: str
+
+
+class CertificateForm(Form):
+    """A certificate of KGC's."""
+
+    certificate: str
+
+
 _Form = TypeVar("_Form", bound=Form)
 
 
 @dataclass(frozen=True)
 class Body:
-    """A body that is in, with its digest."""
+    """A body that has arrived, with its digest."""
 
     file: IO[bytes]
     digest: str
 
     def read(self) -> bytes:
-        """All of it."""
         self.file.seek(0)
         return self.file.read()
 
@@ -88,7 +102,6 @@ def json_body(model: type[_Form], limit: int = JSON_LIMIT) -> Callable[[Request]
 
 
 def parse(model: type[_Form], raw: bytes) -> _Form:
-    """A JSON body that is in."""
     try:
         return model.model_validate_json(raw)
     except ValidationError as wrong:
@@ -105,7 +118,6 @@ def binary_body(limit: int) -> Callable[[Request], Awaitable[bytes]]:
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """A body of at most `limit` bytes."""
     chunks: list[bytes] = []
     await _read(request, limit, chunks.append)
     return b"".join(chunks)
@@ -131,8 +143,7 @@ def takes_json(model: type[Form]) -> dict[str, Any]:
 
 
 def takes_bytes() -> dict[str, Any]:
-    """For OpenAPI."""
-    return _takes("application/octet-stream", {"type": "string", "format": "binary"})
+    return _takes(OCTETS, {"type": "string", "format": "binary"})
 
 
 def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -140,12 +151,12 @@ def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read(request: Request, limit: int, take: Callable[[bytes], object]) -> None:
-    """Take the pieces of a body as they come; one that is too long or too slow is refused."""
+    """Take the pieces of a body as they come; refuse one that is too long or too slow."""
     announced = request.headers.get("content-length", "0")
     if not announced.isascii() or not announced.isdigit() or len(announced) > 20:
         raise FormatError("Content-Length must be a whole number")
     if int(announced) > limit:
-        raise LimitExceeded(f"a body of {announced} bytes; at most {limit} are read here")
+        raise LimitExceeded(f"a body of {announced} bytes; the limit here is {limit}")
     try:
         await _paced(request, limit, take)
     except TimeoutError:
@@ -160,6 +171,6 @@ async def _paced(request: Request, limit: int, take: Callable[[bytes], object]) 
         async for chunk in request.stream():
             taken += len(chunk)
             if taken > limit:
-                raise LimitExceeded(f"a body of more than {limit} bytes, which is the most that is read here")
+                raise LimitExceeded(f"a body of more than {limit} bytes, which is the limit here")
             take(chunk)
             pause.reschedule(min(now() + PACE.idle, started + PACE.patience + taken / PACE.rate))

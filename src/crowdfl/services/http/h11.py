@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1, with limits on what it waits for and refusals in the form of all others.
 
-uvicorn itself waits for headers for ever, reads on for as long as a refused body keeps coming, and calls bytes that are no HTTP
-bad in plain text.
+uvicorn itself waits for headers without a limit, reads on for as long as a refused body keeps coming, and refuses bytes that
+are not HTTP in plain text.
 """
 
 import asyncio
@@ -24,36 +24,32 @@ class LimitedH11Protocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Wait for headers, but not for ever."""
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for."""
         self._stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer is out; what still comes of its request is for nobody."""
+        """Stop reading soon: nobody needs the rest of a request that has its answer."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self.loop.call_later(self.linger_seconds, self._stop_reading)
 
     def send_400_response(self, msg: str) -> None:
-        """These bytes are no HTTP."""
         self._refuse(FormatError(msg))
 
     def _watch(self) -> None:
-        """Bodies have a pace of their own, and between requests uvicorn's timer runs."""
+        """Time the headers only: bodies have limits of their own, and between requests uvicorn's timer runs."""
         if self.conn.their_state is not h11.IDLE:
             self._stop()
         elif self._timer is None and self.timeout_keep_alive_task is None:
-            self._timer = self.loop.call_later(self.header_seconds, self._too_slow)
+            self._timer = self.loop.call_later(self.header_seconds, self._refuse, TooSlow("no request came"))
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -63,9 +59,6 @@ class LimitedH11Protocol(H11Protocol):
     def _stop_reading(self) -> None:
         if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
             self.transport.close()
-
-    def _too_slow(self) -> None:
-        self._refuse(TooSlow("no request came"))
 
     def _refuse(self, error: CrowdFLError) -> None:
         if self.transport.is_closing():

@@ -1,4 +1,4 @@
-"""Logs as lines of JSON on stderr. Bodies, headers, tokens and messages of unforeseen errors are never logged."""
+"""Logs as lines of JSON on stderr. Bodies, headers, tokens and messages of unexpected errors are never logged."""
 
 import logging
 import sys
@@ -41,7 +41,6 @@ def configure(level: int = logging.INFO) -> None:
 
 
 def get(service: str) -> FilteringBoundLogger:
-    """A service's log."""
     logger: FilteringBoundLogger = structlog.get_logger(service=service)
     return logger
 

@@ -1,28 +1,71 @@
 """The outermost layer of every service: request ids, the protocol's version, one log line and one count per request.
 
-Whatever nobody foresaw ends here as a problem without details.
+An unexpected error ends here as a problem without details.
 """
 
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import WrongProtocol
 from crowdfl.services.http import logs
-from crowdfl.services.http.metrics import Metrics
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
 
-__all__ = ["REQUEST_ID_HEADER", "RequestMiddleware", "require_protocol"]
+__all__ = ["REQUEST_ID_HEADER", "RequestMiddleware", "ServiceMetrics", "require_protocol"]
 
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True)
+class ServiceMetrics:
+    """What one service counts, in a registry of its own: several services in one process do not mix."""
+
+    registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
+    requests: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+
+    def __post_init__(self) -> None:
+        requests = self.counter("crowdfl_requests", "Requests by route and status", "method", "route", "status")
+        seconds = Histogram("crowdfl_request_seconds", "Durations by route", ("route",), registry=self.registry)
+        object.__setattr__(self, "requests", requests)
+        object.__setattr__(self, "seconds", seconds)
+
+    def counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self.registry)
+
+    def gauge(self, name: str, meaning: str, label: str, read: Callable[[], Mapping[str, int]]) -> None:
+        """Numbers that are looked up at each scrape."""
+        self.registry.register(_GaugeByLabel(name, meaning, label, read))
+
+
+@dataclass(frozen=True)
+class _GaugeByLabel(Collector):
+    name: str
+    meaning: str
+    label: str
+    read: Callable[[], Mapping[str, int]]
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The name alone, without reading the store."""
+        yield GaugeMetricFamily(self.name, self.meaning, labels=[self.label])
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(self.name, self.meaning, labels=[self.label])
+        for value, count in sorted(self.read().items()):
+            family.add_metric([value], count)
+        yield family
 
 
 @dataclass
@@ -31,10 +74,9 @@ class RequestMiddleware:
 
     app: ASGIApp
     log: FilteringBoundLogger
-    metrics: Metrics
+    metrics: ServiceMetrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -58,12 +100,10 @@ class RequestMiddleware:
         try:
             require_protocol(Headers(scope=scope).get(PROTOCOL_HEADER, PROTOCOL))
             await self.app(scope, receive, sending)
-        except (
-            Exception
-        ) as error:  # the boundary, the one place for this: a client gets a problem, never a bare connection
+        except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
             if status:
-                raise  # the answer is half out: only the connection can say that it failed
+                raise  # half of the answer is sent: only a closed connection can say that it failed
             await respond(error, request_id)(scope, receive, sending)
         finally:
             self._record(scope, status, time.monotonic() - started)
@@ -84,7 +124,7 @@ class RequestMiddleware:
 
 
 def require_protocol(version: str | None) -> None:
-    """Refuse to go on with a peer that speaks another version, or does not say which."""
+    """Refuse a peer that speaks another version, or does not say which."""
     if version != PROTOCOL:
         raise WrongProtocol(f"{PROTOCOL_HEADER} must be {PROTOCOL}: update the older side")
 

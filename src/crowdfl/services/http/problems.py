@@ -66,14 +66,14 @@ _HEADERS: dict[type[BaseException], dict[str, str]] = {
     TooSlow: {"Connection": "close"},
     WrongProtocol: {"Upgrade": "crowdfl/1"},
 }
-_LONGEST_TEXT = 1000  # characters of a message that are told: a caller need not read all of its own input again
+_LONGEST_TEXT = 1000  # characters of a message that are sent: it may quote the caller's own input
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_NO_ROOM = "there is no room left on this service's disk; try again later, or tell its operator"
+_NO_ROOM = "this service's disk is full; try again later, or tell its operator"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is told about an error."""
+    """What a caller is told about an error."""
 
     status: int
     slug: str
@@ -83,7 +83,6 @@ class Problem:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def body(self, request_id: str | None = None) -> dict[str, Any]:
-        """As JSON."""
         body: dict[str, Any] = {"type": PROBLEM_TYPE + self.slug, "title": self.title, "status": self.status}
         body |= {"detail": self.detail} if self.detail else {}
         body |= {"request": request_id} if request_id else {}
@@ -91,7 +90,7 @@ class Problem:
 
 
 def problem_for(error: BaseException) -> Problem:
-    """The problem of any error; one that nobody foresaw, or a fault of our own, is told without its message."""
+    """The problem of any error; an unexpected one, or a fault of our own, is told without its message."""
     if isinstance(error, OSError) and error.errno in _FULL:
         error = StorageFull(_NO_ROOM)
     if isinstance(error, CrowdFLError):
@@ -107,14 +106,13 @@ def problem_for(error: BaseException) -> Problem:
 
 
 def respond(error: BaseException, request_id: str | None) -> JSONResponse:
-    """A response that tells the problem."""
     problem = problem_for(error)
     body, headers = problem.body(request_id), dict(problem.headers)
     return JSONResponse(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
-    """Answer with problems for every error that is foreseen; the boundary does it for the rest."""
+    """Answer expected errors with problems; the middleware does so for the rest."""
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         request.scope["crowdfl.problem"] = error
@@ -128,17 +126,17 @@ def _named(error: CrowdFLError) -> Problem:
     kind = type(error)
     status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
     headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
-    detail = None if status == 500 else _tellable(str(error))  # a fault of this service's own may name its files
+    detail = None if status == 500 else _printable(str(error))  # a fault of this service's own may name its files
     return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
     # The input itself is not repeated: it may hold what nobody should see twice.
     places = [(".".join(map(str, e.get("loc", ()))), str(e.get("msg", ""))) for e in error.errors()[:20]]
-    found = [{"at": _tellable(at), "what": _tellable(what)} for at, what in places]
+    found = [{"at": _printable(at), "what": _printable(what)} for at, what in places]
     return Problem(422, "invalid-request", "The request is not of the documented form.", more={"errors": found})
 
 
-def _tellable(text: str) -> str:
-    """A message may quote its cause, and that may be long, or hold half of a surrogate pair, which no answer can."""
+def _printable(text: str) -> str:
+    """A message may quote its cause, which may be long, or hold half of a surrogate pair, which UTF-8 cannot."""
     return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()

@@ -14,9 +14,9 @@ from fastapi import Depends, Request
 from crowdfl.crypto.sealing import verify
 from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, UnknownParticipant
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.services.client.credentials import DIGEST_HEADER, REQUESTER_HEADER, signed_text
 from crowdfl.services.http.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleToken, Security
 from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, parse, read_bytes
+from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER, signed_text
 
 __all__ = [
     "REQUESTER",
@@ -42,7 +42,7 @@ _Form = TypeVar("_Form", bound=Form)
 
 @dataclass(frozen=True)
 class Signed:
-    """A request whose signature stands, for a body of this digest."""
+    """A request whose signature is valid, for a body of this digest."""
 
     who: str
     digest: str
@@ -55,7 +55,7 @@ class Signed:
 
 @dataclass
 class _Keys:
-    """Of one task's participants, by name; and when one of them was asked for."""
+    """Signing keys of one task's participants, by name; and when one of them was last asked for."""
 
     of: dict[str, bytes] = field(default_factory=dict)
     used: float = 0.0
@@ -80,12 +80,12 @@ class ByParticipant:
         digest = _digest_in_time(request, time, self.sp.clock.now())
         try:
             _verify(await self._key(task, who), request, time, digest, signature)
-        except (UnknownParticipant, BadSignature):  # told alike: who is enrolled is not for strangers
+        except (UnknownParticipant, BadSignature):  # the same answer: strangers do not learn who is enrolled
             raise NotAuthenticated("no participant of this task signed this request") from None
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:
-        """From the store once: a name is bound to its key for good, and a look for one brings all who joined since."""
+        """Read once from the store, with all who joined since: a name never changes its key."""
         known = self._keys.get(task)
         key = None if known is None else known.of.get(who)
         if known is None or key is None:
@@ -94,13 +94,13 @@ class ByParticipant:
         return key
 
     def _load(self, task: str, who: str) -> bytes:
-        # By its index, before anything else: a stranger costs this much, and leaves nothing behind.
+        # Found by its index first: a request of a stranger costs one query, and nothing is kept of it.
         key = self.sp.participant(task, who).identity.signing
         with self._loading:
             if task not in self._keys and not self._has_room(task):
                 return key
             known = self._keys.setdefault(task, _Keys())
-            if who not in known.of:  # else whoever looked before has brought it
+            if who not in known.of:  # another thread may have loaded it meanwhile
                 known.of |= self.sp.store.signing_keys(task, len(known.of))
             known.used = time.monotonic()
         return key
@@ -115,7 +115,7 @@ class ByParticipant:
 
 @dataclass(frozen=True)
 class Proof:
-    """A requester's signature that was not checked yet."""
+    """A requester's signature that is not checked yet."""
 
     request: Request = field(repr=False)
     time: str
@@ -141,7 +141,6 @@ class ByRequester:
     security: Security = ({f"{REQUESTER} token": [], REQUESTER_SIGNATURE: []},)
 
     def __call__(self, request: Request) -> Proof:
-        """The signature, to be checked."""
         self.token(request)
         found = _REQUESTER.fullmatch(request.headers.get(REQUESTER_HEADER, ""))
         if found is None:
@@ -159,16 +158,14 @@ class ByOwner:
 
     @property
     def security(self) -> Security:
-        """For OpenAPI."""
         return self.requester.security
 
     def __call__(self, request: Request, task: TaskId) -> Signed:
-        """The owner, or a refusal."""
         return self.requester(request).by(self.key_of(task))
 
 
 def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callable[..., Awaitable[_Form]]:
-    """A dependency that reads a JSON body once its signature stands, and takes no other body than the signed one."""
+    """A dependency that reads a JSON body once its signature is checked, and accepts the signed body only."""
 
     async def read(request: Request, caller: Signed = Depends(guard)) -> _Form:  # noqa: B008 -- as FastAPI has it
         raw = await read_bytes(request, JSON_LIMIT)
@@ -184,7 +181,9 @@ def _digest_in_time(request: Request, time: str, now: float) -> str:
     if not _DIGEST.fullmatch(digest):
         raise NotAuthenticated(f"a signed request names the SHA-256 of its body in {DIGEST_HEADER}, in hex")
     if abs(now - int(time)) > SKEW_SECONDS:
-        raise NotAuthenticated("the request was signed at another time: set the clock, then sign it again")
+        raise NotAuthenticated(
+            "the request's time differs too much from this service's: set the clock, then sign it again"
+        )
     return digest
 
 

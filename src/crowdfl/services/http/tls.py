@@ -1,6 +1,6 @@
-"""A development CA, certificates for servers made with it, and the rule that plain HTTP stays on loopback.
+"""A development CA, server certificates made with it, and the rule that plain HTTP stays on loopback.
 
-For the machine or laboratory that runs all roles; a deployment brings its own certificates by path.
+For a machine or laboratory that runs all roles; a deployment brings its own certificates by path.
 """
 
 import datetime
@@ -96,7 +96,7 @@ def make_server_certificate(
 
 
 def make_cluster_certificate(folder: Path, name: str = "cluster") -> CertificateFiles:
-    """For all machines of one role's cluster, as `<name>.pem` and `<name>.key`: its own authority, and nobody else gets in."""
+    """For all machines of one role's cluster, as `<name>.pem` and `<name>.key`: it is its own and only authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = _name(f"CrowdFL {name}")
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -115,17 +115,16 @@ def client_context(ca: Path | None) -> ssl.SSLContext:
     except FileNotFoundError:
         raise KeyFileMissing(f"there is no certificate authority at {ca}") from None
     except ssl.SSLError:
-        raise KeyFileDamaged(f"{ca} holds no certificate") from None
+        raise KeyFileDamaged(f"{ca} does not hold a certificate") from None
     return context
 
 
 def require_usable(files: CertificateFiles) -> None:
-    """The files are there, and hold a certificate with its key."""
+    """Raise unless the files hold a certificate and its key."""
     _load(files)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and no other."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -133,11 +132,10 @@ def is_loopback(host: str) -> bool:
 
 
 def require_plain_http_allowed(host: str, *, asked: bool) -> None:
-    """Plain HTTP is for loopback, and only when asked for."""
     if not asked:
-        raise PlainHttpRefused("no TLS here: give a certificate, or ask for plain HTTP on loopback")
+        raise PlainHttpRefused("TLS is not set up: give a certificate, or ask for plain HTTP on loopback")
     if not is_loopback(host):
-        raise PlainHttpRefused(f"plain HTTP to {host or 'nowhere'} is refused: only on loopback can nobody listen")
+        raise PlainHttpRefused(f"plain HTTP to {host or 'nowhere'} is refused: it is allowed on loopback only")
 
 
 def _builder(
@@ -168,7 +166,7 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise SettingsError(f"{host!r} is no name of a host; write one with other letters as xn--...") from None
+        raise SettingsError(f"{host!r} is not a host name; write one with non-ASCII letters as xn--...") from None
 
 
 def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertificateFiles:
@@ -179,7 +177,7 @@ def _write(folder: Path, name: str, certificate: x509.Certificate, key: ec.Ellip
         write_private(files.key, secret)
         write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
     except FileExistsError as there:
-        raise KeyFileExists(f"{there.filename2 or files.key} is there already: remove it to make another") from None
+        raise KeyFileExists(f"{there.filename2 or files.key} exists already: remove it to make another") from None
     return files
 
 
@@ -187,11 +185,11 @@ def _load(files: CertificateFiles) -> tuple[x509.Certificate, PrivateKeyTypes]:
     try:
         key = serialization.load_pem_private_key(files.key.read_bytes(), None)
         certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-        belongs = certificate.public_key() == key.public_key()  # read only now: it may be damaged by itself
+        belongs = certificate.public_key() == key.public_key()  # raises if the certificate's key is damaged
     except FileNotFoundError as missing:
         raise KeyFileMissing(f"there is no file {missing.filename}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise KeyFileDamaged(f"{files.certificate} and {files.key} are no certificate with its key") from None
+        raise KeyFileDamaged(f"{files.certificate} and {files.key} are not a certificate with its key") from None
     if not belongs:
         raise KeyFileDamaged(f"{files.certificate} does not belong to {files.key}")
     return certificate, key
@@ -202,5 +200,5 @@ def _load_ca(files: CertificateFiles) -> tuple[x509.Certificate, ec.EllipticCurv
     with open(files.key, "rb") as file:
         require_owner_only(file.fileno(), files.key, KeyFilePermissions)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise KeyFileDamaged(f"{files.key} is no key of a development CA")
+        raise KeyFileDamaged(f"{files.key} is not the key of a development CA")
     return certificate, key

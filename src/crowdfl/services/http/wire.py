@@ -1,4 +1,4 @@
-"""What both ends of a connection agree on: the protocol's version, the names of problems, bytes in JSON.
+"""What both ends of a connection agree on: the protocol's version, what is signed, the names of problems, bytes in JSON.
 
 A phone needs this and httpx, and nothing that a server is made of.
 """
@@ -10,10 +10,25 @@ from binascii import Error as _NotBase64
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable
 
-__all__ = ["PROBLEM_TYPE", "PROTOCOL", "PROTOCOL_HEADER", "error_from", "from_base64", "slug_of"]
+__all__ = [
+    "DIGEST_HEADER",
+    "OCTETS",
+    "PROBLEM_TYPE",
+    "PROTOCOL",
+    "PROTOCOL_HEADER",
+    "REQUESTER_HEADER",
+    "error_from",
+    "from_base64",
+    "signed_text",
+    "slug_of",
+]
 
 PROTOCOL = "1"
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
+DIGEST_HEADER = "X-Content-SHA256"
+REQUESTER_HEADER = "X-CrowdFL-Requester"
+OCTETS = "application/octet-stream"
+_RENAMED = {"NotReady": "not-there-yet"}  # a problem's type stays as it is when its class gets another name
 PROBLEM_TYPE = "urn:crowdfl:problem:"
 
 
@@ -27,17 +42,23 @@ def error_from(status: int, body: object) -> CrowdFLError:
     return _BY_SLUG.get(slug, ServiceUnavailable)(text)
 
 
+def signed_text(method: str, target: str, time: str, digest: str) -> bytes:
+    """The bytes that a request's signature is over; `target` is the path with its query, `digest` of the body."""
+    return "\n".join(("crowdfl request 1", method, target, time, digest)).encode()
+
+
 def from_base64(text: str) -> bytes:
-    """Strictly."""
     try:
         return b64decode(text, validate=True)
     except (_NotBase64, ValueError):
-        raise FormatError("a field that should be base64 is not") from None
+        raise FormatError("a field is not valid base64") from None
 
 
 def slug_of(name: str) -> str:
     """`TooLate` and `Too late` as `too-late`."""
-    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip("-")
+    return _RENAMED.get(name) or re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip(
+        "-"
+    )
 
 
 _BY_SLUG: dict[str, type[CrowdFLError]] = {slug_of(name): getattr(errors, name) for name in errors.__all__}

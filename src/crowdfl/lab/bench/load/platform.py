@@ -26,8 +26,8 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition, ModelArray, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.services.client.links import Link, RequesterKgcLink, RequesterSpLink
 from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link
 from crowdfl.services.clock import SystemClock
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
@@ -118,7 +118,8 @@ def _enrolled(
     tokens = {role: (here / f"{role}.token").read_text().strip() for role in ("kgc", "sp")}
     blobs = FileBlobs(here / "blobs")
     key = own_key(blobs)
-    kgc, sp = RequesterKgcLink(links["kgc"], tokens["kgc"], key), RequesterSpLink(links["sp"], tokens["sp"], key)
+    kgc = KgcClient(links["kgc"].as_requester(tokens["kgc"], key))
+    sp = SpClient(links["sp"].as_requester(tokens["sp"], key))
     for link in (kgc, sp):
         closing.callback(link.close)
     requester = Requester(blobs, SystemClock(), kgc, sp, Tools.unwatched(insecure_test_key=insecure))

@@ -23,7 +23,7 @@ from crowdfl.lab.bench.load.platform import FULL, SMOKE, LoadSetting, Platform, 
 from crowdfl.lab.bench.rows import Figure, Peer, Report, Row, Target
 from crowdfl.lab.bench.timing import machine
 from crowdfl.services.apps.batches import IN_WORK
-from crowdfl.services.client.credentials import Signer
+from crowdfl.services.client.transport import Signer
 
 __all__ = ["FULL", "SMOKE", "LoadSetting", "bench_load"]
 

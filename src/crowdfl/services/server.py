@@ -1,0 +1,112 @@
+"""An app served over TLS by uvicorn: as a process, or by a thread of this one."""
+
+import contextlib
+import gc
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.retry import Backoff
+from crowdfl.services.http import logs, tls
+from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
+from crowdfl.settings import CspSettings, ServiceSettings, SpSettings
+
+__all__ = ["bind", "make_server", "running", "serve_csp", "serve_kgc", "serve_sp"]
+
+
+def serve_kgc(settings: ServiceSettings) -> None:
+    """Run KGC until SIGTERM or SIGINT."""
+    _serve(open_kgc(settings), settings, "kgc")
+
+
+def serve_sp(settings: SpSettings) -> None:
+    """Run SP until SIGTERM or SIGINT."""
+    _serve(open_sp(settings), settings, "sp")
+
+
+def serve_csp(settings: CspSettings) -> None:
+    """Run CSP until SIGTERM or SIGINT."""
+    _serve(open_csp(settings), settings, "csp")
+
+
+@contextlib.contextmanager
+def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
+    """Serve an app by a thread of this process; yields its URL."""
+    server, listener, url = make_server(app, settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server")
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
+    logs.configure()
+    server, listener, url = make_server(app, settings)
+    # A signal that comes before uvicorn listens for signals counts too; and uvicorn raises the one that stopped it again at its
+    # end: the process must not look killed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: setattr(server, "should_exit", True))
+    gc.collect()
+    gc.freeze()  # what exists by now stays: collecting it again and again took a tenth of a request's time
+    with contextlib.closing(listener):
+        logs.get(name).info("listening", url=url)
+        if settings.insecure_test_key:
+            logs.get(name).warning("INSECURE TEST KEYS are allowed here")
+        server.run(sockets=[listener])
+        logs.get(name).info("stopped")
+
+
+def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:
+    files = certificate_files(settings)
+    if files is None:
+        tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
+    else:
+        tls.require_usable(files)
+    config = uvicorn.Config(
+        app,
+        http=LimitedH11Protocol,
+        ws="none",
+        ssl_certfile=None if files is None else str(files.certificate),
+        ssl_keyfile=None if files is None else str(files.key),
+        log_config=None,
+        access_log=False,  # the middleware writes one line per request, without addresses
+        server_header=False,
+        proxy_headers=False,  # a caller's address is not used for anything
+        timeout_graceful_shutdown=20,
+    )
+    listener = bind(settings)
+    # asyncio sets this on its own sockets only; without it, an answer's second part waits 40 ms for the first's receipt.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{shown}:{port}"
+
+
+def bind(settings: ServiceSettings) -> socket.socket:
+    """A socket that listens where the settings say."""
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    try:
+        return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
+    except OSError as wrong:
+        where = f"{settings.address} port {settings.port}"
+        why = str(wrong.strerror).partition(" (while")[0]  # Python adds the address, which is in the message already
+        raise ServiceUnavailable(f"cannot listen on {where}: {why}; choose another `listen` or `port`") from None
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    looks = Backoff.steady(0.01).start()
+    while not server.started:
+        if not thread.is_alive():
+            raise ServiceUnavailable("the server did not start")
+        looks.wait()
