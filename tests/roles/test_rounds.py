@@ -7,7 +7,7 @@ from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.settings import TaskSettings
 
 DISCARD = TaskSettings(window=100, grace=50, strategy="discard", max_participants=5)
-RETRANSMIT = replace(DISCARD, strategy="retransmit")
+RETRANSMIT = DISCARD.changed(strategy="retransmit")
 ROUND = Round(1, opened_at=1000)
 
 

@@ -73,7 +73,7 @@ def act(world: World, what: str, *details: Any) -> None:
 def interrupted(world: World, read: str, what: str, person: int) -> None:
     """Something happens right after the first SP's next read of this kind."""
     act = partial(meanwhile, world, what, person)
-    world.sps[0].store = Between(world.sps[0].store, read, act)  # type: ignore[assignment]
+    world.sps[0].ports.store = Between(world.sps[0].store, read, act)  # type: ignore[assignment]
 
 
 def during(world: World, calls: int, what: str, person: int) -> None:

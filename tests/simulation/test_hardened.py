@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
-from tests.simulation.world import ONE, World, closing
+from tests.hosts import ONE
+from tests.simulation.world import World, closing
 
 SETTINGS = {"profile": "hardened", "key_bits": 1536, "max_samples": 10, "decimals": 3, "lanes": 8}
 

@@ -55,7 +55,7 @@ def test_something_else_happens_after_any_call_to_the_store(kind: str, stride: i
     for calls in range(1 + 6 * KINDS.index(kind) % stride, 1000, stride):
         with closing(one_round(tmp_path / str(calls))) as world:
             between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), calls)
-            world.sps[0].store = between  # type: ignore[assignment]
+            world.sps[0].ports.store = between  # type: ignore[assignment]
             campaign(world)
             if between.left > 0:
                 return

@@ -34,7 +34,7 @@ def everyone(world: World, *people: int) -> None:
 
 def between(world: World, name: str, act: Any) -> None:
     """The first SP is interrupted after its next call of this name."""
-    world.sps[0].store = Between(world.sps[0].store, name, act)  # type: ignore[assignment]
+    world.sps[0].ports.store = Between(world.sps[0].store, name, act)  # type: ignore[assignment]
 
 
 def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: World):
@@ -254,7 +254,7 @@ def test_repro_someone_csp_was_not_told_of_stops_the_rewards(tmp_path: Path):
 
 def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World, monkeypatch: pytest.MonkeyPatch):
     """What CSP must remember of an answer is kept with that answer, or a claim fails later."""
-    csp, inside, go_on = world.sps[0].csp, threading.Event(), threading.Event()
+    csp, inside, go_on = world.sps[0].ports.csp, threading.Event(), threading.Event()
     plain = ClearCsp._nonce
 
     def slow(side: ClearCsp, body: dict[str, Any]) -> dict[str, Any]:

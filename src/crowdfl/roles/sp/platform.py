@@ -5,7 +5,7 @@ from typing import Any
 
 from crowdfl.errors import CrowdFLError, UnknownParticipant
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.ports import StoredParticipant, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.claims import Claims
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
@@ -24,7 +24,6 @@ class Sp:
 
     def __init__(self, ports: SpPorts, options: SpOptions | None = None) -> None:
         self.ports, self.options = ports, options or SpOptions()
-        self.store, self.blobs, self.clock = ports.store, ports.blobs, ports.clock
         core = self._core = SpCore(ports, self.options)
         aggregators = self.aggregators = RoundAggregators(core)
         self.steps = RoundSteps(core, aggregators)
@@ -38,6 +37,18 @@ class Sp:
         self.statement, self.status = tasks.statement, tasks.status
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim = self.claims.pay
+
+    @property
+    def store(self) -> SpStore:
+        return self.ports.store
+
+    @property
+    def blobs(self) -> Blobs:
+        return self.ports.blobs
+
+    @property
+    def clock(self) -> Clock:
+        return self.ports.clock
 
     def definition(self, task: str) -> Definition:
         return self._core.definition(task)
