@@ -15,7 +15,7 @@ from crowdfl.lab.bench.crypto.run import LEFT_OUT, bench_crypto
 from crowdfl.lab.bench.crypto.setting import PAPER, QUICK, Setting
 from crowdfl.lab.bench.peers import run as peers
 from crowdfl.lab.bench.rows import Figure, Peer, Report, Row, Target
-from crowdfl.lab.bench.timing import Timing, turns
+from crowdfl.lab.timing import Timing, turns
 
 PEERS = Path(__file__).parents[3] / ".venv-peers/bin/python"
 SMALL = Setting(

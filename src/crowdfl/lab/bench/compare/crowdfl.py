@@ -17,7 +17,7 @@ from crowdfl.lab.bench.crypto.measure import Replayed
 from crowdfl.lab.bench.protocols.measure import sealed_publication
 from crowdfl.lab.bench.protocols.setting import derived_uploads, made_up_weights
 from crowdfl.lab.bench.rows import Figure
-from crowdfl.lab.bench.timing import timed, turns
+from crowdfl.lab.timing import timed, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch

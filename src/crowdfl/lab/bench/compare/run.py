@@ -15,7 +15,7 @@ from crowdfl.lab.bench.compare.crowdfl import (
 from crowdfl.lab.bench.compare.others import PEERS, measure_peer, peer_system, plain_system
 from crowdfl.lab.bench.compare.rows import Comparison, System
 from crowdfl.lab.bench.compare.setting import PAPER_COMPARE, VARIANTS, CompareSetting
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 
 __all__ = ["bench_compare"]
 

@@ -15,7 +15,7 @@ from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource, best_window
 from crowdfl.crypto.vector import CipherVector, encrypt
 from crowdfl.lab.bench.crypto.setting import Workload
-from crowdfl.lab.bench.timing import Timing, timed, turns
+from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.storage.pools import RandomizerPool
 
 __all__ = [

@@ -9,7 +9,7 @@ from crowdfl.lab.bench.crypto.memory import MemoryUse
 from crowdfl.lab.bench.crypto.setting import PAPER, Setting
 from crowdfl.lab.bench.peers.run import Phe, TenSeal
 from crowdfl.lab.bench.rows import Figure, Peer, Row, Target
-from crowdfl.lab.bench.timing import Timing
+from crowdfl.lab.timing import Timing
 
 __all__ = ["Asked", "decryption_rows", "fresh_row", "memory_row", "pool_rows", "size_row", "sum_row"]
 

@@ -12,7 +12,7 @@ from crowdfl.lab.bench.crypto.rows import Asked
 from crowdfl.lab.bench.crypto.setting import PAPER, Setting, Workload
 from crowdfl.lab.bench.peers import run as peers
 from crowdfl.lab.bench.rows import Report, Row
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 
 __all__ = ["LEFT_OUT", "bench_crypto"]
 

@@ -23,7 +23,7 @@ from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.rows import Figure, Grid
-from crowdfl.lab.bench.timing import timed
+from crowdfl.lab.timing import timed
 
 __all__ = ["Batch", "batches", "batches_grid", "decryption_batch", "measure"]
 

@@ -17,7 +17,7 @@ from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.gpu.batches import Batch, batches_grid, measure
 from crowdfl.lab.bench.protocols.setting import made_up_weights
 from crowdfl.lab.bench.rows import Figure, Grid, Peer, Report, Row, Target
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.rewards import rewards as plain_rewards
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange

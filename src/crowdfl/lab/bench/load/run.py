@@ -21,7 +21,7 @@ from crowdfl.crypto.vector import RunningProduct, Unchecked
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.lab.bench.load.platform import FULL, SMOKE, LoadSetting, Platform, platform, wait_until
 from crowdfl.lab.bench.rows import Figure, Peer, Report, Row, Target
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 from crowdfl.services.apps.batches import IN_WORK
 from crowdfl.services.client.transport import Signer
 

@@ -17,7 +17,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.protocols.clock import Lap, Span, TimedBackend, exchange, seconds_by_kernel
 from crowdfl.lab.bench.protocols.setting import Campaign, ProtocolSetting, made_up_weights
-from crowdfl.lab.bench.timing import Timing, timed, turns
+from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.opening import (
     CHUNK,

@@ -12,7 +12,7 @@ from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.protocols.clock import RoleClock, exchange
 from crowdfl.lab.bench.protocols.setting import SIGMA, ProtocolSetting, made_up_weights
-from crowdfl.lab.bench.timing import Timing, turns
+from crowdfl.lab.timing import Timing, turns
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.party import Party

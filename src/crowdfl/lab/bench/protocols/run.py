@@ -10,7 +10,7 @@ from crowdfl.lab.bench.protocols.measure import average, read_average, reward
 from crowdfl.lab.bench.protocols.profiles import measure_operations, measure_round
 from crowdfl.lab.bench.protocols.setting import PAPER_PROTOCOLS, Campaign, ProtocolSetting
 from crowdfl.lab.bench.rows import Report
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 from crowdfl.protocols.profile import Tools
 
 __all__ = ["bench_protocols"]

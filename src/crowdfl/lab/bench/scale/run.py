@@ -23,7 +23,7 @@ from crowdfl.lab.bench.rows import Figure
 from crowdfl.lab.bench.scale.point import Point
 from crowdfl.lab.bench.scale.report import Growth
 from crowdfl.lab.bench.scale.role import END, UPLOAD, read_frame, write_frame
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.hardened.prirwd import LanesRequest
 from crowdfl.protocols.messages import Message
