@@ -1,10 +1,14 @@
 """The laboratory's observer: laps, messages and costs of a round that it only watches."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.observe import RoundRecorder, TimedBackend, seconds_by_kernel
+from crowdfl.crypto.kernels import MulMod
+from crowdfl.lab.observe import Lap, RoundRecorder, Span, TimedBackend, seconds_by_kernel
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import TaskSpec, Tools
@@ -71,3 +75,32 @@ def test_reset_forgets_laps_but_not_parties(played):
     recorder.reset()
     assert not recorder.laps
     assert recorder.total("CSP", "PDec") > 0
+
+
+def test_an_exchange_gives_each_party_its_own_laps():
+    """SP and CSP in turn, the request before and after each lap by its kind; SP has the last word."""
+
+    def step():
+        reply = yield b"CFLM\x01\x07"
+        assert reply() == b"reply"
+
+    recorder = RoundRecorder()
+    run_exchange(step(), ask_directly(lambda _: b"reply", recorder), recorder)
+    assert [(lap.role, lap.before, lap.after) for lap in recorder.laps] == [("SP", 0, 7), ("CSP", 7, 7), ("SP", 7, 0)]
+    assert all(first.end <= second.start for first, second in pairwise(recorder.laps))
+
+
+def test_kernels_outside_the_laps_do_not_count():
+    """What no kernel accounts for is `other`."""
+    spans = [Span(MulMod, 0.0, 0.5), Span(MulMod, 1.0, 1.25), Span(MulMod, 3.0, 4.0)]
+    laps = [Lap("average", "SP", 0, 7, 1.0, 2.0), Lap("average", "CSP", 7, 7, 2.0, 2.5)]
+    assert seconds_by_kernel(spans, laps) == {"other": 1.25, "MulMod": 0.25}
+
+
+def test_a_timed_backend_computes_what_the_inner_one_does(keys):
+    """And notes one span a call."""
+    backend = TimedBackend(Threads(1))
+    a, b = keys.encrypt([1, 2]), keys.encrypt([3, 4])
+    assert a.add(b, backend=backend) == a.add(b)
+    assert [span.kernel for span in backend.spans] == [MulMod]
+    assert backend.name == "threads"

@@ -46,13 +46,14 @@ class RoundRecorder(Observer):
     keep_views: bool = False
     keep_messages: bool = False
     clock: Callable[[], float] = time.perf_counter
+    say: Callable[[str], None] = field(default=lambda _: None, repr=False)  # hears of each new stage
+    stage: str = ""
     laps: list[Lap] = field(default_factory=list)
     messages: list[tuple[str, str, bytes]] = field(default_factory=list, repr=False)  # sender, receiver, bytes
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)  # messages, by sender and receiver
     sent_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     costs_by_role: defaultdict[str, list[Costs]] = field(default_factory=lambda: defaultdict(list))
     views_by_role: defaultdict[str, list[View]] = field(default_factory=lambda: defaultdict(list), repr=False)
-    _stage: str = ""
     _kind: int = 0
 
     def costs(self, role: str) -> Costs:
@@ -64,14 +65,16 @@ class RoundRecorder(Observer):
         return self.views_by_role[role][-1]
 
     def begin(self, stage: str) -> None:
-        self._stage, self._kind = stage, 0
+        if stage != self.stage:
+            self.say(f"stage of the round: {stage}")
+        self.stage, self._kind = stage, 0
 
     @contextmanager
     def working(self, role: str) -> Iterator[None]:
         start = self.clock()
         yield
         kind = self._kind
-        self.laps.append(Lap(self._stage, role, kind, kind if role == "CSP" else 0, start, self.clock()))
+        self.laps.append(Lap(self.stage, role, kind, kind if role == "CSP" else 0, start, self.clock()))
 
     def message(self, sender: str, receiver: str, message: bytes) -> None:
         self.sent[sender, receiver] += 1
@@ -137,7 +140,7 @@ def seconds_by_kernel(spans: Iterable[Span], laps: Iterable[Lap]) -> dict[str, f
     laps = list(laps)
     totals: defaultdict[str, float] = defaultdict(float)
     for span in spans:
-        if laps[0].start <= span.start and span.end <= laps[-1].end:
+        if any(lap.start <= span.start and span.end <= lap.end for lap in laps):
             totals[span.kernel.__name__] += span.end - span.start
     totals["other"] = sum(lap.seconds for lap in laps) - sum(totals.values())
     return dict(sorted(totals.items(), key=lambda item: -item[1]))

@@ -59,19 +59,16 @@ def markdown_page(result: Result, picture: str = "") -> str:
 
 
 def write_files(result: Result, folder: Path) -> tuple[Path, ...]:
-    """JSON, Markdown and CSV; pictures where Matplotlib is installed, an HTML page where Jinja2 is."""
+    """JSON, Markdown and a CSV for each table; pictures where Matplotlib is installed, an HTML page where Jinja2 is."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = tuple(path for picture in result.pictures for path in save_picture(picture, folder))
     svg = next((path.name for path in drawn if path.suffix == ".svg"), "")
-    texts = {
-        "json": result.to_json(),
-        "md": markdown_page(result, svg),
-        "csv": "\n".join(map(csv_text, result.all_tables)),
-    }
+    texts = {".json": result.to_json(), ".md": markdown_page(result, svg)}
+    texts |= {f"-{number}.csv": csv_text(table) for number, table in enumerate(result.all_tables, start=1)}
     if find_spec("jinja2") is not None:
         made = result.command or result.name
-        texts["html"] = page_html(f"A run of {made}", (), [section_html(result_section(result))])
-    paths = {folder / f"{result.name}.{ending}": text for ending, text in texts.items()}
+        texts[".html"] = page_html(f"A run of {made}", (), [section_html(result_section(result))])
+    paths = {folder / f"{result.name}{ending}": text for ending, text in texts.items()}
     for path, text in paths.items():
         path.write_text(text, encoding="utf-8")
     return (*paths, *drawn)

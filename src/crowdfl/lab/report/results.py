@@ -5,7 +5,7 @@ A benchmark, an experiment, an audit and a demo all end in a `Result`; `crowdfl.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from crowdfl.lab.report.plots import Picture
@@ -112,12 +112,22 @@ class Row:
     key: str
     quantity: str
     crowdfl: Figure
-    target: Target | None
+    target: Target | None = None
     peers: tuple[Reference, ...] = ()
     ratio: float | None = None
     ratio_of: str = ""
     judged: bool = True
     note: str = ""
+
+    def over(self, peer: Reference, label: str, *others: Reference) -> "Row":
+        """Compared with others: the ratio is our figure over the first one's, if it has any."""
+        ratio = self.crowdfl.value / peer.figure.value if peer.figure else None
+        return replace(self, peers=(peer, *others), ratio=ratio, ratio_of=label)
+
+    def under(self, peer: Reference, label: str, *others: Reference) -> "Row":
+        """The other way round: the first one's figure over ours."""
+        ratio = peer.figure.value / self.crowdfl.value if peer.figure else None
+        return replace(self, peers=(peer, *others), ratio=ratio, ratio_of=label)
 
     @property
     def met(self) -> bool | None:
