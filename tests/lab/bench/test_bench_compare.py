@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.bench import command, tables
+from crowdfl.lab.bench import command
 from crowdfl.lab.bench.compare import run as measured
 from crowdfl.lab.bench.compare.crowdfl import hardened_system, measure_device, whole_servers
-from crowdfl.lab.bench.compare.others import LEFT_OUT, PEERS, PeerRound, measure_peer, peer_system
-from crowdfl.lab.bench.compare.rows import Comparison, System, remarks
-from crowdfl.lab.bench.compare.setting import PAPER_COMPARE, QUICK_COMPARE, VARIANTS
-from crowdfl.lab.bench.peers.run import NOT_INSTALLED
-from crowdfl.lab.bench.rows import Figure
+from crowdfl.lab.bench.compare.others import PEERS, PeerRound, measure_peer, peer_system
+from crowdfl.lab.bench.compare.system import PAPER_COMPARE, QUICK_COMPARE, VARIANTS, System, remarks
+from crowdfl.lab.bench.peers.run import LEFT_OUT, NOT_INSTALLED
+from crowdfl.lab.report import output
+from crowdfl.lab.report.results import Figure, Result
 
 PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
 SMALL = replace(
@@ -33,15 +33,16 @@ HAS_FLOWER = (PEERS_PYTHON.parents[1] / "lib").is_dir() and any(
 
 
 @pytest.fixture(scope="module")
-def run() -> Comparison:
+def systems() -> dict[str, System]:
     """One small run for all the tests that only look; its peers are not installed where it looks for them."""
-    return measured.bench_compare(SMALL, python=Path("nowhere/python"))
+    found = measured.measure_systems(SMALL, Threads(), Path("nowhere/python"), None, {}, lambda _: None)
+    return {system.key: system for system in found}
 
 
 @pytest.fixture(scope="module")
-def systems(run) -> dict[str, System]:
-    """Its systems by key."""
-    return {system.key: system for system in run.systems}
+def run(systems) -> Result:
+    """The same run as a result."""
+    return measured.compare_result(SMALL, {"cores": 1}, list(systems.values()), {})
 
 
 class TestRows:
@@ -50,7 +51,7 @@ class TestRows:
     def test_every_system_has_a_row_and_every_figure_is_a_positive_number(self, run, systems):
         """Both totals, rewards on and off, the paper, three peers, and no protection at all."""
         assert list(systems) == [*(variant.key for variant in VARIANTS), "paper", *PEERS, "plain"]
-        for system in run.systems:
+        for system in systems.values():
             assert all(math.isfinite(f.value) and f.value > 0 for f in system.figures.values()), system.name
             assert system.missing or system.words["reads"]
         assert "INSECURE" in run.title
@@ -119,7 +120,7 @@ class TestPeers:
     def test_flowers_words_follow_from_what_was_found(self):
         """Whether seeds are folded is looked at in the installed package, not taken for granted."""
         facts = {"shares": 5, "seed_folded_to_32_bits": False}
-        took = PeerRound("1", None, 1, 1, 2, 6, 10, 10, 0.0, "", None, facts)
+        took = PeerRound("1", 1, 1, 2, 6, 10, 10, 0.0, facts=facts)
         plain = peer_system("flower", took, SMALL).words
         folded = peer_system("flower", replace(took, facts=facts | {"seed_folded_to_32_bits": True}), SMALL).words
         assert "32 bits" in folded["reads"]
@@ -158,15 +159,15 @@ class TestRemarks:
 class TestOutput:
     """JSON, Markdown, a picture, a terminal."""
 
-    def test_files_hold_the_run(self, run, tmp_path):
+    def test_files_hold_the_run(self, run, systems, tmp_path):
         """JSON that parses, Markdown with every system, and a picture in two forms."""
         pytest.importorskip("matplotlib")
-        written = {path.suffix: path for path in tables.write(run, tmp_path / "out")}
-        assert set(written) == {".json", ".md", ".png", ".svg"}
+        written = {path.suffix: path for path in output.write_files(run, tmp_path / "out")}
+        assert set(written) == {".json", ".md", ".csv", ".html", ".png", ".svg"}
         found = json.loads(written[".json"].read_text())
-        assert [each["key"] for each in found["systems"]] == [each.key for each in run.systems]
+        assert [each["key"] for each in found["systems"]] == list(systems)
         page = written[".md"].read_text()
-        assert all(f"| {each.name} |" in page for each in run.systems)
+        assert all(f"| {each.name} |" in page for each in systems.values())
         assert " \\* |" in page
         assert written[".png"].read_bytes().startswith(b"\x89PNG")
 
@@ -192,4 +193,4 @@ class TestOutput:
 
     def test_left_out_peers_say_so(self):
         """Not a failure, a choice."""
-        assert measured._peer(None, "phe", SMALL)[0].missing == LEFT_OUT
+        assert measured.ask_system(None, "phe", SMALL)[0].missing == LEFT_OUT

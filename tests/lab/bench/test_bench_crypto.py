@@ -9,16 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.errors import PeerUnavailable
+from crowdfl.lab import process
 from crowdfl.lab.bench import command
-from crowdfl.lab.bench.crypto import memory
-from crowdfl.lab.bench.crypto.run import LEFT_OUT, bench_crypto
-from crowdfl.lab.bench.crypto.setting import PAPER, QUICK, Setting
+from crowdfl.lab.bench.crypto import measure, run
+from crowdfl.lab.bench.crypto.measure import PAPER, QUICK, CryptoSettings
+from crowdfl.lab.bench.crypto.run import bench_crypto
 from crowdfl.lab.bench.peers import run as peers
-from crowdfl.lab.bench.rows import Figure, Peer, Report, Row, Target
-from crowdfl.lab.bench.timing import Timing, turns
+from crowdfl.lab.report.results import Figure, Reference, Result, Row, Target
+from crowdfl.lab.timing import Timing, turns
 
 PEERS = Path(__file__).parents[3] / ".venv-peers/bin/python"
-SMALL = Setting(
+SMALL = CryptoSettings(
     parameters=500,
     prime_bits=256,
     insecure_test_key=True,
@@ -42,10 +43,10 @@ KEYS = [
 needs_peers = pytest.mark.skipif(not PEERS.exists(), reason="the peers are not installed: make peers")
 
 
-def small_report(*, ratio: float | None) -> Report:
+def small_report(*, ratio: float | None) -> Result:
     """A run of one row that wants a ratio of at least 2."""
-    row = Row("r", "r", Figure(1, "s"), Target(">= 2", "ratio", at_least=2), (Peer("p", missing="gone"),), ratio)
-    return Report("t", {"cores": 1}, {}, {}, (row,))
+    row = Row("r", "r", Figure(1, "s"), Target(">= 2", "ratio", at_least=2), (Reference("p", missing="gone"),), ratio)
+    return Result("r", "t", {"cores": 1}, {}, (row,))
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ class TestQuickRun:
 
     def test_missing_peers_leave_a_message_and_the_other_rows(self, monkeypatch, tmp_path):
         """The table names the command that installs them."""
-        monkeypatch.setattr(command, "QUICK", SMALL)
+        monkeypatch.setattr(measure, "QUICK", SMALL)
         result = CliRunner().invoke(
             command.app, ["crypto", "--quick", "--peers", str(tmp_path / "none")], env={"COLUMNS": "200"}
         )
@@ -139,7 +140,7 @@ class TestQuickRun:
     def test_peers_left_out_say_so(self):
         """No ratio, and the reason in its place."""
         rows = {row.key: row for row in bench_crypto(SMALL).rows}
-        assert rows["encrypt_fresh"].peers == (Peer("phe", missing=LEFT_OUT),)
+        assert rows["encrypt_fresh"].peers == (Reference("phe", missing=peers.LEFT_OUT),)
         assert rows["encrypt_fresh"].ratio is None
         assert rows["partial_decryption"].ratio > 0
 
@@ -152,19 +153,19 @@ class TestPeers:
         """phe's figures are marked as samples, TenSEAL's are measured whole."""
         report = bench_crypto(SMALL, python=PEERS)
         assert all(row.ratio is not None and row.ratio > 0 for row in report.rows)
-        phe, tenseal = report.rows[3].peers
+        tenseal, phe = report.rows[3].peers
         assert (phe.figure.sample, tenseal.figure.sample) == ("3 values", "")
-        assert report.peers["phe"].startswith("1.")
+        assert report.versions["phe"].startswith("1.")
 
     def test_a_peer_that_crashes_hands_on_its_complaint(self, fails):
         """Its whole stderr is in the error, the last line in the table."""
         with pytest.raises(PeerUnavailable, match=r"exit code 7: first line\n\[broken\] peer"):
             peers.measure_phe(fails, SMALL)
-        assert str(Peer("phe", missing="first\nlast")) == "phe: last"
+        assert str(Reference("phe", missing="first\nlast")) == "phe: last"
 
     @pytest.mark.parametrize(
         ("prints", "complaint"),
-        [("oops", "no JSON"), ("[]", "no object"), ('{"version": "1"}', "does not fit")],
+        [("oops", "no JSON"), ("[]", "not an object"), ('{"version": "1"}', "does not fit")],
     )
     def test_an_answer_that_does_not_fit_is_refused(self, fails, prints, complaint):
         """Nothing is read out of what a peer should not have said."""
@@ -176,7 +177,7 @@ class TestPeers:
         """Not a traceback."""
         (tmp_path / "python").write_text("not a program")
         with pytest.raises(PeerUnavailable, match="did not run"):
-            peers.ask(tmp_path / "python", "phe", SMALL)
+            peers.measure_phe(tmp_path / "python", SMALL)
 
 
 class TestCheck:
@@ -194,7 +195,7 @@ class TestCheck:
     )
     def test_check_turns_a_missed_or_unproven_target_into_exit_code_1(self, monkeypatch, ratio, options, code):
         """Without --check a missed target is only shown; a peer left out on purpose is no failure."""
-        monkeypatch.setattr(command, "bench_crypto", lambda *_, **__: small_report(ratio=ratio))
+        monkeypatch.setattr(run, "bench_crypto", lambda *_, **__: small_report(ratio=ratio))
         assert CliRunner().invoke(command.app, ["crypto", *options]).exit_code == code
 
     def test_a_smoke_run_cannot_be_checked(self):
@@ -204,4 +205,4 @@ class TestCheck:
 
 def test_the_peak_is_of_this_program_and_not_below_what_it_has_now():
     """A peak taken over from a larger parent would hide all growth."""
-    assert 0 < memory.current_bytes() <= memory.peak_bytes()
+    assert 0 < process.current_bytes() <= process.peak_bytes()

@@ -12,16 +12,15 @@ from crowdfl.cli.main import app
 from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.errors import BackendUnavailable, ProtocolError
-from crowdfl.lab.bench import command
-from crowdfl.lab.bench.gpu import run as gpu
-from crowdfl.lab.bench.gpu.run import PAPER_GPU, QUICK_GPU, bench_gpu
-from crowdfl.lab.bench.rows import Report
+from crowdfl.lab.bench import command, gpu
+from crowdfl.lab.bench.gpu import PAPER_GPU, QUICK_GPU, bench_gpu
+from crowdfl.lab.report.results import Result
 
 SMALL = replace(QUICK_GPU, parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8, key_bits=(256,))
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> Result:
     """One small run."""
     return bench_gpu(SMALL, Threads(2))
 
@@ -32,11 +31,11 @@ def test_rows_and_stages(report):
     assert all(row.crowdfl.value > 0 and row.met is None for row in report.rows)
     assert PAPER_GPU.judged
     assert "INSECURE" in report.title
-    grid, batches = report.grids
-    assert all(figure.value > 0 for _, figures in batches.rows for figure in figures)
+    stages, batches = report.tables
+    assert all(figure.value > 0 for _, *figures in batches.rows for figure in figures)
     assert len(batches.rows) == 7
-    assert [name for name, _ in grid.rows] == list(gpu.STAGES)
-    total = sum(figures[0].value for _, figures in grid.rows)
+    assert [name for name, *_ in stages.rows] == list(gpu.STAGES)
+    total = sum(figures[0].value for _, *figures in stages.rows)
     assert total == pytest.approx(report.rows[2].crowdfl.value)
 
 
@@ -44,7 +43,7 @@ def test_without_exact_distances(report):
     """The long round can be left out; the report is JSON."""
     short = bench_gpu(SMALL, Threads(1), exact=False)
     assert [row.key for row in short.rows] == ["decryptions", "speedup", "round"]
-    assert json.loads(json.dumps(report.to_dict()))["setting"]["parameters"] == 60
+    assert json.loads(json.dumps(report.to_dict()))["settings"]["parameters"] == 60
 
 
 def test_a_backend_that_computes_something_else_is_noticed():
@@ -55,13 +54,13 @@ def test_a_backend_that_computes_something_else_is_noticed():
             return np.zeros((len(blocks[0]), kernel.out_width), dtype=np.uint8)
 
     with pytest.raises(ProtocolError, match="not those of one core"):
-        gpu._decryption_rows(SMALL, pctd.keygen(64, insecure_test_key=True), Wrong(1))
+        gpu.decryption_rows(SMALL, pctd.keygen(64, insecure_test_key=True), Wrong(1))
 
 
 def test_wrong_rewards_are_noticed():
     """By exact distances they must be those in the clear."""
     with pytest.raises(ProtocolError, match="off by"):
-        gpu._reward_error([1_000_000, 2_000_000], np.array([1_000_000.0, 2_100_000.0]), exact=True)
+        gpu.reward_error([1_000_000, 2_000_000], np.array([1_000_000.0, 2_100_000.0]), exact=True)
 
 
 def test_the_command_prints_json(monkeypatch, report):

@@ -3,19 +3,15 @@
 import json
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
 
-from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.kernels import MulMod
 from crowdfl.lab.bench import command
-from crowdfl.lab.bench.protocols import clock
-from crowdfl.lab.bench.protocols.measure import PARTS
+from crowdfl.lab.bench.protocols import run
+from crowdfl.lab.bench.protocols.measure import PAPER_PROTOCOLS, PARTS, QUICK_PROTOCOLS
 from crowdfl.lab.bench.protocols.run import bench_protocols
-from crowdfl.lab.bench.protocols.setting import PAPER_PROTOCOLS, QUICK_PROTOCOLS
-from crowdfl.lab.bench.rows import Figure, Report, Row, Target
+from crowdfl.lab.report.results import Figure, Result, Row, Target
 from crowdfl.protocols.hardened.profile import reward_widths
 
 SMALL = replace(QUICK_PROTOCOLS, prime_bits=512, insecure_test_key=True, averaging_turns=8)
@@ -32,7 +28,7 @@ KEYS = [
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> Result:
     """One small run for all the tests that only look."""
     return bench_protocols(SMALL)
 
@@ -100,7 +96,7 @@ class TestRows:
     def test_cited_figures_are_marked_and_never_judged(self, rows):
         """The authors' own hardware is not this one."""
         for key, seconds in (("sdiv", 4.06), ("smul", 0.082)):
-            cited = rows[key].peers[1]
+            cited = rows[key].peers[0]
             assert cited.figure.value == seconds
             assert "cited" in cited.name
             assert rows[key].target is None
@@ -111,21 +107,21 @@ class TestRows:
         assert not str(rows["rewards"].crowdfl).endswith("*")
 
 
-class TestGrids:
+class TestTables:
     """Figures side by side."""
 
     def test_the_parts_of_prirwd_make_up_the_whole(self, report, rows):
         """Nothing is counted twice, nothing is left out, and every part takes some time of SP."""
-        grid = report.grids[0]
-        assert [name for name, _ in grid.rows] == [*PARTS, "whole"]
-        assert grid.rows[-1][1][2].value == pytest.approx(rows["rewards"].crowdfl.value)
-        assert sum(figures[3].value for _, figures in grid.rows[:-1]) == pytest.approx(100)
-        assert all(figures[0].value > 0 for _, figures in grid.rows)
+        table = report.tables[0]
+        assert [name for name, *_ in table.rows] == [*PARTS, "whole"]
+        assert table.rows[-1][3].value == pytest.approx(rows["rewards"].crowdfl.value)
+        assert sum(share.value for *_, share in table.rows[:-1]) == pytest.approx(100)
+        assert all(sp.value > 0 for _, sp, *_ in table.rows)
 
     def test_both_profiles_stand_side_by_side_for_every_role(self, report):
         """In `hardened` no participant decrypts; in `paper` every one does, and divides for each parameter."""
-        grid = report.grids[1]
-        cells = {name: dict(zip(grid.columns, figures, strict=True)) for name, figures in grid.rows}
+        table = report.tables[1]
+        cells = {name: dict(zip(table.columns[1:], figures, strict=True)) for name, *figures in table.rows}
         assert cells["PDec"]["participant, hardened"].value == 0
         assert cells["PDec"]["participant, paper"].value == 1 + 1 / SMALL.small_parameters
         # One division a parameter, and two a participant for the rewards.
@@ -138,52 +134,23 @@ class TestGrids:
                 assert cells["bytes sent"][f"{role}, {profile}"].value > 0
 
 
-class TestClock:
-    """Time per role and per kernel."""
-
-    def test_an_exchange_gives_each_party_its_own_laps(self):
-        """SP and CSP in turn, the request before and after each lap by its kind; SP has the last word."""
-
-        def step():
-            reply = yield b"CFLM\x01\x07"
-            assert reply() == b"reply"
-
-        laps = clock.exchange(step(), lambda _: b"reply")
-        assert [(lap.role, lap.before, lap.after) for lap in laps] == [("SP", 0, 7), ("CSP", 7, 7), ("SP", 7, 0)]
-        assert all(first.end <= second.start for first, second in pairwise(laps))
-
-    def test_kernels_outside_the_laps_do_not_count(self):
-        """What no kernel accounts for is `other`."""
-        spans = [clock.Span(MulMod, 0.0, 0.5), clock.Span(MulMod, 1.0, 1.25), clock.Span(MulMod, 3.0, 4.0)]
-        laps = [clock.Lap("SP", 0, 7, 1.0, 2.0), clock.Lap("CSP", 7, 7, 2.0, 2.5)]
-        assert clock.seconds_by_kernel(spans, laps) == {"other": 1.25, "MulMod": 0.25}
-
-    def test_a_timed_backend_computes_what_the_inner_one_does(self, keys):
-        """And notes one span a call."""
-        backend = clock.TimedBackend(Threads(1))
-        a, b = keys.encrypt([1, 2]), keys.encrypt([3, 4])
-        assert a.add(b, backend=backend) == a.add(b)
-        assert [span.kernel for span in backend.spans] == [MulMod]
-        assert backend.name == "threads"
-
-
 class TestCommand:
     """`crowdfl bench protocols` on the command line."""
 
     def test_json_is_all_of_stdout(self, monkeypatch, report):
-        """Rows, grids and the machine; progress goes to stderr."""
-        monkeypatch.setattr(command, "bench_protocols", lambda _, say: say("measuring") or report)
+        """Rows, tables and the machine; progress goes to stderr."""
+        monkeypatch.setattr(run, "bench_protocols", lambda _, say: say("measuring") or report)
         result = CliRunner().invoke(command.app, ["protocols", "--quick", "--json"])
         assert result.exit_code == 0, result.output
         shown = json.loads(result.stdout)
         assert [row["key"] for row in shown["rows"]] == KEYS
-        assert len(shown["grids"]) == 2
+        assert len(shown["tables"]) == 2
         assert {"cores", "workers", "load_before"} <= shown["machine"].keys()
         assert "measuring" in result.stderr
 
-    def test_the_table_shows_rows_and_grids(self, monkeypatch, report):
+    def test_the_table_shows_rows_and_tables(self, monkeypatch, report):
         """For people."""
-        monkeypatch.setattr(command, "bench_protocols", lambda *_, **__: report)
+        monkeypatch.setattr(run, "bench_protocols", lambda *_, **__: report)
         result = CliRunner().invoke(command.app, ["protocols", "--quick"], env={"COLUMNS": "240"})
         assert result.exit_code == 0, result.output
         for text in ("one SDIV", "cross terms", "participant, hardened", "INSECURE TEST KEY", "extrapolated"):
@@ -193,7 +160,7 @@ class TestCommand:
     def test_check_fails_on_a_missed_target_and_passes_rows_without_one(self, monkeypatch, value, target, code):
         """Rows for the record have nothing to miss."""
         row = Row("r", "r", Figure(value, ""), Target("<= 2", "crowdfl", at_most=2) if target else None)
-        monkeypatch.setattr(command, "bench_protocols", lambda *_, **__: Report("t", {}, {}, {}, (row,)))
+        monkeypatch.setattr(run, "bench_protocols", lambda *_, **__: Result("r", "t", {}, {}, (row,)))
         assert CliRunner().invoke(command.app, ["protocols", "--check"]).exit_code == code
 
     def test_a_smoke_run_cannot_be_checked(self):

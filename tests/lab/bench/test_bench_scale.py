@@ -11,15 +11,14 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
-from crowdfl.lab.bench import command, tables
-from crowdfl.lab.bench.rows import Figure
+from crowdfl.lab.bench import command
 from crowdfl.lab.bench.scale import run as measured
-from crowdfl.lab.bench.scale.fit import exponent
+from crowdfl.lab.bench.scale.growth import Growth, ScalePoint, exponent
 from crowdfl.lab.bench.scale.plan import REQUEST_LIMIT, RESPONSE_LIMIT, Rates, plan_table
-from crowdfl.lab.bench.scale.point import Point
-from crowdfl.lab.bench.scale.report import Growth
-from crowdfl.lab.bench.scale.run import QUICK_SCALE, _Child, bench_scale
-from crowdfl.lab.bench.scale.sample import Sampled
+from crowdfl.lab.bench.scale.role import Sampled
+from crowdfl.lab.bench.scale.run import QUICK_SCALE, ChildRole, measure_growth, scale_result
+from crowdfl.lab.report import output
+from crowdfl.lab.report.results import Figure
 
 SMALL = replace(
     QUICK_SCALE,
@@ -36,7 +35,7 @@ SMALL = replace(
 @pytest.fixture(scope="module")
 def run() -> Growth:
     """One small run for all the tests that only look."""
-    return bench_scale(SMALL)
+    return measure_growth(SMALL)
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ class TestRun:
             if point.axis in ("parameters", "key"):  # its own cost does not depend on how many there are
                 names += ["participant: encrypt", "participant: read", "participant: memory, working"]
             assert all(point.figures[name].value > 0 for name in names)
-        assert "INSECURE" in run.title
+        assert "INSECURE" in scale_result({}, run).title
 
     def test_bytes_grow_with_the_model_and_uploads_with_the_crowd(self, run):
         """Fitted exponents near 1 where a size is proportional."""
@@ -127,7 +126,7 @@ class TestRun:
     def test_files_hold_the_run(self, run, tmp_path):
         """JSON that parses, tables with exponents, a picture."""
         pytest.importorskip("matplotlib")
-        written = {path.suffix: path for path in tables.write(run, tmp_path)}
+        written = {path.suffix: path for path in output.write_files(scale_result({}, run), tmp_path)}
         assert set(json.loads(written[".json"].read_text())["exponents"]) == {
             "parameters",
             "participants",
@@ -141,7 +140,7 @@ class TestRun:
 
     def test_the_command_prints_what_the_run_gave(self, run, monkeypatch):
         """One object on stdout."""
-        monkeypatch.setattr(measured, "bench_scale", lambda *_, **__: run)
+        monkeypatch.setattr(measured, "bench_scale", lambda *_, **__: scale_result({}, run))
         done = CliRunner().invoke(command.app, ["scale", "--quick", "--json"])
         assert done.exit_code == 0
         assert len(json.loads(done.stdout)["points"]) == len(run.points)
@@ -149,21 +148,21 @@ class TestRun:
     def test_a_role_that_dies_is_named(self, capfd):
         """Not waited for."""
         with pytest.raises(ProtocolError, match="SP ended with exit code 1"):
-            _Child({"rows": 1}).figures("SP")
+            ChildRole("sp", {"rows": 1}).figures()
         assert "KeyError" in capfd.readouterr().err
 
 
-def point(axis: str, x: int, crowd: int, buckets: int, **seconds: float) -> Point:
+def point(axis: str, x: int, crowd: int, buckets: int, **seconds: float) -> ScalePoint:
     """A made-up one."""
     counts = {"ciphertexts": 100, "buckets": buckets, "slots": 17, "to_csp": 0, "to_sp": 0}
     counts |= {"division": 2_000 * crowd, "lanes": 512 * 17 * crowd * buckets}
-    return Point(axis, x, crowd, counts, {name.replace("_", ": "): Figure(v, "s") for name, v in seconds.items()})
+    return ScalePoint(axis, x, crowd, counts, {name.replace("_", ": "): Figure(v, "s") for name, v in seconds.items()})
 
 
 class TestPlan:
     """A million participants on paper."""
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[ScalePoint]:
         """Of costs known beforehand: 1 ms to add a ciphertext, 2 s and 3 s a bucket, 5 s and 7 s a participant."""
 
         def reward(crowd: int, buckets: int) -> dict[str, float]:

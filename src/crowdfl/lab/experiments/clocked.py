@@ -16,12 +16,12 @@ from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.vector import CipherVector, combine
 from crowdfl.errors import ProtocolError
-from crowdfl.lab.bench.timing import Timing, timed, turns
 from crowdfl.lab.experiments.counted import made_up_models
 from crowdfl.lab.experiments.pictures import fitted_line
 from crowdfl.lab.experiments.points import Bench, Point, Row, Rows
 from crowdfl.lab.experiments.ppfdl import Ppfdl
 from crowdfl.lab.experiments.published import FULL_PARAMETERS
+from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_learner import TorchLearner, mlp
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.lab.bench.timing import machine
+from crowdfl.lab.timing import machine
 from crowdfl.version import __version__
 
 __all__ = ["Bench", "Notebook", "Point", "Row", "Rows", "Value"]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from crowdfl.errors import ExperimentUnavailable
-from crowdfl.lab.bench.timing import machine
 from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Size, Table
 from crowdfl.lab.experiments.points import Rows
+from crowdfl.lab.timing import machine
 from crowdfl.version import __version__
 
 __all__ = ["Made", "assemble", "write_part"]

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdfl.errors import ExperimentUnavailable, ProtocolError
-from crowdfl.lab.bench.protocols.clock import exchange
 from crowdfl.lab.experiments.counted import made_up_models
 from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Table
 from crowdfl.lab.experiments.pictures import grouped_bars
 from crowdfl.lab.experiments.points import Bench, Point, Row, Rows
 from crowdfl.lab.experiments.published import FULL_PARAMETERS, TABLE6
+from crowdfl.lab.observe import RoundRecorder
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.parties import LocalDealer
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings
@@ -87,16 +88,18 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
         sp.add(f"p{i}", upload)
     again = profile == "paper"
     if again:
-        exchange(sp.publish(final=False), csp.answer)
+        run_exchange(sp.publish(final=False), ask_directly(csp.answer))
     before, sent = sp.party.costs.counts.copy(), (sp.party.costs.messages, csp.party.costs.messages)
     start = time.perf_counter()
     sp.add(f"p{settings.participants - 1}", uploads[-1])
-    laps = exchange(sp.publish(final=False), csp.answer) if again else []
+    recorder = RoundRecorder()
+    if again:
+        run_exchange(sp.publish(final=False), ask_directly(csp.answer, recorder), recorder)
     seconds = time.perf_counter() - start
     did = sp.party.costs.counts - before
     messages = sp.party.costs.messages - sent[0] + csp.party.costs.messages - sent[1]
     if not again:
-        exchange(sp.publish(final=False), csp.answer)
+        run_exchange(sp.publish(final=False), ask_directly(csp.answer))
     average = sides[0].read(sp.publication(), 1).weights
     samples = np.arange(10, 10 + settings.participants)
     _expect(bool(np.allclose(average, np.average(models, axis=0, weights=samples), atol=1e-5)), "the late average")
@@ -109,7 +112,7 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
         "SDIV": did["", "SDIV"],
         "participant messages": 1,
         "SP messages": messages,
-        "CSP messages": len([lap for lap in laps if lap.role == "CSP"]) * 2,
+        "CSP messages": 2 * recorder.sent["CSP", "SP"],
         "participant bytes": len(uploads[-1]),
     }
     return [row]

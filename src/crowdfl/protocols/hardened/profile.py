@@ -302,6 +302,10 @@ class HardenedSp:
         """Rewards need the uploads once more: from there, one at a time, whatever their number."""
         self._load = load
 
+    def sums(self) -> CipherVector:
+        """The running products: encrypted sums of everything counted so far."""
+        return self._products.result()
+
     def _averaged(self) -> Mapping[str, CipherVector]:
         if self._load is None:
             return self._vectors
@@ -321,7 +325,7 @@ class HardenedSp:
         """Open the average to its audience; neither server sees it."""
         task = self._shape.task
         self.check()
-        sums = self._products.result()
+        sums = self.sums()
         if task.settings.total == "hidden":
             sums = yield from self._scale(sums)
             # CSP's dither is fresh each time: a retry opens other numbers, under another seed. "scaling" guards the uploads.
@@ -380,7 +384,7 @@ class HardenedSp:
     def is_averaged(self) -> bool:
         """By the seed that was bound to this very set when it was opened: durable, so that a crash changes nothing."""
         opened = self._seeds.get("scaling" if self._shape.task.settings.total == "hidden" else "opening")
-        return opened is not None and opened.digest == digest(self._products.result())
+        return opened is not None and opened.digest == digest(self.sums())
 
     def _rewarded(self, payment: int) -> bytes:
         """Everything that the masked numbers depend on: who uploaded what, and the payment."""

@@ -1,249 +1,203 @@
-"""CrowdFL's own rows: a participant at full size on one core, the servers on a slice or, where the backend is fast, whole."""
+"""CrowdFL's own systems: a participant at full size on one core; the servers on a slice or, on a fast backend, whole."""
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from crowdfl.crypto.blocks import Block, from_ints
-from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomizers import FreshRandomizers, best_window
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.lab.bench.compare.round import Staged, server_stages, staged_round
-from crowdfl.lab.bench.compare.rows import System
-from crowdfl.lab.bench.compare.setting import CompareSetting, Variant
+from crowdfl.lab.bench.compare.system import GOES_ON, CompareSettings, System, Variant, figures_of
 from crowdfl.lab.bench.crypto.measure import Replayed
-from crowdfl.lab.bench.protocols.measure import sealed_publication
-from crowdfl.lab.bench.protocols.setting import derived_uploads, made_up_weights
-from crowdfl.lab.bench.rows import Figure
-from crowdfl.lab.bench.timing import timed, turns
+from crowdfl.lab.bench.workload import (
+    SERVERS,
+    MeasuredRound,
+    full_uploads,
+    made_up_weights,
+    packed_model,
+    sealed_publication,
+)
+from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.report.results import Figure
+from crowdfl.lab.timing import timed, timed_call, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
-from crowdfl.protocols.parties import LocalDealer
-from crowdfl.settings import TaskSettings
+from crowdfl.protocols.parties import LocalParties
+from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["Device", "Servers", "hardened_system", "measure_device", "paper_system", "sampled_servers", "whole_servers"]
+__all__ = ["hardened_system", "measure_device", "paper_system", "sampled_servers", "whole_servers"]
 
 _SAMPLES = 2
-_ROLES = ("SP", "CSP")
-_GOES_ON = "goes on with those who sent: nobody is asked again, nothing is repaired"
+_AVERAGING = ("check", "average")
+_NOBODY_ASKED = f"{GOES_ON}: nobody is asked again, nothing is repaired"
 
 
 @dataclass(frozen=True)
-class Device:
-    """A participant at full size on one core, and what the servers are measured on."""
+class _Device:
+    """A participant's figures at full size on one core, and what the servers are measured on."""
 
-    dealer: LocalDealer
-    ahead: float  # randomizers, made whenever the device is idle
-    before: float
-    after: float
+    figures: dict[str, Figure]
+    parties: LocalParties
     upload: bytes
-    download: int
     window: int
 
 
-def measure_device(setting: CompareSetting, variant: Variant) -> Device:
-    """Encrypt an update with randomizers at hand, read an average."""
-    task, one_core = setting.task(variant), Threads(1)
-    dealer = setting.dealer(task, setting.parameters, one_core)
-    public, budget = dealer.task.public, setting.budget(variant)
-    side = dealer.participant("p000")
-    window = best_window(public, budget.ciphertexts + 1)
-    made: list[Block] = []
-    source = FreshRandomizers(public, window, one_core)
-    ahead = timed(lambda: made.append(source.take(side.upload_randomizers())))
-    side.party.randomizers = Replayed(public, made[0])  # each taken once, from the first on
-    weights, uploads = made_up_weights(setting.parameters, 2021), []
-    after = timed(lambda: uploads.append(side.encrypt_update(weights, _SAMPLES)))
-    stand_in = CipherVector.from_bytes(uploads[0], public, max_count=budget.ciphertexts + 1)
-    opened = _opened(budget, dealer, weights, hidden=variant.hidden)
-    publication = sealed_publication(dealer.task, dealer.csp(), opened, stand_in)
-    before = turns({"read": lambda: side.read(publication, 1)}, setting.reads)["read"].median
-    return Device(dealer, ahead, before, after, uploads[0], len(publication), window)
-
-
-def _opened(
-    budget: WidthBudget, dealer: LocalDealer, weights: np.ndarray[tuple[int], np.dtype[np.float64]], *, hidden: bool
-) -> Block:
-    """Plaintexts such as a round opens; reading does not depend on their values."""
-    public = dealer.task.public
-    packing = budget.packing(public)
-    if hidden:
-        return dither(Coins.fresh(), budget.ciphertexts, budget, packing)
-    values = budget.weigh(budget.encoding.encode(weights).values, _SAMPLES)
-    return np.concatenate([packing.pack(values), from_ints([_SAMPLES], public.plaintext_bytes)])
+def measure_device(settings: CompareSettings, variant: Variant) -> _Device:
+    """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
+    one_core, budget = Threads(1), settings.budget(variant)
+    parties = settings.parties(settings.variant_task(variant), one_core, RoundRecorder())
+    task, side = parties.dealer.task, parties.participant("p000")
+    source = FreshRandomizers(task.public, best_window(task.public, budget.ciphertexts + 1), one_core)
+    ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
+    side.party.randomizers = Replayed(task.public, made)  # each taken once, from the first on
+    weights = made_up_weights(settings.parameters, 2021)
+    after, upload = timed_call(lambda: side.encrypt_update(weights, _SAMPLES))
+    stand_in = CipherVector.from_bytes(upload, task.public, max_count=budget.ciphertexts + 1)
+    # Plaintexts such as a round opens; reading does not depend on their values.
+    if variant.hidden:
+        opened = dither(Coins.fresh(), budget.ciphertexts, budget, budget.packing(task.public))
+    else:
+        opened = packed_model(budget, task.public, weights, _SAMPLES)
+    publication = sealed_publication(task, parties.dealer.csp(), opened, stand_in)
+    before = turns({"read": lambda: side.read(publication, 1)}, settings.reads)["read"].median
+    sizes = {"upload": len(upload), "download": len(publication)}
+    figures = figures_of({"ahead": ahead, "before": before, "after": after} | sizes)
+    return _Device(figures, parties, upload, source.window)
 
 
 @dataclass(frozen=True)
-class Servers:
-    """Seconds of the servers at full size, by stage and role; of `add` and `sketch`, those of one upload."""
+class _Servers:
+    """Seconds of the servers at full size, by role: of a round, whatever the crowd, and of each participant in it."""
 
-    add: float
-    sketch: float
-    publish: dict[str, float]
-    reward: dict[str, float]  # of one participant, the sketch apart
-    off: float
+    shared: dict[str, float]
+    each: dict[str, float]
     sample: str
     note: str
+    off: float | None = None  # None: not compared with the average in the clear
 
-    def seconds(self, role: str, crowd: int) -> float:
-        """Of a round with so many uploads."""
-        own = crowd * (self.add + self.sketch) if role == "SP" else 0.0
-        return own + self.publish[role] + crowd * self.reward[role]
-
-
-def sampled_servers(setting: CompareSetting, variant: Variant, device: Device, backend: Backend) -> Servers:
-    """Adding and sketching at full size; averaging and rewarding on two slices, carried on from the larger."""
-    budget = setting.budget(variant)
-    took = []
-    for rows, crowd in zip(setting.slices, setting.crowds, strict=True):
-        parameters = (rows - 1) * budget.slots
-        dealer = setting.dealer(setting.task(variant), parameters, backend)
-        count = setting.budget(variant, parameters).ciphertexts + 1
-        took.append(staged_round(dealer, count, crowd, rewards=variant.rewards))
-    small, large = took
-    whole = budget.ciphertexts + 1
-    publish = {role: large.seconds["publish", role] * whole / large.rows for role in _ROLES}
-    reward = {role: large.seconds["reward", role] / large.crowd for role in _ROLES}
-    linear = [f"a ciphertext of the larger slice costs {_ratio(small, large, 'publish'):.2f} times the smaller's"]
-    if variant.rewards:
-        linear.append(
-            f"a participant's reward among {large.crowd} {_ratio(small, large, 'reward'):.2f} times "
-            f"that among {small.crowd}"
+    def figures(self, settings: CompareSettings) -> dict[str, Figure]:
+        whole, left = (
+            {role: self.shared[role] + crowd * self.each[role] for role in SERVERS}
+            for crowd in (settings.participants, settings.present)
         )
-    dropped = f" and rewards of {large.crowd}" if variant.rewards else ""
-    return Servers(
-        *_per_upload(setting, variant, device, backend),
-        publish,
-        reward,
-        large.off,
-        f"averaging of {large.rows} ciphertexts{dropped}; one upload added at full size",
-        "; ".join(linear),
+        seconds = {"sp": whole["SP"], "csp": whole["CSP"], "servers": sum(whole.values())}
+        fewer = self.sample or f"the same parts, for {settings.present} uploads"
+        return figures_of(seconds, self.sample) | figures_of({"dropped": sum(left.values())}, fewer)
+
+
+def _sample_round(
+    settings: CompareSettings, task: TaskSettings, parameters: int, crowd: int, backend: Backend
+) -> MeasuredRound:
+    models = [made_up_weights(parameters, i) for i in range(crowd)]
+    return settings.play(task, backend, models, rewards=task.lanes != 0)
+
+
+def sampled_servers(settings: CompareSettings, variant: Variant, device: _Device, backend: Backend) -> _Servers:
+    """Adding and sketching at full size; averaging and rewarding on two slices, extrapolated from the larger."""
+    budget, task = settings.budget(variant), settings.variant_task(variant)
+    small, large = (
+        _sample_round(settings, task, (rows - 1) * budget.slots, crowd, backend)
+        for rows, crowd in zip(settings.slices, settings.crowds, strict=True)
     )
+    fewer, more = (settings.budget(variant, sample.parameters).ciphertexts + 1 for sample in (small, large))
+    times = _times(small, large, _AVERAGING, fewer, more)
+    note = f"a ciphertext of the larger slice costs {times:.2f} times the smaller's"
+    if variant.rewards:
+        times = _times(small, large, ("reward",), small.crowd, large.crowd)
+        note += f"; a participant's reward among {large.crowd} {times:.2f} times that among {small.crowd}"
+    shared = {role: large.seconds(role, *_AVERAGING) * (budget.ciphertexts + 1) / more for role in SERVERS}
+    each = {role: large.seconds(role, "reward") / large.crowd for role in SERVERS}
+    each["SP"] += _per_upload(settings, variant, device, backend)
+    rewarded = f" and rewards of {large.crowd}" if variant.rewards else ""
+    sample = f"averaging of {more} ciphertexts{rewarded}; one upload added at full size"
+    return _Servers(shared, each, sample, note, large.off)
 
 
-def _ratio(small: Staged, large: Staged, stage: str) -> float:
-    """Seconds per unit of the larger sample over those of the smaller: ciphertexts are averaged, participants rewarded."""
-    units = (large.rows, small.rows) if stage == "publish" else (large.crowd, small.crowd)
-    seconds = [sum(sample.seconds[stage, role] for role in _ROLES) for sample in (large, small)]
-    return (seconds[0] / units[0]) / (seconds[1] / units[1])
+def _times(small: MeasuredRound, large: MeasuredRound, stages: tuple[str, ...], fewer: int, more: int) -> float:
+    """Seconds of the servers per unit in the larger sample over those in the smaller."""
+    spent = [sum(sample.seconds(role, *stages) for role in SERVERS) for sample in (small, large)]
+    return (spent[1] / more) / (spent[0] / fewer)
 
 
-def _per_upload(setting: CompareSetting, variant: Variant, device: Device, backend: Backend) -> tuple[float, float]:
-    """Seconds to check and add one upload, and to sketch it."""
-    sp = device.dealer.sp()
+def _per_upload(settings: CompareSettings, variant: Variant, device: _Device, backend: Backend) -> float:
+    """Seconds to check and add one upload and, with rewards, to sketch it."""
+    sp = device.parties.sp
     sp.party.compute = CountingBackend(backend, sp.party.costs)
     sp.open_round(1)
     sp.add("p000", device.upload)  # the second is multiplied in, the first only kept
     seconds = timed(lambda: sp.add("p001", device.upload))
     if not variant.rewards:
-        return seconds, 0.0
-    budget = setting.budget(variant)
-    vector = CipherVector.from_bytes(device.upload, device.dealer.task.public, max_count=budget.ciphertexts + 1)
-    return seconds, timed(lambda: sketch(vector.part(0, -1), bytes(32), budget, sp.party))
+        return seconds
+    budget = settings.budget(variant)
+    vector = CipherVector.from_bytes(device.upload, sp.party.public, max_count=budget.ciphertexts + 1)
+    return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), budget, sp.party))
 
 
-def whole_servers(setting: CompareSetting, variant: Variant, backend: Backend) -> Servers:
+def whole_servers(settings: CompareSettings, variant: Variant, backend: Backend) -> _Servers:
     """Every upload added, the whole average, everyone's reward."""
-    dealer = setting.dealer(setting.task(variant), setting.parameters, backend)
-    sp, csp = dealer.sp(), dealer.csp()
-    people = {f"p{i:03}": dealer.participant(f"p{i:03}") for i in range(setting.participants)}
-    real = [
-        side.encrypt_update(made_up_weights(setting.parameters, 2021 + i), 1 + i)
-        for i, side in enumerate(list(people.values())[:2])
-    ]
-    rows = setting.budget(variant).ciphertexts + 1
-    uploads = derived_uploads(real, dealer.task.public, rows, setting.participants, backend)
-    took = Staged(rows, setting.participants)
-    server_stages(sp, csp, dict(zip(people, uploads, strict=True)), took, rewards=variant.rewards)
-    return Servers(
-        took.seconds["add", "SP"] / took.crowd,
-        0.0,  # within the rewards
-        {role: took.seconds["publish", role] for role in _ROLES},
-        {role: took.seconds["reward", role] / took.crowd for role in _ROLES},
-        0.0,
-        "",
-        "measured whole; uploads are sums of two",
-    )
+    recorder, crowd = RoundRecorder(), settings.participants
+    parties = settings.parties(settings.variant_task(variant), backend, recorder)
+    uploads = full_uploads(parties, settings.budget(variant).ciphertexts + 1, crowd)
+    round_ = parties.open(1)
+    for who, upload in uploads.items():
+        round_.collect({who: upload})
+    round_.average()
+    if variant.rewards:
+        round_.reward(crowd * MILLION)
+    shared = {role: recorder.seconds_of(role, *_AVERAGING) for role in SERVERS}
+    each = {role: recorder.seconds_of(role, "collect", "reward") / crowd for role in SERVERS}
+    return _Servers(shared, each, "", "measured whole; uploads are sums of two")
 
 
-def hardened_system(setting: CompareSetting, variant: Variant, device: Device, servers: Servers, where: str) -> System:
+def hardened_system(
+    settings: CompareSettings, variant: Variant, device: _Device, servers: _Servers, where: str
+) -> System:
     """A row of `hardened`: `where` the servers compute."""
-    seconds = {
-        crowd: {role: servers.seconds(role, crowd) for role in _ROLES}
-        for crowd in (setting.participants, setting.present)
-    }
-    whole, left = seconds[setting.participants], seconds[setting.present]
-    sample = servers.sample
-    figures = {
-        "ahead": Figure(device.ahead, "s"),
-        "before": Figure(device.before, "s"),
-        "after": Figure(device.after, "s"),
-        "upload": Figure(len(device.upload), "B"),
-        "download": Figure(device.download, "B"),
-        "sp": Figure(whole["SP"], "s", sample),
-        "csp": Figure(whole["CSP"], "s", sample),
-        "servers": Figure(sum(whole.values()), "s", sample),
-        "dropped": Figure(sum(left.values()), "s", sample or f"the same parts, for {setting.present} uploads"),
-    }
-    if sample:
-        figures["off"] = Figure(servers.off, "", f"the average of {setting.crowds[1]} small models")
-    reads = (
-        f"participants read the average{'' if variant.hidden else ' and the total'}; a server alone, with participants "
-    )
+    figures = device.figures | servers.figures(settings)
+    if servers.off is not None:
+        figures |= figures_of({"off": servers.off}, f"the average of {settings.crowds[1]} small models")
+    total = "" if variant.hidden else " and the total"
     words = {
         "kind": "crowdfl",
-        "drop": _GOES_ON,
-        "reads": reads + "or without, nothing else; SP and CSP together everything",
+        "drop": _NOBODY_ASKED,
+        "reads": f"participants read the average{total}; a server alone, with participants or without, nothing else; "
+        "SP and CSP together everything",
         "rewards": "yes, each participant reads its own" if variant.rewards else "off",
     }
-    budget = setting.budget(variant)
+    budget = settings.budget(variant)
     layout = f"{budget.ciphertexts + 1:,} ciphertexts of {budget.slots} slots; table window {device.window} bits"
-    name = variant.name if where == "cpu" else f"{variant.name}, servers on {where}"
-    key = variant.key if where == "cpu" else f"{variant.key}_{where}"
+    key, name = variant.key, variant.name
+    if where != "cpu":
+        key, name = f"{key}_{where}", f"{name}, servers on {where}"
     return System(key, name, figures, words, (layout, servers.note))
 
 
-def paper_system(setting: CompareSetting, backend: Backend) -> System:
-    """The profile `paper`, rewards on: two small rounds, carried on from the larger."""
-    task = TaskSettings(profile="paper", max_participants=setting.participants, key_bits=2 * setting.prime_bits)
-    small, large = (
-        staged_round(setting.dealer(task, parameters, backend), parameters, crowd, rewards=True)
-        for parameters, crowd in setting.paper_sizes
+def paper_system(settings: CompareSettings, backend: Backend) -> System:
+    """The profile `paper`, rewards on: two small rounds, extrapolated from the larger."""
+    task = TaskSettings(profile="paper", max_participants=settings.participants, key_bits=2 * settings.prime_bits)
+    small, large = (_sample_round(settings, task, size, crowd, backend) for size, crowd in settings.paper_sizes)
+    up, played = settings.parameters / large.parameters, large.played
+    shared = {role: up * large.seconds(role, *_AVERAGING) for role in SERVERS}
+    each = {role: up * large.seconds(role, "collect", "reward") / large.crowd for role in SERVERS}
+    sample = f"a round of {large.parameters} parameters and {large.crowd} participants"
+    times = _times(small, large, _AVERAGING, small.parameters, large.parameters)
+    note = (
+        f"an averaged parameter of the larger sample costs {times:.2f} times the smaller's; times include randomizers"
     )
-    up = setting.parameters / large.rows
-
-    def servers(role: str, crowd: int) -> float:
-        shared, each = large.seconds["publish", role], large.seconds["add", role] + large.seconds["reward", role]
-        return up * (shared + each * crowd / large.crowd)
-
-    def device(*stages: str) -> float:
-        return up * sum(large.seconds[stage, "participant"] for stage in stages) / large.crowd
-
-    sample = f"a round of {large.rows} parameters and {large.crowd} participants"
-    whole = {role: servers(role, setting.participants) for role in _ROLES}
-    figures = {
-        "before": Figure(device("read"), "s", sample),
-        "after": Figure(device("prepare"), "s", sample),
-        "upload": Figure(up * large.upload, "B", sample),
-        "download": Figure(up * large.download, "B", sample),
-        "sp": Figure(whole["SP"], "s", sample),
-        "csp": Figure(whole["CSP"], "s", sample),
-        "servers": Figure(sum(whole.values()), "s", sample),
-        "dropped": Figure(sum(servers(role, setting.present) for role in _ROLES), "s", sample),
-        "off": Figure(large.off, "", sample),
+    servers = _Servers(shared, each, sample, note)
+    upload, envelope = (next(iter(sent.values())) for sent in (played.uploads, played.envelopes))
+    device = {
+        "before": up * large.seconds("participant", "read") / large.crowd,
+        "after": up * large.seconds("participant", "encrypt") / large.crowd,
+        "upload": up * len(upload),
+        "download": up * (len(played.publication) + len(envelope)),
     }
+    figures = figures_of(device, sample) | servers.figures(settings) | figures_of({"off": large.off}, sample)
     words = {
         "kind": "crowdfl",
-        "drop": _GOES_ON,
+        "drop": _NOBODY_ASKED,
         "reads": "SP with any one participant, or the requester's key alone: every upload; CSP reads averages and rewards "
         "off its divisions (`crowdfl audit`)",
         "rewards": "yes, CSP can read them",
     }
-    note = (
-        f"an averaged parameter of the larger sample costs {_ratio(small, large, 'publish'):.2f} times the "
-        "smaller's; randomizers included in the times"
-    )
     return System("paper", "paper, rewards on", figures, words, (note,))

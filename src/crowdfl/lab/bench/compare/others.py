@@ -1,26 +1,21 @@
 """The other systems' rounds: the peers in their own Python, and plain FedAvg."""
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crowdfl.errors import PeerUnavailable
-from crowdfl.lab.bench.compare.rows import System
-from crowdfl.lab.bench.compare.setting import CompareSetting
-from crowdfl.lab.bench.peers.run import ask_script, read_answer
-from crowdfl.lab.bench.protocols.setting import made_up_weights
-from crowdfl.lab.bench.rows import Figure
+from crowdfl.lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of
+from crowdfl.lab.bench.peers.run import ask_peer
+from crowdfl.lab.bench.workload import made_up_weights
+from crowdfl.lab.report.results import Figure
+from crowdfl.lab.timing import timed_call
 from crowdfl.learning.fedavg import fedavg
 
-__all__ = ["LEFT_OUT", "PEERS", "PeerRound", "measure_peer", "peer_system", "plain_system"]
+__all__ = ["PEERS", "PeerRound", "measure_peer", "peer_system", "plain_system"]
 
-LEFT_OUT = "left out: --no-peers"
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
-_SCRIPT = Path(__file__).parent.with_name("peers") / "round_main.py"
-_GOES_ON = "goes on with those who sent"
 _ONE_KEY = (
     "every participant holds the private key and reads any upload it gets; the server none, unless one of them helps"
 )
@@ -32,7 +27,6 @@ class PeerRound:
     """A peer's answer: seconds of a participant and of the server, bytes of a participant."""
 
     version: str
-    key: float | None  # seconds to make the one key, once per task
     before: float
     after: float
     server: float
@@ -40,55 +34,45 @@ class PeerRound:
     upload: float
     download: float
     off: float
-    sample: str
-    linearity: float | None
-    facts: dict[str, Any]
+    key: float | None = None  # seconds to make the one key, once per task
+    sample: str = ""
+    linearity: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
-def measure_peer(python: Path | None, peer: str, setting: CompareSetting) -> PeerRound:
+def measure_peer(python: Path | None, peer: str, settings: CompareSettings) -> PeerRound:
     """A round by the peer; `PeerUnavailable` where there is none."""
-    if python is None:
-        raise PeerUnavailable(LEFT_OUT)
     numbers = {
-        "parameters": setting.parameters,
-        "participants": setting.participants,
-        "dropped": setting.dropped,
-        "key-bits": 2 * setting.prime_bits,
-        "sample": setting.phe_sample,
+        "parameters": settings.parameters,
+        "participants": settings.participants,
+        "dropped": settings.dropped,
+        "key-bits": 2 * settings.prime_bits,
+        "sample": settings.phe_sample,
     }
-    return read_answer(PeerRound, ask_script(python, _SCRIPT, peer, numbers))
+    return ask_peer(PeerRound, python, "round", peer, numbers)
 
 
-def peer_system(peer: str, took: PeerRound, setting: CompareSetting) -> System:
-    """Its row."""
-    sample = took.sample
-    figures = {
-        "before": Figure(took.before, "s", sample),
-        "after": Figure(took.after, "s", sample),
-        "upload": Figure(took.upload, "B", sample),
-        "download": Figure(took.download, "B", sample),
-        "sp": Figure(took.server, "s", sample),
-        "servers": Figure(took.server, "s", sample),
-        "dropped": Figure(took.server_dropped, "s", sample),
-        "off": Figure(took.off, "", sample),
-    }
-    words = {"kind": "peer", "drop": _GOES_ON, "reads": _ONE_KEY, "rewards": "none"}
+def peer_system(peer: str, took: PeerRound, settings: CompareSettings) -> System:
+    sample, columns = took.sample, ("before", "after", "upload", "download", "off")
+    servers = {"sp": took.server, "servers": took.server, "dropped": took.server_dropped}
+    figures = figures_of({column: getattr(took, column) for column in columns} | servers, sample)
+    words = {"kind": "peer", "drop": GOES_ON, "reads": _ONE_KEY, "rewards": "none"}
     notes = [f"version {took.version}"]
     if took.key is not None:
         notes.append(f"its key, made once, took {Figure(took.key, 's')}")
     if took.linearity is not None:
         notes.append(f"a value of {sample} costs {took.linearity:.2f} times what it does in half as many")
     if peer == "flower":
-        words |= _flower_words(took, setting)
+        words |= _flower_words(took, settings)
         notes.append("its own workflow and client code in one process, messages in its own form; threshold a majority")
     return System(peer, PEERS[peer], figures, words, tuple(notes))
 
 
-def _flower_words(took: PeerRound, setting: CompareSetting) -> dict[str, str]:
+def _flower_words(took: PeerRound, settings: CompareSettings) -> dict[str, str]:
     shares = int(took.facts["shares"])
     threshold = shares // 2 + 1
     drop = (
-        f"survivors answer once more, the server rebuilds the masks of {setting.dropped}: {Figure(took.server, 's')} become "
+        f"survivors answer once more, the server rebuilds the masks of {settings.dropped}: {Figure(took.server, 's')} become "
         f"{Figure(took.server_dropped, 's')}; a neighbourhood with fewer than {threshold} of {shares} left ends the round"
     )
     others = f"{threshold} of the {shares - 1} others of someone's neighbourhood"
@@ -98,35 +82,21 @@ def _flower_words(took: PeerRound, setting: CompareSetting) -> dict[str, str]:
     return {"drop": drop, "reads": reads}
 
 
-def plain_system(setting: CompareSetting) -> System:
+def plain_system(settings: CompareSettings) -> System:
     """FedAvg in the clear: 32-bit floats up, 32-bit floats down."""
-    models = [made_up_weights(setting.parameters, 2021 + i) for i in range(_DISTINCT)]
-    start = time.perf_counter()
-    upload = models[0].astype("<f4").tobytes()
-    after = time.perf_counter() - start
-    bodies = [upload, *(model.astype("<f4").tobytes() for model in models[1:])]
+    models = [made_up_weights(settings.parameters, 2021 + i) for i in range(_DISTINCT)]
+    bodies = [model.astype("<f4").tobytes() for model in models]
 
-    def average(crowd: int) -> tuple[float, bytes]:
-        start = time.perf_counter()
+    def average(crowd: int) -> bytes:
         received = [np.frombuffer(bodies[i % _DISTINCT], dtype="<f4") for i in range(crowd)]
-        result = fedavg(received, [100] * crowd).astype("<f4").tobytes()
-        return time.perf_counter() - start, result
+        return fedavg(received, [100] * crowd).astype("<f4").tobytes()
 
-    server, result = average(setting.participants)
-    dropped, _ = average(setting.present)
-    start = time.perf_counter()
-    read = np.frombuffer(result, dtype="<f4").astype(np.float64)
-    before = time.perf_counter() - start
-    true = fedavg([models[i % _DISTINCT] for i in range(setting.participants)], [100] * setting.participants)
-    figures = {
-        "before": Figure(before, "s"),
-        "after": Figure(after, "s"),
-        "upload": Figure(len(upload), "B"),
-        "download": Figure(len(result), "B"),
-        "sp": Figure(server, "s"),
-        "servers": Figure(server, "s"),
-        "dropped": Figure(dropped, "s"),
-        "off": Figure(float(np.abs(read - true).max()), ""),
-    }
-    words = {"kind": "peer", "drop": _GOES_ON, "reads": "the server reads every upload", "rewards": "none"}
-    return System("plain", "plain FedAvg", figures, words, ("numpy, 32-bit floats on the wire",))
+    after, upload = timed_call(lambda: models[0].astype("<f4").tobytes())
+    server, result = timed_call(lambda: average(settings.participants))
+    dropped, _ = timed_call(lambda: average(settings.present))
+    before, read = timed_call(lambda: np.frombuffer(result, dtype="<f4").astype(np.float64))
+    true = fedavg([models[i % _DISTINCT] for i in range(settings.participants)], [100] * settings.participants)
+    seconds = {"before": before, "after": after, "sp": server, "servers": server, "dropped": dropped}
+    sizes = {"upload": len(upload), "download": len(result), "off": float(np.abs(read - true).max())}
+    words = {"kind": "peer", "drop": GOES_ON, "reads": "the server reads every upload", "rewards": "none"}
+    return System("plain", "plain FedAvg", figures_of(seconds | sizes), words, ("numpy, 32-bit floats on the wire",))

@@ -1,34 +1,89 @@
-"""CrowdFL's own figures, one function per quantity. Each returns what it measured; comparing comes later."""
+"""CrowdFL's own figures under a fresh key, one function per quantity. Comparing comes later."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import gmpy2
 import numpy as np
 
-from crowdfl.crypto import blocks
+from crowdfl.crypto import blocks, pctd
 from crowdfl.crypto.blocks import Block
-from crowdfl.crypto.compute import Backend, Progress, Threads
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.compute import Progress, Threads
 from crowdfl.crypto.pctd import PublicKey
-from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource, best_window
+from crowdfl.crypto.randomizers import FreshRandomizers, best_window
 from crowdfl.crypto.vector import CipherVector, encrypt
-from crowdfl.lab.bench.crypto.setting import Workload
-from crowdfl.lab.bench.timing import Timing, timed, turns
+from crowdfl.lab.bench.workload import BenchSettings, made_up_weights, packed_model
+from crowdfl.lab.timing import Timing, timed_call, turns
 from crowdfl.storage.pools import RandomizerPool
 
 __all__ = [
+    "PAPER",
+    "QUICK",
+    "CryptoSettings",
     "FreshEncryption",
-    "FromPool",
-    "PartialDecryption",
     "Replayed",
+    "Workload",
     "encrypt_fresh",
     "encrypt_from_pool",
-    "encrypt_without_rewards",
     "partial_decrypt",
-    "sum_two",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CryptoSettings(BenchSettings):
+    """The paper's model, with the budgets of a task with and without rewards."""
+
+    lanes: int = 4096
+    samples: int = 100
+    rounds: int = 5
+    sigma: int = 40
+    repetitions: int = 7
+    decryptions: int = 12
+    decryption_turns: int = 15  # many short turns: on a busy machine some fall into quiet moments
+    uploads: int = 100
+    phe_sample: int = 100
+
+    def budget(self, *, rewards: bool) -> WidthBudget:
+        return WidthBudget(
+            2 * self.prime_bits,
+            self.parameters,
+            self.participants,
+            self.samples,
+            rounds=self.rounds,
+            sigma=self.sigma,
+            lanes=self.lanes if rewards else 0,
+        )
+
+
+PAPER = CryptoSettings()
+QUICK = CryptoSettings(parameters=10_000, repetitions=2, decryptions=4, decryption_turns=2, uploads=5, phe_sample=5)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A key, a made-up model and how an upload of it is laid out."""
+
+    settings: CryptoSettings
+
+    @cached_property
+    def keys(self) -> pctd.KeyPair:
+        return pctd.keygen(self.settings.prime_bits, insecure_test_key=self.settings.insecure_test_key)
+
+    @property
+    def public(self) -> PublicKey:
+        return self.keys.public
+
+    @cached_property
+    def share(self) -> pctd.KeyShare:
+        """One of the key's two shares."""
+        return self.keys.private.split()[0]
+
+    def plaintexts(self, *, rewards: bool) -> Block:
+        weights = made_up_weights(self.settings.parameters, 2021)
+        return packed_model(self.settings.budget(rewards=rewards), self.public, weights, self.settings.samples)
 
 
 @dataclass
@@ -40,27 +95,10 @@ class Replayed:
     _next: int = field(default=0, repr=False)
 
     def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        """The next `count`, from the start again after the last."""
         del progress
         rows = np.arange(self._next, self._next + count) % len(self.block)
         self._next += count
         return self.block[rows]
-
-
-@dataclass
-class _Kept:
-    """Keeps what a source hands out, so that the dear randomizers need not be made twice in one run."""
-
-    source: RandomizerSource
-    block: Block | None = None
-
-    @property
-    def public(self) -> PublicKey:
-        return self.source.public
-
-    def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        self.block = self.source.take(count, progress=progress)
-        return self.block
 
 
 @dataclass(frozen=True)
@@ -74,73 +112,31 @@ class FreshEncryption:
 
 
 def encrypt_fresh(work: Workload) -> FreshEncryption:
-    """Encode, pack, build the table, make the randomizers, encrypt; rewards on; once, it takes long enough."""
-    one_core = Threads(1)
-    window = best_window(work.public, work.setting.budget(rewards=True).ciphertexts + 1)
-    kept = _Kept(FreshRandomizers(work.public, window, one_core))
-    done: list[CipherVector] = []
-    seconds = timed(lambda: done.append(encrypt(kept, work.plaintexts(rewards=True), backend=one_core)))
-    assert kept.block is not None  # noqa: S101 -- encrypt has taken them
-    return FreshEncryption(seconds, window, done[0], Replayed(work.public, kept.block))
+    """Build the table, make the randomizers, encode, pack, encrypt; rewards on; once, it takes long enough."""
+    one_core, count = Threads(1), work.settings.budget(rewards=True).ciphertexts + 1
+    source = FreshRandomizers(work.public, best_window(work.public, count), one_core)
+    making, made = timed_call(lambda: source.take(count))
+    randomizers = Replayed(work.public, made)
+    using, upload = timed_call(lambda: encrypt(randomizers, work.plaintexts(rewards=True), backend=one_core))
+    return FreshEncryption(making + using, source.window, upload, randomizers)
 
 
-@dataclass(frozen=True)
-class FromPool:
-    """A model encrypted with randomizers from a pool on disk."""
-
-    one_core: Timing
-    all_cores: Timing
-    cores: int
-
-
-def encrypt_from_pool(work: Workload, randomizers: Replayed, folder: Path) -> FromPool:
+def encrypt_from_pool(work: Workload, randomizers: Replayed, folder: Path, cores: int) -> dict[int, Timing]:
     """Encode, pack, take durably from the disk, encrypt; rewards on. The pool is filled beforehand, as in use."""
-    need = (work.setting.budget(rewards=True).ciphertexts + 1) * 2 * work.setting.repetitions
+    need = (work.settings.budget(rewards=True).ciphertexts + 1) * 2 * work.settings.repetitions
     pool = RandomizerPool.open(folder / "bench.pool", work.public)
     pool.fill(need, randomizers, batch=4096)
 
-    def model(backend: Backend) -> Callable[[], object]:
-        return lambda: encrypt(pool, work.plaintexts(rewards=True), backend=backend)
+    def model(workers: int) -> Callable[[], object]:
+        return lambda: encrypt(pool, work.plaintexts(rewards=True), backend=Threads(workers))
 
-    seconds = turns({"one": model(Threads(1)), "all": model(Threads(_cores()))}, work.setting.repetitions)
-    return FromPool(seconds["one"], seconds["all"], _cores())
-
-
-def encrypt_without_rewards(work: Workload, randomizers: RandomizerSource) -> CipherVector:
-    """The upload of a task without rewards, for its size."""
-    return encrypt(randomizers, work.plaintexts(rewards=False))
+    seconds = turns({"one": model(1), "all": model(cores)}, work.settings.repetitions)
+    return {1: seconds["one"], cores: seconds["all"]}
 
 
-def sum_two(work: Workload, first: CipherVector, second: CipherVector) -> Timing:
-    """The homomorphic sum of two models on one core."""
-    one_core = Threads(1)
-    return turns({"sum": lambda: first.add(second, backend=one_core)}, work.setting.repetitions)["sum"]
-
-
-@dataclass(frozen=True)
-class PartialDecryption:
-    """Partial decryption of some ciphertexts, in turn with a bare loop over GMP's powmod and with two cores."""
-
-    count: int
-    one_core: Timing
-    bare: Timing
-    two_cores: Timing
-    cores: int
-
-    @property
-    def overhead(self) -> float:
-        """Time over that of the bare loop."""
-        return self.one_core.minimum / self.bare.minimum
-
-    @property
-    def speedup(self) -> float:
-        """Of two cores over one."""
-        return self.one_core.minimum / self.two_cores.minimum
-
-
-def partial_decrypt(work: Workload, upload: CipherVector) -> PartialDecryption:
-    """The first ciphertexts of an upload under one share, variants in turn."""
-    some = CipherVector(work.public, upload.block[: work.setting.decryptions])
+def partial_decrypt(work: Workload, upload: CipherVector) -> dict[str, Timing]:
+    """Some ciphertexts of an upload under one share, in turn with a bare loop over GMP's powmod and with two cores."""
+    some = upload.part(0, work.settings.decryptions)
     bases, exponent, modulus = blocks.to_ints(some.block), work.share.exponent, work.public.n_squared
     one, two = Threads(1), Threads(2)
     variants: dict[str, Callable[[], object]] = {
@@ -148,9 +144,4 @@ def partial_decrypt(work: Workload, upload: CipherVector) -> PartialDecryption:
         "bare": lambda: [gmpy2.powmod(base, exponent, modulus) for base in bases],
         "two": lambda: some.partial_decrypt(work.share, backend=two),
     }
-    seconds = turns(variants, work.setting.decryption_turns)
-    return PartialDecryption(len(some), seconds["one"], seconds["bare"], seconds["two"], _cores())
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
+    return turns(variants, work.settings.decryption_turns)

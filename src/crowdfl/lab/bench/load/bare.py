@@ -15,12 +15,10 @@ __all__ = ["make_app"]
 
 
 def make_app(folder: Path) -> FastAPI:
-    """The app."""
     app = FastAPI()
 
     @app.put("/bodies/{name}", status_code=201)
     async def put(request: Request, name: str) -> dict[str, int]:
-        """Write and fsync, nothing else."""
         body = await request.body()
         await to_thread.run_sync(_write, folder / f"{int(name)}", body)
         return {"bytes": len(body)}
@@ -29,12 +27,9 @@ def make_app(folder: Path) -> FastAPI:
 
 
 def _write(path: Path, body: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, body)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with path.open("wb", buffering=0) as file:
+        file.write(body)
+        os.fsync(file.fileno())
 
 
 if __name__ == "__main__":

@@ -7,62 +7,54 @@ the average is known.
 import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdfl.crypto.compute import Threads
+from crowdfl.cli.requester_file import RequesterFile, open_requester
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import Unchecked
 from crowdfl.errors import ServiceUnavailable
+from crowdfl.lab.bench.workload import BenchSettings, Floats, Say
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition, ModelArray, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
-from crowdfl.roles.requester import Requester, own_key
+from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link
-from crowdfl.services.clock import SystemClock
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["FULL", "SMOKE", "LoadSetting", "Platform", "platform", "wait_until"]
+__all__ = ["FULL", "PATIENCE", "SMOKE", "LoadSettings", "Platform", "platform", "wait_until"]
 
 _SAMPLES = 50
-_PATIENCE = 600.0
+PATIENCE = 600.0
 
 
-@dataclass(frozen=True)
-class LoadSetting:
-    """How much of it."""
+@dataclass(frozen=True, kw_only=True)
+class LoadSettings(BenchSettings):
+    """A thousand phones and one SP; rewards are off."""
 
-    participants: int = 1000
     parameters: int = 4000
+    participants: int = 1000
+    lanes: int = 0
     connections: int = 32
-    key_bits: int = 2048
     checked: int = 100  # uploads validated and counted off the clock, for the separate figures
 
-    @property
-    def title(self) -> str:
-        """For the table."""
-        return f"{self.participants} participants, {self.parameters} parameters, {self.key_bits}-bit key, one SP"
 
-
-FULL = LoadSetting()
-SMOKE = LoadSetting(participants=12, parameters=60, key_bits=512, checked=5)
+FULL = LoadSettings()
+SMOKE = LoadSettings(participants=12, parameters=60, prime_bits=256, insecure_test_key=True, checked=5)
 
 
 @dataclass(frozen=True)
 class Platform:
     """What runs, and what is ready to be sent."""
 
-    ca: Path
+    ca: Path | None
     pids: dict[str, int]
     ports: dict[str, int]
     task: str
@@ -70,7 +62,7 @@ class Platform:
     people: list[ParticipantKeys]
     uploads: list[bytes]
     public: PublicKey
-    weights: npt.NDArray[np.float64]
+    weights: Floats
 
     def round_state(self) -> str:
         """Of the one round; empty before it opens."""
@@ -79,12 +71,13 @@ class Platform:
 
 
 @contextmanager
-def platform(folder: Path, setting: LoadSetting, say: Callable[[str], None]) -> Iterator[Platform]:
+def platform(folder: Path, settings: LoadSettings, say: Say) -> Iterator[Platform]:
     """Everything up to the first upload."""
     roles, ports = folder / "roles", dict(zip(("kgc", "sp", "csp", "bare"), _free_ports(4), strict=True))
     options = [f"--{role}-port={ports[role]}" for role in ("kgc", "sp", "csp")]
-    options += ["--insecure-test-key"] if setting.key_bits < 2048 else []
-    subprocess.run([sys.executable, "-m", "crowdfl", "init", str(roles), *options], stdout=-3, check=True)  # noqa: S603
+    options += ["--insecure-test-key"] if settings.insecure_test_key else []
+    init = [sys.executable, "-m", "crowdfl", "init", str(roles), *options]
+    subprocess.run(init, stdout=subprocess.DEVNULL, check=True)  # noqa: S603 -- this very program
     (folder / "bare").mkdir()
     tls = [str(roles / "sp" / name) for name in ("tls.pem", "tls.key")]
     commands = {role: ["crowdfl", role, "serve", str(roles / role / "settings.toml")] for role in ("kgc", "csp", "sp")}
@@ -93,53 +86,45 @@ def platform(folder: Path, setting: LoadSetting, say: Callable[[str], None]) -> 
         say("starting KGC, CSP, SP and the bare route")
         pids = {name: stack.enter_context(_process(folder, name, *command)) for name, command in commands.items()}
         for port in ports.values():
-            wait_until(lambda port=port: _listens(port), "the servers to start")  # type: ignore[misc]
-        yield _enrolled(roles / "requester", setting, pids, ports, say, stack)
+            wait_until(partial(_listens, port), "the servers to start")
+        own = RequesterFile.read(roles / "requester" / "settings.toml")
+        yield _enrolled(own, stack.enter_context(open_requester(own)), settings, pids, ports, say)
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
     """Look twice a second."""
-    looks = Backoff.steady(0.5, deadline=_PATIENCE).start()
+    looks = Backoff.steady(0.5, deadline=PATIENCE).start()
     while not true():
         if not looks.wait():
-            raise ServiceUnavailable(f"waited {_PATIENCE:.0f} s for {what}")
+            raise ServiceUnavailable(f"waited {PATIENCE:.0f} s for {what}")
 
 
 def _enrolled(
-    here: Path,
-    setting: LoadSetting,
+    own: RequesterFile,
+    requester: Requester,
+    settings: LoadSettings,
     pids: dict[str, int],
     ports: dict[str, int],
-    say: Callable[[str], None],
-    closing: ExitStack,
+    say: Say,
 ) -> Platform:
-    insecure = bool(tomllib.loads((here / "settings.toml").read_text())["insecure_test_key"])
-    links = {role: Link(f"https://127.0.0.1:{ports[role]}", here / "ca.pem") for role in ("kgc", "sp")}
-    tokens = {role: (here / f"{role}.token").read_text().strip() for role in ("kgc", "sp")}
-    blobs = FileBlobs(here / "blobs")
-    key = own_key(blobs)
-    kgc = KgcClient(links["kgc"].as_requester(tokens["kgc"], key))
-    sp = SpClient(links["sp"].as_requester(tokens["sp"], key))
-    for link in (kgc, sp):
-        closing.callback(link.close)
-    requester = Requester(blobs, SystemClock(), kgc, sp, Tools.unwatched(insecure_test_key=insecure))
-    weights = np.random.default_rng(1).normal(0.0, 0.3, setting.parameters)
+    weights = np.random.default_rng(1).normal(0.0, 0.3, settings.parameters)
     say("making the task's key")
-    task = requester.create(_definition(setting, weights), [np.zeros(setting.parameters)])
-    say(f"enrolling {setting.participants} participants")
-    people = list(_join(links, task, requester.invite(task, setting.participants, 86400.0)))
+    task = requester.create(_definition(settings, weights), [np.zeros(settings.parameters)])
+    say(f"enrolling {settings.participants} participants")
+    people = list(_join(own, task, requester.invite(task, settings.participants, 86400.0)))
     keys, enrolled = people[-1]
     about = Definition.open(requester.blobs.get(f"{task}/definition").decode()).about
     bundle = keys.reader.open(enrolled.sealed, enrolment_context(task, keys.who))
-    side = PROFILES["hardened"].participant(about, bundle, keys, Tools(Threads(), insecure_test_key=insecure))
+    tools = Tools.unwatched(insecure_test_key=settings.insecure_test_key)
+    side = PROFILES["hardened"].participant(about, bundle, keys, tools)
     say("deriving everyone's upload from one")
-    uploads = list(_derived(side, weights, setting.participants))
+    uploads = list(_derived(side, weights, settings.participants))
     names = [keys for keys, _ in people]
-    return Platform(here / "ca.pem", pids, ports, task, requester, names, uploads, side.party.public, weights)
+    return Platform(own.sp.ca, pids, ports, task, requester, names, uploads, side.party.public, weights)
 
 
-def _join(links: dict[str, Link], task: str, invitations: list[str]) -> Iterator[tuple[ParticipantKeys, Enrolled]]:
-    kgc, sp = KgcClient(links["kgc"].open()), SpClient(links["sp"].open())
+def _join(own: RequesterFile, task: str, invitations: list[str]) -> Iterator[tuple[ParticipantKeys, Enrolled]]:
+    kgc, sp = KgcClient(own.kgc.open()), SpClient(own.sp.open())
     for invitation in invitations:
         fresh = ParticipantKeys.fresh("")
         keys = ParticipantKeys(participant_name(fresh.signing.public), fresh.signing, fresh.reader)
@@ -150,21 +135,21 @@ def _join(links: dict[str, Link], task: str, invitations: list[str]) -> Iterator
     sp.service.close()
 
 
-def _definition(setting: LoadSetting, weights: npt.NDArray[np.float64]) -> Definition:
-    settings = TaskSettings.of(
-        key_bits=setting.key_bits,
-        max_participants=setting.participants,
-        min_participants=setting.participants,
+def _definition(settings: LoadSettings, weights: Floats) -> Definition:
+    task = TaskSettings.of(
+        key_bits=2 * settings.prime_bits,
+        max_participants=settings.participants,
+        min_participants=settings.participants,
         rounds=1,
-        lanes=0,
+        lanes=settings.lanes,
         window=86400.0,
         max_samples=1000,
         clip=float(np.ceil(np.abs(weights).max())),
     )
-    return Definition("load", "none", "nobody", (ModelArray("w", weights.shape),), "", settings, 60.0, b"", {})
+    return Definition("load", "none", "nobody", (ModelArray("w", weights.shape),), "", task, 60.0, b"", {})
 
 
-def _derived(side: ParticipantProtocol, weights: npt.NDArray[np.float64], count: int) -> Iterator[bytes]:
+def _derived(side: ParticipantProtocol, weights: Floats, count: int) -> Iterator[bytes]:
     vector = Unchecked.parse(side.encrypt_update(weights, _SAMPLES), side.party.public, max_count=10**6).validate()
     zeros = side.party.encrypt([0] * len(vector))
     for _ in range(count):
@@ -192,8 +177,6 @@ def _listens(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in servers]

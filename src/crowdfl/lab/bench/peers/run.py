@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdfl.errors import PeerUnavailable
-from crowdfl.lab.bench.crypto.setting import Setting
+from crowdfl.lab.bench.crypto.measure import CryptoSettings
 
-__all__ = ["NOT_INSTALLED", "Phe", "TenSeal", "ask", "ask_script", "measure_phe", "measure_tenseal", "read_answer"]
+__all__ = ["LEFT_OUT", "NOT_INSTALLED", "Phe", "TenSeal", "ask_peer", "measure_phe", "measure_tenseal"]
 
 NOT_INSTALLED = "not installed: make peers"
-_SCRIPT = Path(__file__).with_name("crypto_main.py")
+LEFT_OUT = "left out: --no-peers"
+_SCRIPT = Path(__file__).with_name("main.py")
 _TIMEOUT = 600.0
 _T = TypeVar("_T")
 
@@ -39,35 +40,36 @@ class TenSeal:
     upload_bytes: int
 
 
-def measure_phe(python: Path, setting: Setting) -> Phe:
+def measure_phe(python: Path | None, settings: CryptoSettings) -> Phe:
     """phe's figures, measured now on a sample of values."""
-    return read_answer(Phe, ask(python, "phe", setting))
+    return ask_peer(Phe, python, "crypto", "phe", _numbers(settings))
 
 
-def measure_tenseal(python: Path, setting: Setting) -> TenSeal:
+def measure_tenseal(python: Path | None, settings: CryptoSettings) -> TenSeal:
     """TenSEAL's figures, measured now on the whole model."""
-    return read_answer(TenSeal, ask(python, "tenseal", setting))
+    return ask_peer(TenSeal, python, "crypto", "tenseal", _numbers(settings))
 
 
-def ask(python: Path, peer: str, setting: Setting) -> dict[str, Any]:
-    """What `crowdfl bench crypto` wants to know of a peer."""
-    numbers = {
-        "parameters": setting.parameters,
-        "key-bits": 2 * setting.prime_bits,
-        "sample": setting.phe_sample,
-        "repetitions": setting.repetitions,
+def _numbers(settings: CryptoSettings) -> dict[str, int]:
+    return {
+        "parameters": settings.parameters,
+        "key-bits": 2 * settings.prime_bits,
+        "sample": settings.phe_sample,
+        "repetitions": settings.repetitions,
     }
-    return ask_script(python, _SCRIPT, peer, numbers)
 
 
-def ask_script(python: Path, script: Path, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-    """What the peer's process prints; `PeerUnavailable` with its complaint when it fails."""
+def ask_peer(kind: type[_T], python: Path | None, what: str, peer: str, numbers: Mapping[str, int]) -> _T:
+    """The peer's answer as a record of this kind; `PeerUnavailable` with its error output when it fails."""
+    if python is None:
+        raise PeerUnavailable(LEFT_OUT)
     if not python.is_file():
         raise PeerUnavailable(NOT_INSTALLED)
+    options = (f"--{name}={number}" for name, number in numbers.items())
     try:
         done = subprocess.run(  # noqa: S603 -- the interpreter the user named, our own script, numbers
             # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
-            [str(python), "-I", str(script), peer, *(f"--{name}={number}" for name, number in numbers.items())],
+            [str(python), "-I", str(_SCRIPT), what, peer, *options],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT,
@@ -77,18 +79,17 @@ def ask_script(python: Path, script: Path, peer: str, numbers: Mapping[str, int]
         raise PeerUnavailable(f"{peer} did not run: {error}") from error
     if done.returncode:
         raise PeerUnavailable(f"{peer} failed with exit code {done.returncode}: {done.stderr.strip()}")
+    return _read(kind, peer, done.stdout)
+
+
+def _read(kind: type[_T], peer: str, printed: str) -> _T:
     try:
-        answer = json.loads(done.stdout)
+        answer: Any = json.loads(printed)
     except json.JSONDecodeError as error:
         raise PeerUnavailable(f"{peer} printed no JSON: {error}") from error
     if not isinstance(answer, dict):
-        raise PeerUnavailable(f"{peer} printed JSON that is no object")
-    return answer
-
-
-def read_answer(kind: type[_T], answer: dict[str, Any]) -> _T:
-    """The answer as a record; `PeerUnavailable` if it is none."""
+        raise PeerUnavailable(f"{peer} printed JSON that is not an object")
     try:
         return kind(**answer)
     except TypeError as error:
-        raise PeerUnavailable(f"the peer's answer does not fit: {error}") from error
+        raise PeerUnavailable(f"the answer of {peer} does not fit: {error}") from error

@@ -1,44 +1,93 @@
 """The figures of `hardened` at full size, one function per quantity. Comparing comes later."""
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from crowdfl.crypto.blocks import Block, from_ints, to_ints
-from crowdfl.crypto.compute import Backend, Kernel, Progress
-from crowdfl.crypto.kernels import BucketProduct, Combine, MultiPow, PartialDecrypt, PowMod
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.kernels import BucketProduct, MultiPow, PowMod
 from crowdfl.crypto.randomizers import FreshRandomizers
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError
-from crowdfl.lab.bench.protocols.clock import Lap, Span, TimedBackend, exchange, seconds_by_kernel
-from crowdfl.lab.bench.protocols.setting import Campaign, ProtocolSetting, made_up_weights
-from crowdfl.lab.bench.timing import Timing, timed, turns
-from crowdfl.protocols.costs import CountingBackend
-from crowdfl.protocols.hardened.opening import (
-    CHUNK,
-    PARTICIPANTS,
-    MaskSeed,
-    OpenReply,
-    OpenRequest,
-    Publication,
-    mask_rows,
+from crowdfl.lab.bench.workload import (
+    SERVERS,
+    SIGMA,
+    BenchSettings,
+    Floats,
+    Say,
+    full_uploads,
+    made_up_weights,
+    packed_model,
+    sealed_publication,
 )
+from crowdfl.lab.observe import Lap, RoundRecorder, Span, TimedBackend, seconds_by_kernel
+from crowdfl.lab.timing import Timing, timed, turns
+from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.profile import CspProtocol, Task, Tools
+from crowdfl.protocols.profile import Average, width_budget
 from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.protocols.smul import PolynomialsRequest
-from crowdfl.settings import MILLION
+from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["PARTS", "Averaging", "Reading", "Rewards", "average", "read_average", "reward", "sealed_publication"]
+__all__ = [
+    "PAPER_PROTOCOLS",
+    "PARTS",
+    "QUICK_PROTOCOLS",
+    "Averaging",
+    "Campaign",
+    "ProtocolSettings",
+    "Rewards",
+    "average",
+    "read_average",
+    "reward",
+]
 
 _FEWEST = 3  # uploads that a round needs
 _READ_SAMPLES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolSettings(BenchSettings):
+    """The paper's campaign, and smaller samples of it."""
+
+    averaged_parameters: int = 500  # 23 ciphertexts and the total's, which divide evenly by 2 workers
+    averaging_turns: int = 30  # many short turns: on a busy machine some of either kind fall into quiet moments
+    reads: int = 3
+    crowds: tuple[int, ...] = (5, 10)  # beside `participants`, for the count of openings
+    small_parameters: int = 40
+    small_crowd: int = 5
+    operations: int = 8
+    operation_turns: int = 3
+
+    def task(self, profile: str = "hardened", **others: Any) -> TaskSettings:  # noqa: ANN401
+        """Of every task of a run: rewards on, total shown."""
+        sigma = SIGMA if profile == "hardened" else None
+        return super().task(profile=profile, sigma=sigma, rounds=max(5, len(self.crowds) + 1), **others)
+
+    @property
+    def budget(self) -> WidthBudget:
+        """Of the campaign."""
+        return width_budget(self.task(), self.parameters, SIGMA)
+
+
+PAPER_PROTOCOLS = ProtocolSettings()
+QUICK_PROTOCOLS = ProtocolSettings(
+    parameters=600,
+    participants=5,
+    lanes=40,
+    averaged_parameters=60,
+    averaging_turns=2,
+    reads=1,
+    crowds=(3,),
+    small_parameters=2,
+    small_crowd=3,
+    operations=1,
+    operation_turns=1,
+)
 
 
 @dataclass(frozen=True)
@@ -46,138 +95,71 @@ class Averaging:
     """Publications of a sample, in turn with the bare partial decryptions of the same ciphertexts."""
 
     ciphertexts: int
-    sp_decryptions: int
-    csp_decryptions: int
+    decryptions: dict[str, int]  # of one publication, by server
     publish: Timing
     bare: Timing
-    cpu: dict[str, float]  # processor seconds of all turns and workers: without the waiting for a core
     roles: dict[str, float]
     kernels: dict[str, float]
     table_seconds: float
 
-    @property
-    def overhead(self) -> float:
-        """Time over that of the partial decryptions alone."""
-        return self.publish.minimum / self.bare.minimum
 
-    @property
-    def inside(self) -> float:
-        """The same, against the partial decryptions inside the exchange itself: no turn to wait for, no noise between."""
-        return sum(self.kernels.values()) / self.kernels[PartialDecrypt.__name__]
-
-
-def average(setting: ProtocolSetting, backend: TimedBackend) -> Averaging:
+def average(settings: ProtocolSettings, backend: TimedBackend) -> Averaging:
     """SP masks, rerandomises, decrypts its half, sends; CSP checks, decrypts, seals; SP makes the publication."""
-    tools = Tools(backend, insecure_test_key=setting.insecure_test_key)
-    dealer = setting.dealer("hardened", setting.averaged_parameters, tools)
+    recorder = RoundRecorder(keep_messages=True)
+    parties = settings.parties(settings.task(), backend, recorder, settings.averaged_parameters)
     # Once per key and process, whatever the number of ciphertexts: told apart.
-    table_seconds = timed(FreshRandomizers(dealer.task.public).prepare)
-    sp, csp = dealer.sp(), dealer.csp()
-    for i in range(_FEWEST):
-        sp.add(
-            f"p{i}", dealer.participant(f"p{i}").encrypt_update(made_up_weights(setting.averaged_parameters, i), i + 1)
-        )
-    requests: list[bytes] = []
-    exchange(sp.publish(final=False), csp.answer, requests.append)
-    decryptions = sp.party.costs.total("PDec"), csp.party.costs.total("PDec")
-    limits = sp.party.limits(CHUNK)
-    masked = CipherVector.concat([OpenRequest.from_bytes(request, limits).masked for request in requests])
-    published: list[list[Lap]] = []
-    cpu = {"publish": 0.0, "bare": 0.0}
-
-    def publish() -> None:
-        busy = time.process_time()
-        published.append(exchange(sp.publish(final=False), csp.answer))
-        sp.publication()
-        cpu["publish"] += time.process_time() - busy
+    table_seconds = timed(FreshRandomizers(parties.dealer.task.public).prepare)
+    updates = {f"p{i}": (made_up_weights(settings.averaged_parameters, i), i + 1) for i in range(_FEWEST)}
+    round_ = parties.open(1)
+    round_.collect(parties.encrypt(updates))
+    round_.average()
+    decryptions = {role: recorder.total(role, "PDec") for role in SERVERS}
+    sp, csp = parties.sp.party, parties.csp.party
+    requests = [message for sender, receiver, message in recorder.messages if (sender, receiver) == SERVERS]
+    masked = CipherVector.concat([OpenRequest.from_bytes(request, sp.limits(CHUNK)).masked for request in requests])
+    recorder.keep_messages = False
+    recorder.reset()
 
     def bare() -> None:
-        busy = time.process_time()
-        sp.party.partial_decrypt(masked)
-        csp.party.partial_decrypt(masked)
-        cpu["bare"] += time.process_time() - busy
+        sp.partial_decrypt(masked)
+        csp.partial_decrypt(masked)
 
-    seconds = turns({"publish": publish, "bare": bare}, setting.averaging_turns)
-    roles: defaultdict[str, float] = defaultdict(float)
-    kernels: defaultdict[str, float] = defaultdict(float)
-    for laps in published:
-        for lap in laps:
-            roles[lap.role] += lap.seconds
-        for name, spent in seconds_by_kernel(backend.spans, laps).items():
-            kernels[name] += spent
-    publications, alone = seconds["publish"], seconds["bare"]
-    spent_on = dict(roles), dict(kernels)
-    return Averaging(len(masked), *decryptions, publications, alone, cpu, *spent_on, table_seconds)
+    took = turns({"publish": round_.average, "bare": bare}, settings.averaging_turns)
+    roles = {role: recorder.seconds_of(role) for role in SERVERS}
+    kernels = seconds_by_kernel(backend.spans, recorder.laps)
+    return Averaging(len(masked), decryptions, took["publish"], took["bare"], roles, kernels, table_seconds)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A participant's reading of the whole average."""
+class Campaign:
+    """A `hardened` task at full size with an upload from everyone, of which only two were encrypted parameter by parameter."""
 
-    parameters: int
-    ciphertexts: int
-    cpu: Timing
-    wall: Timing
+    def __init__(self, settings: ProtocolSettings, backend: TimedBackend, say: Say) -> None:
+        say(f"dealing a task of {settings.parameters:,} parameters")
+        self.settings, self.recorder = settings, RoundRecorder()
+        self.parties = settings.parties(settings.task(), backend, self.recorder)
+        self.task, self.ciphertexts = self.parties.dealer.task, settings.budget.ciphertexts + 1
+        say(f"deriving {settings.participants} uploads from two")
+        self.uploads = full_uploads(self.parties, self.ciphertexts, settings.participants)
 
-
-class _NoPowers:
-    """CSP's backend for a publication whose opened values are known: it seals them without decrypting anything."""
-
-    name = "no powers"
-
-    def __init__(self, inner: Backend, opened: Block) -> None:
-        self.inner, self.opened, self.place = inner, opened, 0
-
-    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        if isinstance(kernel, PartialDecrypt):
-            return blocks[0]
-        if isinstance(kernel, Combine):
-            self.place += len(blocks[0])
-            return self.opened[self.place - len(blocks[0]) : self.place]
-        return self.inner.map(kernel, *blocks, out=out, progress=progress)
+    def publication(self, weights: Floats) -> bytes:
+        """Of these weights, sealed from known values; a real upload stands in for its ciphertexts."""
+        rows = packed_model(self.settings.budget, self.task.public, weights, _READ_SAMPLES)
+        upload = next(iter(self.uploads.values()))
+        stand_in = CipherVector.from_bytes(upload, self.task.public, max_count=self.ciphertexts)
+        return sealed_publication(self.task, self.parties.dealer.csp(), rows, stand_in)
 
 
-def read_average(setting: ProtocolSetting, campaign: Campaign) -> Reading:
-    """Unseal, subtract the masks, unpack, divide, on one core, in processor time: seconds of a core, as the target says."""
-    weights = made_up_weights(setting.parameters, 2021)
-    publication = _publication(campaign, weights)
-    reader = next(iter(campaign.people.values()))
-    cpu, wall = [], []
-    for _ in range(setting.reads):
-        start, busy = time.perf_counter(), time.process_time()
-        result = reader.read(publication, 1)
-        cpu.append(time.process_time() - busy)
-        wall.append(time.perf_counter() - start)
+def read_average(campaign: Campaign) -> Timing:
+    """Unseal, subtract the masks, unpack, divide, on one core."""
+    weights = made_up_weights(campaign.settings.parameters, 2021)
+    publication = campaign.publication(weights)
+    reader = next(iter(campaign.parties.people.values()))
+    results: list[Average] = []
+    took = turns({"read": lambda: results.append(reader.read(publication, 1))}, campaign.settings.reads)
     # Order and signs of the packed weights are the task's own affair: but for those, they must be what went in.
-    if not np.allclose(np.sort(np.abs(result.weights)), np.sort(np.abs(weights)), rtol=0, atol=1e-6):
+    if not np.allclose(np.sort(np.abs(results[0].weights)), np.sort(np.abs(weights)), rtol=0, atol=1e-6):
         raise ProtocolError("the average that was read is not the one that was published")
-    return Reading(setting.parameters, campaign.ciphertexts, Timing(tuple(cpu)), Timing(tuple(wall)))
-
-
-def _publication(campaign: Campaign, weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bytes:
-    budget, public = campaign.budget, campaign.dealer.task.public
-    values = budget.weigh(budget.encoding.encode(weights).values, _READ_SAMPLES)
-    total = from_ints([_READ_SAMPLES], public.plaintext_bytes)
-    rows = np.concatenate([budget.packing(public).pack(values), total])
-    return sealed_publication(campaign.dealer.task, campaign.dealer.csp(), rows, campaign.first_upload())
-
-
-def sealed_publication(task: Task, csp: CspProtocol, rows: Block, stand_in: CipherVector) -> bytes:
-    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs.
-
-    CSP is of no other use afterwards: it has been given a backend that decrypts nothing.
-    """
-    public, seed = task.public, Coins.fresh().take(SEED_BYTES)
-    starts = range(0, len(rows), CHUNK)
-    masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
-    opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
-    csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
-    sealed = []
-    for start in starts:
-        part = stand_in.part(start, min(start + CHUNK, len(rows)))
-        request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
-        sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
-    return Publication(seed, len(rows), tuple(sealed)).to_bytes()
+    return took["read"]
 
 
 PARTS = ("sketch", "lanes", "cross terms", "polynomials", "divisions", "opening")
@@ -209,22 +191,24 @@ class Rewards:
     kernels: dict[str, float]
     openings: int  # ciphertexts that CSP opened for operands of SMUL
     products: int
-    paid: int  # millionths
 
 
 def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: int) -> Rewards:
     """All of PriRwd for the first `crowd` participants, in a round of its own."""
-    campaign.fill(round_number, crowd)
-    sp, costs = cast(HardenedSp, campaign.sp), campaign.csp.party.costs
+    parties, recorder, costs = campaign.parties, campaign.recorder, campaign.parties.csp.party.costs
+    round_ = parties.open(round_number)
+    for who in list(campaign.uploads)[:crowd]:
+        round_.collect({who: campaign.uploads[who]})
     # Rewards follow a publication; its seed stands for it here, the publication itself is timed elsewhere.
-    sp.restore_seed("opening", MaskSeed.fresh_for(sp._products.result()))
+    sp = cast(HardenedSp, parties.sp)
+    sp.restore_seed("opening", MaskSeed.fresh_for(sp.sums()))
     before = costs.counts["SMUL", "PDec"], costs.total("SMUL")
     payment = crowd * MILLION
+    recorder.reset()
     busy = time.process_time()
-    laps = exchange(sp.reward(payment), campaign.csp.answer)
-    cpu = time.process_time() - busy
-    envelopes = sp.envelopes()
-    paid = sum(campaign.people[who].open_reward(envelope, round_number) for who, envelope in envelopes.items())
+    envelopes = round_.reward(payment)
+    cpu, laps = time.process_time() - busy, list(recorder.laps)
+    paid = sum(parties.open_rewards(envelopes, round_number).values())
     if not payment - 2 * crowd <= paid <= payment:
         raise ProtocolError(f"{paid} of {payment} millionths were paid out")
     return Rewards(
@@ -235,13 +219,12 @@ def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: 
         seconds_by_kernel(backend.spans, laps),
         costs.counts["SMUL", "PDec"] - before[0],
         costs.total("SMUL") - before[1],
-        paid,
     )
 
 
 def _by_part(laps: Iterable[Lap], spans: Iterable[Span]) -> dict[tuple[str, str], float]:
     spans = list(spans)
-    parts: dict[tuple[str, str], float] = dict.fromkeys(((part, role) for part in PARTS for role in ("SP", "CSP")), 0.0)
+    parts: dict[tuple[str, str], float] = dict.fromkeys(((part, role) for part in PARTS for role in SERVERS), 0.0)
     for lap in laps:
         ends = _ENDS.get((lap.before, lap.after)) if lap.role == "SP" else None
         cut = lap.start

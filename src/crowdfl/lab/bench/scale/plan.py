@@ -1,13 +1,13 @@
 """From measured points to a million participants, on paper: each number with its formula."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crowdfl.lab.bench.protocols.setting import SIGMA
-from crowdfl.lab.bench.rows import Figure
-from crowdfl.lab.bench.scale.point import Point
-from crowdfl.lab.bench.tables import TextTable
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.lab.bench.scale.growth import ScalePoint
+from crowdfl.lab.bench.workload import SERVERS, SIGMA
+from crowdfl.lab.report.results import Figure, ResultTable
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings
 
@@ -16,6 +16,15 @@ __all__ = ["REQUEST_LIMIT", "RESPONSE_LIMIT", "Rates", "plan_table"]
 REQUEST_LIMIT = 256 * 1024 * 1024  # what CSP's service takes in one request
 RESPONSE_LIMIT = 1024 * 1024 * 1024  # what SP takes in one answer
 _PEOPLE, _PARAMETERS, _LANES, _HOUR = 1_000_000, 277_006, 1024, 3600
+_BYTES = 512  # of a ciphertext
+_WORK = {  # of each server within an hour; sketching takes a multiplication a ciphertext and no check: at most what adding took
+    ("SP", 0): "adding, averaging",
+    ("CSP", 0): "averaging",
+    ("SP", _LANES): "adding twice (the second time to sketch, at most), averaging, rewards",
+    ("CSP", _LANES): "averaging, rewards",
+}
+
+_Line = tuple[str, str, str]  # quantity, formula, value
 
 
 @dataclass(frozen=True)
@@ -30,13 +39,13 @@ class Rates:
     lane_reply: float  # bytes of one lane of one participant in CSP's answer
 
     @classmethod
-    def of(cls, points: Sequence[Point]) -> "Rates":
+    def of(cls, points: Sequence[ScalePoint]) -> "Rates":
         """The largest points give the rates: there the fixed costs weigh least."""
         on = {axis: [p for p in points if p.axis == axis] for axis in ("parameters", "rewarded", "lanes")}
         large, few, wide, many = on["parameters"][-1], on["rewarded"][0], on["lanes"][0], on["rewarded"][-1]
         rows = large.counts["ciphertexts"]
         lane, person = {}, {}
-        for role in ("SP", "CSP"):
+        for role in SERVERS:
             narrow_each, wide_each, many_each = (
                 p.figures[f"{role}: reward"].value / p.crowd for p in (few, wide, many)
             )
@@ -44,7 +53,7 @@ class Rates:
             person[role] = many_each - many.counts["buckets"] * lane[role]
         return cls(
             large.figure("SP: add, one upload").value / rows,
-            {role: large.figures[f"{role}: publish"].value / rows for role in ("SP", "CSP")},
+            {role: large.figures[f"{role}: publish"].value / rows for role in SERVERS},
             lane,
             person,
             many.counts["division"] / many.crowd,
@@ -52,89 +61,68 @@ class Rates:
         )
 
 
-def plan_table(points: Sequence[Point]) -> TextTable:
+def plan_table(points: Sequence[ScalePoint]) -> ResultTable:
     """One round of a million participants: seconds of one core, bytes, and what does not fit."""
     rates = Rates.of(points)
-    rows = [*_uploads(rates, lanes=0), *_uploads(rates, lanes=_LANES), *_rewards(rates), *_cores(rates)]
+    rows = [*_uploads(rates, 0), *_uploads(rates, _LANES), *_rewards(rates), *_cores(rates, 0), *_cores(rates, _LANES)]
     title = f"A round of {_PEOPLE:,} participants and {_PARAMETERS:,} parameters, on paper, from the figures above"
-    return TextTable(title, ("quantity", "formula", "value"), tuple(rows))
+    return ResultTable(title, ("quantity", "formula", "value"), tuple(rows))
 
 
-def _uploads(rates: Rates, *, lanes: int) -> list[tuple[str, str, str]]:
-    budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
+def _budget(lanes: int) -> WidthBudget:
+    return width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
+
+
+def _which(lanes: int) -> str:
+    return f"rewards {'on' if lanes else 'off'}"
+
+
+def _uploads(rates: Rates, lanes: int) -> Iterator[_Line]:
+    budget, which = _budget(lanes), _which(lanes)
     rows = budget.ciphertexts + 1
-    size = rows * 512
-    which = f"rewards {'on' if lanes else 'off'}"
-    add = _PEOPLE * rows * rates.add
-    publish = {role: rows * rates.publish[role] for role in ("SP", "CSP")}
-    each = {role: Figure(rates.publish[role], "s") for role in ("SP", "CSP")}
-    return [
-        (f"ciphertexts of an upload, {which}", f"{_PARAMETERS:,} / {budget.slots} slots, and the total's", f"{rows:,}"),
-        (f"uploads stored and received, {which}", f"{_PEOPLE:,} * {rows:,} * 512 B", f"{_PEOPLE * size / 1e12:.3g} TB"),
-        (f"averages sent out, {which}", f"{_PEOPLE:,} * {rows:,} * 256 B", f"{_PEOPLE * size / 2e12:.3g} TB"),
-        (
-            f"received within an hour, {which}",
-            f"{_PEOPLE * size / 1e12:.3g} TB * 8 / {_HOUR:,} s",
-            f"{_PEOPLE * size * 8 / _HOUR / 1e9:.3g} Gbit/s",
-        ),
-        (f"SP checks and adds, {which}", f"{_PEOPLE:,} * {rows:,} * {Figure(rates.add, 's')}", _core_time(add)),
-        (f"SP averages, {which}", f"{rows:,} * {each['SP']}", _core_time(publish["SP"])),
-        (f"CSP averages, {which}", f"{rows:,} * {each['CSP']}", _core_time(publish["CSP"])),
-    ]
+    whole = _PEOPLE * rows * _BYTES
+    everything, each = f"{_PEOPLE:,} * {rows:,}", Figure(rates.add, "s")
+    yield f"ciphertexts of an upload, {which}", f"{_PARAMETERS:,} / {budget.slots} slots, and the total's", f"{rows:,}"
+    yield f"uploads stored and received, {which}", f"{everything} * {_BYTES} B", _terabytes(whole)
+    yield f"averages sent out, {which}", f"{everything} * {_BYTES // 2} B", _terabytes(whole / 2)
+    speed = f"{whole * 8 / _HOUR / 1e9:.3g} Gbit/s"
+    yield f"received within an hour, {which}", f"{_terabytes(whole)} * 8 / {_HOUR:,} s", speed
+    yield f"SP checks and adds, {which}", f"{everything} * {each}", _core_time(_PEOPLE * rows * rates.add)
+    for role, seconds in rates.publish.items():
+        yield f"{role} averages, {which}", f"{rows:,} * {Figure(seconds, 's')}", _core_time(rows * seconds)
 
 
-def _rewards(rates: Rates) -> list[tuple[str, str, str]]:
-    budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=_LANES), _PARAMETERS, SIGMA)
+def _rewards(rates: Rates) -> Iterator[_Line]:
+    budget = _budget(_LANES)
     buckets, slots = budget.buckets, budget.slots
-    rows = []
-    for role in ("SP", "CSP"):
-        each = rates.person[role] + buckets * rates.lane[role]
-        formula = f"{_PEOPLE:,} * ({Figure(rates.person[role], 's')} + {buckets} * {Figure(rates.lane[role], 's')})"
-        rows.append((f"{role} rewards", formula, _core_time(_PEOPLE * each)))
-    reply = slots * rates.lane_reply  # of one bucket: the least that one message holds of everyone
-    return [
-        *rows,
-        ("SP's memory for the lanes", f"{_PEOPLE:,} * {buckets} * 512 B", f"{buckets * 512 * _PEOPLE / 1e9:.3g} GB"),
-        (
-            "one answer with lanes",
-            f"{_PEOPLE:,} * {slots} * {rates.lane_reply:,.0f} B",
-            f"{reply * _PEOPLE / 1e9:.3g} GB",
-        ),
-        (
-            "participants whose lanes fit one answer",
-            f"{RESPONSE_LIMIT:,} B / ({slots} * {rates.lane_reply:,.0f} B)",
-            f"{int(RESPONSE_LIMIT / reply):,}",
-        ),
-        (
-            "participants whose divisions fit one request",
-            f"{REQUEST_LIMIT:,} B / {rates.division:,.0f} B",
-            f"{int(REQUEST_LIMIT / rates.division):,}",
-        ),
-    ]
+    for role in SERVERS:
+        person, lane = rates.person[role], rates.lane[role]
+        formula = f"{_PEOPLE:,} * ({Figure(person, 's')} + {buckets} * {Figure(lane, 's')})"
+        yield f"{role} rewards", formula, _core_time(_PEOPLE * (person + buckets * lane))
+    lanes, reply = buckets * _BYTES * _PEOPLE, slots * rates.lane_reply
+    each = f"{slots} * {rates.lane_reply:,.0f} B"  # of one bucket: the least that one message holds of everyone
+    yield "SP's memory for the lanes", f"{_PEOPLE:,} * {buckets} * {_BYTES} B", f"{lanes / 1e9:.3g} GB"
+    yield "one answer with lanes", f"{_PEOPLE:,} * {each}", f"{reply * _PEOPLE / 1e9:.3g} GB"
+    fitting = f"{int(RESPONSE_LIMIT / reply):,}"
+    yield "participants whose lanes fit one answer", f"{RESPONSE_LIMIT:,} B / ({each})", fitting
+    formula, fitting = f"{REQUEST_LIMIT:,} B / {rates.division:,.0f} B", f"{int(REQUEST_LIMIT / rates.division):,}"
+    yield "participants whose divisions fit one request", formula, fitting
 
 
-def _cores(rates: Rates) -> list[tuple[str, str, str]]:
-    """All of a server's work; sketching takes a multiplication a ciphertext and no check, so at most what adding took."""
-    found = []
-    for lanes in (0, _LANES):
-        budget = width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
-        rows = budget.ciphertexts + 1
-        add = _PEOPLE * rows * rates.add
-        reward = {role: _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) for role in ("SP", "CSP")}
-        seconds = {role: rows * rates.publish[role] + (reward[role] if lanes else 0) for role in ("SP", "CSP")}
-        seconds["SP"] += 2 * add if lanes else add
-        formulas = {"SP": "adding, averaging", "CSP": "averaging"}
-        if lanes:
-            formulas = {
-                "SP": "adding twice (the second time to sketch, at most), averaging, rewards",
-                "CSP": "averaging, rewards",
-            }
-        which = f"rewards {'on' if lanes else 'off'}"
-        found += [
-            (f"{role}'s cores within an hour, {which}", formulas[role], f"{math.ceil(seconds[role] / _HOUR):,}")
-            for role in ("SP", "CSP")
-        ]
-    return found
+def _cores(rates: Rates, lanes: int) -> Iterator[_Line]:
+    """All of a server's work within an hour."""
+    budget = _budget(lanes)
+    rows = budget.ciphertexts + 1
+    adding = _PEOPLE * rows * rates.add * (2 if lanes else 1)
+    for role in SERVERS:
+        rewards = _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) if lanes else 0
+        seconds = rows * rates.publish[role] + rewards + (adding if role == "SP" else 0)
+        name = f"{role}'s cores within an hour, {_which(lanes)}"
+        yield name, _WORK[role, lanes], f"{math.ceil(seconds / _HOUR):,}"
+
+
+def _terabytes(count: float) -> str:
+    return f"{count / 1e12:.3g} TB"
 
 
 def _core_time(seconds: float) -> str:

@@ -7,33 +7,41 @@ the pipe alone), then the protocol's messages, and last what was measured (JSON)
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from crowdfl.crypto.compute import Threads
+import numpy as np
+
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
+from crowdfl.crypto.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.randomizers import FreshRandomizers
-from crowdfl.lab.bench.crypto.memory import current_bytes, peak_bytes
-from crowdfl.lab.bench.protocols.setting import made_up_weights
-from crowdfl.lab.bench.scale.sample import Sampled
-from crowdfl.protocols.exchange import Exchange, Reply, Silent
+from crowdfl.lab.bench.workload import made_up_weights
+from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.process import current_bytes, peak_bytes
+from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import CspProtocol, Identity, ParticipantKeys, SpProtocol, TaskSpec, Tools
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import Identity, ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["END", "UPLOAD", "main", "read_frame", "write_frame"]
+__all__ = ["END", "PUBLICATION", "UPLOAD", "Sampled", "main", "read_frame", "write_frame"]
 
-UPLOAD = "0.upload"
+UPLOAD, PUBLICATION = "0.upload", "publication"
 END = b""
 _LENGTH = 8
-_SAMPLES = 1
+_STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
 
 
 def write_frame(stream: IO[bytes], frame: bytes) -> None:
-    """One frame."""
     stream.write(len(frame).to_bytes(_LENGTH, "big") + frame)
     stream.flush()
 
@@ -43,102 +51,131 @@ def read_frame(stream: IO[bytes]) -> bytes:
     return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
 
 
+@dataclass
+class Sampled:
+    """Of partial decryptions and randomizers, the first `rows` are computed; the others are filled in and counted.
+
+    The servers open their vectors in the same order, so that the rows both have computed decrypt and the others are not
+    tried. For measuring alone: a publication made this way is worth nothing past its first rows.
+    """
+
+    inner: Backend
+    rows: int
+    name: str = "sampled"
+    done: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
+    skipped: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
+    spent: defaultdict[type, float] = field(default_factory=lambda: defaultdict(float))
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
+        """What is expensive, in part; everything else whole."""
+        kind = type(kernel)
+        if kind not in (PartialDecrypt, FixedBasePower, Combine):
+            return self.inner.map(kernel, *blocks, out=out, progress=progress)
+        count = len(blocks[0])
+        take = min(count, max(0, self.rows - self.done[kind]))
+        start = time.process_time()
+        computed = self.inner.map(kernel, *(block[:take] for block in blocks), progress=progress)
+        self.spent[kind] += time.process_time() - start
+        self.done[kind] += take
+        self.skipped[kind] += count - take
+        result = np.empty((count, kernel.out_width), dtype=np.uint8) if out is None else out
+        result[:take] = computed
+        result[take:] = blocks[0][take:] if kind is PartialDecrypt else 0
+        if kind is FixedBasePower:
+            result[take:, -1] = 1  # a randomizer of 1: the ciphertext stays a ciphertext
+        return result
+
+    @property
+    def missing(self) -> float:
+        """Processor seconds that the rows left out would have taken, by those computed."""
+        return sum(self.spent[kind] / self.done[kind] * count for kind, count in self.skipped.items() if count)
+
+
+@dataclass
+class _SampledRecorder(RoundRecorder):
+    """Processor time, what sampling leaves out included: a busy machine does not show in it."""
+
+    backend: Sampled = field(default_factory=lambda: Sampled(Threads(1), 0))
+    sampled: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def working(self, role: str) -> Iterator[None]:
+        before = self.backend.missing
+        with super().working(role):
+            yield
+        if self.backend.missing != before:
+            self.sampled.add(_STAGES.get(self.stage, self.stage))
+
+
 class _Role:
     """What every role starts from."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order, self.folder = order, Path(order["folder"])
-        self.backend = Sampled(Threads(1), order["rows"])
-        self.tools = Tools(self.backend, insecure_test_key=order["insecure_test_key"], observer=Silent())
-        self.about = TaskSpec("scale", TaskSettings(**order["task"]), order["parameters"])
+        backend = Sampled(Threads(1), order["rows"])
+        self.recorder = _SampledRecorder(clock=lambda: time.process_time() + backend.missing, backend=backend)
+        self.tools = Tools(backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
+        self.spec = TaskSpec("scale", TaskSettings(**order["task"]), order["parameters"])
         self.profile = PROFILES["hardened"]
         self.bundle = bytes.fromhex(order.pop("bundle"))
         self.people = [Identity(who, bytes.fromhex(s), bytes.fromhex(r)) for who, s, r in order["people"]]
-        self.seconds: dict[str, float] = {}
-        self.sampled: list[str] = []
         self.baseline = 0
 
-    def begin(self) -> None:
+    def begin(self, party: Party) -> None:
         """Everything is built: what memory grows by from here is the role's work."""
+        FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()
 
     def measured(self) -> dict[str, Any]:
         """Seconds, the sampled rows' rest included, and bytes."""
-        return {"seconds": self.seconds, "sampled": self.sampled, "memory": peak_bytes() - self.baseline}
-
-    def clock(self, name: str, action: Callable[[], object]) -> None:
-        """Processor time of one piece of work, what sampling leaves out included: a busy machine does not show in it."""
-        before, start = self.backend.missing, time.process_time()
-        action()
-        seconds, left_out = time.process_time() - start, self.backend.missing - before
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds + left_out
-        if left_out and name not in self.sampled:
-            self.sampled.append(name)
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for (stage, _), spent in self.recorder.seconds.items():
+            seconds[_STAGES.get(stage, stage)] += spent
+        sampled = sorted(self.recorder.sampled)
+        return {"seconds": seconds, "sampled": sampled, "memory": peak_bytes() - self.baseline}
 
 
 def _participant(role: _Role) -> None:
-    keys = ParticipantKeys.fresh("p")
-    side = role.profile.participant(role.about, role.bundle, keys, role.tools)
-    FreshRandomizers(side.party.public).prepare()
-    role.begin()
-    publication = role.folder / "publication"
-    if publication.exists():
-        role.clock("read", lambda: side.read(publication.read_bytes(), 1))
-        return
-    weights = made_up_weights(role.about.parameters, 2021)
-    role.clock("encrypt", lambda: (role.folder / UPLOAD).write_bytes(side.encrypt_update(weights, _SAMPLES)))
+    side = role.profile.participant(role.spec, role.bundle, ParticipantKeys.fresh("p"), role.tools)
+    role.begin(side.party)
+    publication = role.folder / PUBLICATION
+    role.recorder.begin("read" if publication.exists() else "encrypt")
+    with role.recorder.working("participant"):
+        if publication.exists():
+            side.read(publication.read_bytes(), 1)
+        else:
+            upload = side.encrypt_update(made_up_weights(role.spec.parameters, 2021), 1)
+            (role.folder / UPLOAD).write_bytes(upload)
 
 
 def _sp(role: _Role, ask: Callable[[bytes], bytes]) -> None:
-    sp: SpProtocol = role.profile.sp(role.about, role.bundle, role.tools)
+    sp = role.profile.sp(role.spec, role.bundle, role.tools)
     for identity in role.people:
         sp.enrol(identity)
-    FreshRandomizers(sp.party.public).prepare()
     sp.read_again(lambda _: (role.folder / UPLOAD).read_bytes())
-    role.begin()
+    role.begin(sp.party)
+
+    def reply_to(request: bytes) -> Reply:
+        return partial(bytes, ask(request))  # waiting for CSP is on nobody's clock
+
+    round_ = AggregationRound(sp, reply_to, role.recorder)
     for i in range(role.order["crowd"]):
         who = role.people[i].who if role.people else f"p{i:07}"
-        role.clock("add", partial(_add, sp, who, role.folder / UPLOAD))
-    _steps(role, "publish", sp.publish(final=False), ask)
-    role.clock("publish", sp.publication)
+        round_.collect({who: (role.folder / UPLOAD).read_bytes()})
+    round_.average()
     if role.people:
-        _steps(role, "reward", sp.reward(len(role.people) * MILLION), ask)
-
-
-def _add(sp: SpProtocol, who: str, path: Path) -> None:
-    sp.add(who, path.read_bytes())
-
-
-def _steps(role: _Role, name: str, step: Exchange, ask: Callable[[bytes], bytes]) -> None:
-    """Take a step of SP's to its end; waiting for CSP is on nobody's clock."""
-    requests: list[bytes] = []
-
-    def advance(reply: Reply | None) -> None:
-        try:
-            requests.append(next(step) if reply is None else step.send(reply))
-        except StopIteration:
-            requests.append(END)
-
-    role.clock(name, partial(advance, None))
-    while request := requests.pop():
-        role.clock(name, partial(advance, partial(bytes, ask(request))))
+        round_.reward(len(role.people) * MILLION)
 
 
 def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
-    csp: CspProtocol = role.profile.csp(role.about, role.bundle, role.tools)
+    csp = role.profile.csp(role.spec, role.bundle, role.tools)
     for identity in role.people:
         csp.enrol(identity)
-    FreshRandomizers(csp.party.public).prepare()
-    role.begin()
-    replies: list[bytes] = []
-
-    def answer(request: bytes) -> None:
-        replies.append(csp.answer(request))
-
+    role.begin(csp.party)
+    ask = ask_directly(csp.answer, role.recorder)
     while request := hear():
-        stage = "publish" if Message.kind_of(request) == OpenRequest.kind else "reward"
-        role.clock(stage, partial(answer, request))
-        say(replies.pop())
+        role.recorder.begin("average" if Message.kind_of(request) == OpenRequest.kind else "reward")
+        say(ask(request)())
 
 
 def main() -> None:

@@ -4,19 +4,24 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import gmpy2
 
-__all__ = ["Timing", "machine", "timed", "turns"]
+_T = TypeVar("_T")
+_Name = TypeVar("_Name", bound=Hashable)
+
+__all__ = ["Timing", "machine", "timed", "timed_call", "turns"]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each repetition."""
+    """Seconds of each repetition, on the wall clock and of all processors."""
 
     seconds: tuple[float, ...]
+    cpu: tuple[float, ...] = ()
 
     @property
     def median(self) -> float:
@@ -34,15 +39,24 @@ class Timing:
 
 def timed(action: Callable[[], object]) -> float:
     """Seconds that one call takes."""
+    return timed_call(action)[0]
+
+
+def timed_call(action: Callable[[], _T]) -> tuple[float, _T]:
+    """Seconds that one call takes, and its result."""
     start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+    result = action()
+    return time.perf_counter() - start, result
 
 
-def turns(variants: Mapping[str, Callable[[], object]], repetitions: int) -> dict[str, Timing]:
+def turns(variants: Mapping[_Name, Callable[[], object]], repetitions: int) -> dict[_Name, Timing]:
     """Time the variants A B C A B C ..., `repetitions` times each."""
-    rounds = [{name: timed(action) for name, action in variants.items()} for _ in range(repetitions)]
-    return {name: Timing(tuple(seconds[name] for seconds in rounds)) for name in variants}
+    taken: dict[_Name, list[tuple[float, float]]] = {name: [] for name in variants}
+    for _ in range(repetitions):
+        for name, action in variants.items():
+            busy = time.process_time()
+            taken[name].append((timed(action), time.process_time() - busy))
+    return {name: Timing(*map(tuple, zip(*took, strict=True))) for name, took in taken.items()}
 
 
 def machine() -> dict[str, str | int]:

@@ -1,13 +1,15 @@
-"""Run by the peers' own Python, as a plain script: one round of averaging by one peer; prints one JSON object.
+"""Run by the peers' own Python, as a plain script: measures one peer and prints one JSON object.
 
-It imports nothing of CrowdFL, and the peers by name, because they are not installed where CrowdFL is type-checked. Times are
-seconds of one participant (before and after it trains) and of the one server; bytes are those of one participant.
+It imports nothing of CrowdFL, and the peers by name, because they are not installed where CrowdFL is type-checked. `crypto`
+measures single operations; `round` one round of averaging: seconds of one participant (before and after it trains) and of the
+one server, bytes of one participant.
 """
 
 import argparse
 import importlib
 import json
 import logging
+import statistics
 import sys
 import time
 from collections import defaultdict
@@ -19,7 +21,8 @@ import numpy as np
 
 __all__ = ["main"]
 
-_PRECISION = 1e-6  # phe: one exponent for all values, its fast case
+_PRECISION = 1e-6  # phe: one exponent for all values, so that it adds without rescaling, its fast case
+_ADDITIONS = 20  # adding a sample takes a millisecond or two, too short to time once
 _SLOTS = 4096  # TenSEAL: of a CKKS vector at 8192
 _DISTINCT = 2  # uploads that TenSEAL's server adds up in turn: their number changes nothing
 
@@ -34,10 +37,25 @@ def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
+def _median(action: Callable[[], object], repetitions: int) -> float:
+    return statistics.median(_timed(action)[0] for _ in range(repetitions))
+
+
+def _phe_keys(options: argparse.Namespace) -> tuple[str, float, Any, Any]:
+    """Its version, the seconds that the keys took, and the keys."""
+    package, paillier, util = (importlib.import_module(name) for name in ("phe", "phe.paillier", "phe.util"))
+    if not util.HAVE_GMP:
+        raise SystemExit("phe runs without gmpy2: its figures would flatter CrowdFL")
+    version = f"{package.__version__} on gmpy2 {importlib.import_module('gmpy2').version()}"
+    seconds, (public, private) = _timed(lambda: paillier.generate_paillier_keypair(n_length=options.key_bits))
+    return version, seconds, public, private
+
+
 def _phe_values(public: Any, private: Any, weights: list[float]) -> dict[str, float]:  # noqa: ANN401 -- phe's keys
     """Seconds of one value to encrypt, to add and to decrypt; bytes of a ciphertext; the largest error of a mean of two."""
     encrypt, numbers = _timed(lambda: [public.encrypt(w, precision=_PRECISION) for w in weights])
-    add, sums = _timed(lambda: [a + b for a, b in zip(numbers, reversed(numbers), strict=True)])
+    sums = [a + b for a, b in zip(numbers, reversed(numbers), strict=True)]
+    add = _median(lambda: [a + b for a, b in zip(numbers, reversed(numbers), strict=True)], _ADDITIONS)
     decrypt, opened = _timed(lambda: [private.decrypt(number) for number in sums])
     widest = max(number.ciphertext(be_secure=False).bit_length() for number in numbers)
     count = len(weights)
@@ -50,17 +68,54 @@ def _phe_values(public: Any, private: Any, weights: list[float]) -> dict[str, fl
     }
 
 
-def _phe(options: argparse.Namespace) -> dict[str, Any]:
-    package, paillier, util = (importlib.import_module(name) for name in ("phe", "phe.paillier", "phe.util"))
-    if not util.HAVE_GMP:
-        raise SystemExit("phe runs without gmpy2: its figures would flatter CrowdFL")
-    make_seconds, (public, private) = _timed(lambda: paillier.generate_paillier_keypair(n_length=options.key_bits))
+def _phe_crypto(options: argparse.Namespace) -> dict[str, Any]:
+    version, _, public, private = _phe_keys(options)
+    each = _phe_values(public, private, _models(options, 1)[0][: options.sample].tolist())
+    return {
+        "version": version,
+        "encrypt_seconds": each["encrypt"],
+        "add_seconds": each["add"],
+        "ciphertext_bytes": each["bytes"],
+    }
+
+
+def _tenseal_context() -> tuple[Any, Any]:
+    ts = importlib.import_module("tenseal")
+    context = ts.context(ts.SCHEME_TYPE.CKKS, 8192, coeff_mod_bit_sizes=[60, 40, 40, 60])
+    context.global_scale = 2**40
+    return ts, context
+
+
+def _tenseal_crypto(options: argparse.Namespace) -> dict[str, Any]:
+    ts, context = _tenseal_context()
+    weights = _models(options, 1)[0]
+    # Arrays: TenSEAL takes them a fifth faster than lists.
+    chunks = [weights[i : i + _SLOTS] for i in range(0, len(weights), _SLOTS)]
+
+    def encrypt() -> list[Any]:
+        return [ts.ckks_vector(context, chunk) for chunk in chunks]
+
+    first, second = encrypt(), encrypt()
+    busy, start = time.process_time(), time.perf_counter()
+    seconds = _median(encrypt, options.repetitions)
+    threads = (time.process_time() - busy) / (time.perf_counter() - start)
+    return {
+        "version": str(ts.__version__),
+        "encrypt_seconds": seconds,
+        "encrypt_threads": threads,
+        "add_seconds": _median(lambda: [a + b for a, b in zip(first, second, strict=True)], options.repetitions),
+        "upload_bytes": sum(len(chunk.serialize()) for chunk in first),
+    }
+
+
+def _phe_round(options: argparse.Namespace) -> dict[str, Any]:
+    version, make_seconds, public, private = _phe_keys(options)
     weights = _models(options, 1)[0][: 2 * options.sample].tolist()
     half = _phe_values(public, private, weights[: options.sample])  # two sizes: that cost follows size is seen
     each = _phe_values(public, private, weights)
     size, people = options.parameters, options.participants
     return {
-        "version": f"{package.__version__} on gmpy2 {importlib.import_module('gmpy2').version()}",
+        "version": version,
         "key": make_seconds,
         "before": each["decrypt"] * size,
         "after": each["encrypt"] * size,
@@ -71,14 +126,12 @@ def _phe(options: argparse.Namespace) -> dict[str, Any]:
         "off": each["off"],
         "sample": f"{2 * options.sample} values",
         "linearity": each["encrypt"] / half["encrypt"],
-        "facts": {},
     }
 
 
-def _tenseal(options: argparse.Namespace) -> dict[str, Any]:
-    ts = importlib.import_module("tenseal")
-    make_seconds, context = _timed(lambda: ts.context(ts.SCHEME_TYPE.CKKS, 8192, coeff_mod_bit_sizes=[60, 40, 40, 60]))
-    context.global_scale = 2**40
+def _tenseal_round(options: argparse.Namespace) -> dict[str, Any]:
+    importlib.import_module("tenseal")  # off the clock
+    make_seconds, (ts, context) = _timed(_tenseal_context)
     models = _models(options, _DISTINCT)
 
     def encrypt(model: Any) -> list[bytes]:  # noqa: ANN401 -- an array, by name only
@@ -112,9 +165,6 @@ def _tenseal(options: argparse.Namespace) -> dict[str, Any]:
         "upload": sum(map(len, first)),
         "download": sum(map(len, summed)),
         "off": float(np.abs(opened[: len(true)] - true).max() / options.participants),
-        "sample": "",
-        "linearity": None,
-        "facts": {},
     }
 
 
@@ -205,7 +255,7 @@ def _flower_round(options: argparse.Namespace, models: list[Any], dropped: int) 
     return grid, seconds - grid.away, average
 
 
-def _flower(options: argparse.Namespace) -> dict[str, Any]:
+def _flower_rounds(options: argparse.Namespace) -> dict[str, Any]:
     logging.disable(logging.CRITICAL)  # stdout is for the one object
     identity = importlib.import_module("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 0, 1  # messages want to name their run and sender
@@ -228,7 +278,6 @@ def _flower(options: argparse.Namespace) -> dict[str, Any]:
 
     return {
         "version": version,
-        "key": None,
         "before": mean(whole.before, whole.contexts),
         "after": mean(whole.after, whole.contexts),
         "server": server,
@@ -236,8 +285,6 @@ def _flower(options: argparse.Namespace) -> dict[str, Any]:
         "upload": mean(whole.up, whole.contexts),
         "download": mean(whole.down, whole.contexts),
         "off": off,
-        "sample": "",
-        "linearity": None,
         "facts": {
             "shares": _shares(options),
             "seed_folded_to_32_bits": folded,
@@ -246,15 +293,21 @@ def _flower(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+_MEASURES = {
+    "crypto": {"phe": _phe_crypto, "tenseal": _tenseal_crypto},
+    "round": {"phe": _phe_round, "tenseal": _tenseal_round, "flower": _flower_rounds},
+}
+
+
 def main() -> None:
     """Measure the peer named on the command line."""
-    peers = {"phe": _phe, "tenseal": _tenseal, "flower": _flower}
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("peer", choices=tuple(peers))
-    for name in ("parameters", "participants", "dropped", "key-bits", "sample"):
-        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("what", choices=tuple(_MEASURES))
+    parser.add_argument("peer", choices=tuple(_MEASURES["round"]))
+    for name in ("parameters", "participants", "dropped", "key-bits", "sample", "repetitions"):
+        parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
-    sys.stdout.write(json.dumps(peers[options.peer](options)))
+    sys.stdout.write(json.dumps(_MEASURES[options.what][options.peer](options)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,199 @@
+"""What every benchmark works on: sizes, made-up models, uploads derived from real ones, and a whole round on the clock."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto import pctd
+from crowdfl.crypto.blocks import Block, from_ints, to_ints
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.compute import Backend, Kernel, Progress
+from crowdfl.crypto.kernels import Combine, PartialDecrypt
+from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.randomizers import FreshRandomizers
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import ProtocolError
+from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.report.results import Result, Row
+from crowdfl.learning.fedavg import fedavg
+from crowdfl.protocols.costs import CountingBackend
+from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
+from crowdfl.protocols.parties import LocalParties, PlayedRound
+from crowdfl.protocols.profile import CspProtocol, Task, TaskSpec, Tools
+from crowdfl.settings import MILLION, TaskSettings
+
+__all__ = [
+    "SERVERS",
+    "SIGMA",
+    "BenchSettings",
+    "Floats",
+    "MeasuredRound",
+    "Say",
+    "full_uploads",
+    "made_up_weights",
+    "packed_model",
+    "sealed_publication",
+]
+
+Say = Callable[[str], None]
+Floats = npt.NDArray[np.float64]
+SIGMA = 40  # of `hardened`; the profile `paper` takes its own
+SERVERS = ("SP", "CSP")
+_SILENT: Say = lambda _: None  # noqa: E731 -- a default
+_TOLERATED = 3e-6  # of an average: a rounding of each profile is within a few millionths
+
+
+@dataclass(frozen=True)
+class MeasuredRound:
+    """A whole round as its recorder saw it, and how far its average was from that in the clear."""
+
+    parameters: int
+    samples: list[int]
+    recorder: RoundRecorder
+    played: PlayedRound
+    off: float
+
+    @property
+    def crowd(self) -> int:
+        return len(self.samples)
+
+    def seconds(self, role: str, *stages: str) -> float:
+        return self.recorder.seconds_of(role, *stages)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """The sizes of a run; the defaults are the paper's. Targets are judged at those alone."""
+
+    parameters: int = 277_006
+    participants: int = 36
+    lanes: int = 1024
+    prime_bits: int = pctd.SECURE_PRIME_BITS
+    insecure_test_key: bool = False
+
+    @property
+    def judged(self) -> bool:
+        return self == type(self)()
+
+    @property
+    def title(self) -> str:
+        key = f"|N| = {2 * self.prime_bits}{', INSECURE TEST KEY' if self.insecure_test_key else ''}"
+        smoke = "" if self.judged else "; a smoke run: no target is judged"
+        return f"{self.parameters:,} parameters, {self.participants} participants, {self.lanes:,} lanes, {key}{smoke}"
+
+    def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
+        """The settings of a task of these sizes: `hardened`, the total shown, unless told otherwise."""
+        sizes = {"max_participants": self.participants, "lanes": self.lanes, "key_bits": 2 * self.prime_bits}
+        return TaskSettings(**sizes | others)
+
+    def parties(
+        self, task: TaskSettings, backend: Backend, recorder: RoundRecorder, parameters: int | None = None
+    ) -> LocalParties:
+        """Everyone of a task in one process."""
+        tools = Tools(backend, insecure_test_key=self.insecure_test_key, observer=recorder)
+        return LocalParties(TaskSpec("bench", task, parameters or self.parameters), tools)
+
+    def play(
+        self,
+        task: TaskSettings,
+        backend: Backend,
+        models: Sequence[Floats],
+        *,
+        rewards: bool = True,
+        say: Say = _SILENT,
+    ) -> "MeasuredRound":
+        """Everyone uploads, the servers average and reward, everyone reads and opens; compared with FedAvg in the clear."""
+        recorder = RoundRecorder(say=say)
+        parties = self.parties(task, backend, recorder, len(models[0]))
+        # The table is made once per key, not once per round.
+        FreshRandomizers(parties.dealer.task.public, backend=backend).take(1)
+        samples = [10 + i for i in range(len(models))]
+        updates = {f"p{i:03}": update for i, update in enumerate(zip(models, samples, strict=True))}
+        payment = len(models) * MILLION if rewards else None
+        played = parties.play(1, parties.encrypt(updates), payment=payment, readers=None)
+        off = float(np.abs(played.average.weights - fedavg(list(models), samples)).max())
+        if off > _TOLERATED:
+            raise ProtocolError(f"a round's average is off by {off:.2g} from that in the clear")
+        return MeasuredRound(len(models[0]), samples, recorder, played, off)
+
+    def result(
+        self,
+        name: str,
+        machine: Mapping[str, str | int],
+        rows: Sequence[Row] = (),
+        **others: Any,  # noqa: ANN401
+    ) -> Result:
+        """A run; its targets are judged where the sizes are the paper's. `others` as `Result` takes them."""
+        judged = tuple(replace(row, judged=row.judged and self.judged) for row in rows)
+        command = f"crowdfl bench {name}"
+        return Result(name, self.title, machine, asdict(self), judged, command=command, **others)
+
+
+def made_up_weights(parameters: int, seed: int) -> Floats:
+    """The same in every run: benchmark data, no secret."""
+    return np.random.default_rng(seed).normal(0, 0.5, parameters)
+
+
+def packed_model(budget: WidthBudget, public: PublicKey, weights: Floats, samples: int) -> Block:
+    """The plaintexts of an upload: the model encoded, weighed and packed, and the sample count in one of its own."""
+    values = budget.weigh(budget.encoding.encode(weights).values, samples)
+    return np.concatenate([budget.packing(public).pack(values), from_ints([samples], public.plaintext_bytes)])
+
+
+def _derived(real: Sequence[bytes], public: PublicKey, length: int, count: int, backend: Backend) -> list[bytes]:
+    """Sums of two uploads: each is what some participant with more samples could have sent."""
+    vectors = [CipherVector.from_bytes(upload, public, max_count=length, backend=backend) for upload in real]
+    upload, uploads = vectors[0], [real[0]]
+    for turn in range(1, count):
+        upload = upload.add(vectors[turn % 2], backend=backend)
+        uploads.append(upload.to_bytes())
+    return uploads
+
+
+def full_uploads(parties: LocalParties, length: int, count: int) -> dict[str, bytes]:
+    """An upload of everyone, of which only two are encrypted parameter by parameter; everyone is enrolled."""
+    names, parameters = [f"p{i:03}" for i in range(count)], parties.dealer.spec.parameters
+    real = parties.encrypt({who: (made_up_weights(parameters, 2021 + i), 1 + i) for i, who in enumerate(names[:2])})
+    for who in names:
+        parties.participant(who)
+    public, backend = parties.dealer.task.public, parties.dealer.tools.backend
+    return dict(zip(names, _derived(list(real.values()), public, length, count, backend), strict=True))
+
+
+class _NoPowers:
+    """CSP's backend for a publication whose opened values are known: it seals them without decrypting anything."""
+
+    name = "no powers"
+
+    def __init__(self, inner: Backend, opened: Block) -> None:
+        self.inner, self.opened, self.place = inner, opened, 0
+
+    def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
+        if isinstance(kernel, PartialDecrypt):
+            return blocks[0]
+        if isinstance(kernel, Combine):
+            self.place += len(blocks[0])
+            return self.opened[self.place - len(blocks[0]) : self.place]
+        return self.inner.map(kernel, *blocks, out=out, progress=progress)
+
+
+def sealed_publication(task: Task, csp: CspProtocol, rows: Block, stand_in: CipherVector) -> bytes:
+    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs.
+
+    CSP is of no other use afterwards: it has been given a backend that decrypts nothing.
+    """
+    public, seed = task.public, Coins.fresh().take(SEED_BYTES)
+    starts = range(0, len(rows), CHUNK)
+    masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
+    opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
+    csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
+    sealed = []
+    for start in starts:
+        part = stand_in.part(start, min(start + CHUNK, len(rows)))
+        request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
+        sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
+    return Publication(seed, len(rows), tuple(sealed)).to_bytes()

@@ -1,0 +1,70 @@
+"""One HTML page from one template: headings, pictures, tables, notes, and how each part was made. Needs Jinja2."""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crowdfl.errors import PackageMissing
+from crowdfl.lab.report.plots import draw_png, has_matplotlib
+from crowdfl.lab.report.results import Result, ResultTable, cell_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["Section", "page_html", "result_section", "section_html"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page. Texts are plain; what stands between backticks is set as code."""
+
+    name: str
+    title: str
+    intro: str = ""
+    tables: Sequence[ResultTable] = ()
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # PNGs by caption
+    notes: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)  # how it was made
+
+
+def result_section(result: Result) -> Section:
+    """A result as a section; without Matplotlib it has no pictures."""
+    pictures = {p.caption: draw_png(p) for p in result.pictures} if has_matplotlib() else {}
+    return Section(result.name, result.title, "", result.all_tables, pictures, result.all_notes, result.facts)
+
+
+def section_html(section: Section) -> str:
+    """The section alone, to be kept and put on a page later."""
+    return _environment().get_template("section.html.j2").render(section=section)
+
+
+def page_html(title: str, intro: Sequence[str], sections: Sequence[str]) -> str:
+    """A whole page; `sections` come from `section_html`."""
+    from markupsafe import Markup
+
+    made = [Markup(section) for section in sections]  # noqa: S704 -- our own template made them, and escaped what they hold
+    return _environment().get_template("page.html.j2").render(title=title, intro=intro, sections=made)
+
+
+def _environment() -> "Environment":
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError as error:
+        raise PackageMissing("HTML reports need Jinja2: `pip install 'crowdfl[plots]'`") from error
+    loader = PackageLoader("crowdfl.lab.report")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"cell": cell_text, "code": _with_code, "png": _data_address}
+    return made
+
+
+def _with_code(text: str) -> "Markup":
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 -- escaped just now
+
+
+def _data_address(picture: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
