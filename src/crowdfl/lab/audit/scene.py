@@ -168,17 +168,17 @@ def _belongings(fed: LocalFederation, parameters: int) -> dict[str, Any]:
         }
     sp, reader = cast(HardenedSp, fed.sp), cast(HardenedParticipant, phone)
     widths = sp._shape.widths()
-    requester_audience = cast(HardenedParticipant, fed.requester)._audience
+    requester_audience = cast(HardenedParticipant, fed.requester).audience
     return {
         "sp_shares": _held(sp.party.share),
         "csp_share": fed.csp.party.share,
         "phone_share": phone.party.share,
         "requester_key": None,
         "phone_reader": reader.reader,
-        "audiences": (reader._audience, requester_audience),
-        "packing": sp._shape.packing,
-        "order": sp._shape.codec.order,
-        "signs": sp._shape.codec.signs,
+        "audiences": (reader.audience, requester_audience),
+        "packing": sp.codec.packing,
+        "order": sp.codec.order,
+        "signs": sp.codec.signs,
         "operand_widths": tuple(widths.operands(len(_SAMPLES))),
         "slack": PolynomialsSp(sp.party, sigma=widths.budget.sigma, masks_in_task=widths.masks_in_task).slack,
     }

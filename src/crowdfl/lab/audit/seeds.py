@@ -34,7 +34,7 @@ def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
     before, after = (to_ints(block) for block in fed.csp.party.view.of("opened"))
     n = sp.party.public.n
     late = [(b - a) % n for a, b in zip(before, after, strict=True)]
-    codec = sp._shape.codec
+    codec = sp.codec
     read = codec.average(from_ints(late[:-1], sp.party.public.plaintext_bytes), int(late[-1]))
     error = float(np.sqrt(np.mean((read - models[-1]) ** 2)))
     blind = float(np.sqrt(np.mean(models[-1] ** 2)))

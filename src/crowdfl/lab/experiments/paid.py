@@ -40,10 +40,10 @@ class _Watched(RewardSp):
 
     divisions: list[tuple[CipherVector, CipherVector]]
 
-    def _divide(
+    def divide(
         self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super()._divide(widths, x, y, coins)
+        result = yield from super().divide(widths, x, y, coins)
         self.divisions.append((y, result))
         return result
 
