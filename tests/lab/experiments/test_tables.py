@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.experiments.counted import made_up_models
+from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5, made_up_models
 from crowdfl.lab.experiments.ppfdl import Ppfdl, plain_ppfdl
-from crowdfl.lab.experiments.table4 import TABLE_4
-from crowdfl.lab.experiments.table5 import TABLE_5
 from crowdfl.lab.experiments.table6 import TABLE_6
 from tests.lab.experiments.running import KEY, run, text_of, tiny
 from tests.protocols.driving import converse

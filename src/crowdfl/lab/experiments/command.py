@@ -3,20 +3,26 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from crowdfl.crypto.backends import BACKENDS, backend_named
-from crowdfl.lab.experiments.catalog import CATALOG
-from crowdfl.lab.experiments.frame import Size
-from crowdfl.lab.experiments.points import Bench
-from crowdfl.lab.experiments.runner import reproduce as run_experiments
+from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3
+from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5
+from crowdfl.lab.experiments.experiment import Bench, Experiment, Size
+from crowdfl.lab.experiments.experiment import reproduce as run_experiments
+from crowdfl.lab.experiments.rewards import FIG_4
+from crowdfl.lab.experiments.table6 import TABLE_6
+from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7
 
-__all__ = ["reproduce"]
+__all__ = ["CATALOG", "reproduce"]
 
+CATALOG: dict[str, Experiment[Any]] = {
+    each.name: each for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7)
+}
 _NAMES = ", ".join([*CATALOG, "all"])
 _DATA = Path("../shared/data")
 
@@ -65,19 +71,15 @@ class _Bars:
         self._inside = progress.add_task("", total=None, visible=False)
 
     def begin(self, name: str, points: int) -> None:
-        """An experiment starts."""
         self._points = self._progress.add_task(name, total=points)
 
     def at(self, label: str) -> None:
-        """A point starts."""
         self._progress.reset(self._inside, total=None, visible=True, description=f"  {label}"[:100])
 
     def inside(self, done: int, total: int) -> None:
-        """How far a long batch within the point is."""
         self._progress.update(self._inside, completed=done, total=total)
 
     def done(self) -> None:
-        """A point is finished."""
         if self._points is not None:
             self._progress.advance(self._points)
         self._progress.update(self._inside, visible=False)
