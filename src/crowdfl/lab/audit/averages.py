@@ -7,7 +7,7 @@ Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd 
 fraction that its continued fraction shows it: the common denominator over all parameters is y as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd, isqrt, lcm
@@ -82,12 +82,17 @@ def _opened(scene: Scene) -> Iterator[tuple[list[int], int]]:
         yield [int(v) for v in to_ints(block)], int(scene.public.n)
         if scene.codec is not None:
             yield from _slots(scene.codec, block)
-    for name in ("SMUL x'", "SMUL y'", "rewards"):
+    for numbers in _masked(scene, "SMUL x'", "SMUL y'", "rewards"):
+        yield numbers, _span(numbers)
+    for numbers in _masked(scene, "lanes"):
+        yield _in_order(scene.codec, numbers), _span(numbers)
+
+
+def _masked(scene: Scene, *names: str) -> Iterator[list[int]]:
+    """What CSP saw under these names, exchange by exchange; of lanes, row by row."""
+    for name in names:
         for values in scene.csp.of(name):
-            yield [int(v) for v in values], _span(values)
-    for rows in scene.csp.of("lanes"):
-        for row in rows:
-            yield _in_order(scene.codec, [int(v) for v in row]), _span(row)
+            yield from ([int(v) for v in row] for row in (values if name == "lanes" else [values]))
 
 
 def _slots(codec: ModelCodec, block: Block) -> Iterator[tuple[list[int], int]]:
@@ -185,19 +190,11 @@ def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
             fractions = [f for f in (fraction_behind(x, y) for x, y in pairs) if f is not None]
             yield len(fractions), lcm(*(f.denominator for f in fractions))
         return
-    for numbers in _exchanges(scene):
-        distinct = {int(v) for v in numbers}
+    seen = [[y for _, y in pairs] for pairs in scene.divisions()]
+    seen += [[int(v) for v in to_ints(block)] for block in scene.csp.of("opened")]
+    for numbers in (*seen, *_masked(scene, "SMUL x'", "SMUL y'", "rewards", "lanes")):
+        distinct = set(numbers)
         yield len(distinct), gcd(*distinct)
-
-
-def _exchanges(scene: Scene) -> Iterator[Sequence[int]]:
-    """Everything that CSP opened, exchange by exchange."""
-    yield from ([y for _, y in pairs] for pairs in scene.divisions())
-    yield from (to_ints(block) for block in scene.csp.of("opened"))
-    for name in ("SMUL x'", "SMUL y'", "rewards"):
-        yield from scene.csp.of(name)
-    for rows in scene.csp.of("lanes"):
-        yield from rows
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _weights(scene: Scene, values: list[mpz], samples: mpz) -> Floats | None:
 
 
 def _decrypt(c: CipherVector, exponent: mpz) -> list[mpz] | None:
-    """L(c^exponent) of every entry, or None where the exponent is no decryption key."""
+    """L(c^exponent) of every entry, or None where the exponent is not a decryption key."""
     n, n_squared = c.public.n, c.public.n_squared
     residues = []
     for value in to_ints(c.block):

@@ -48,7 +48,6 @@ class Finding:
         return self.verdict is not self.expected
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return asdict(self) | {"expected": self.expected, "surprising": self.surprising}
 
 
@@ -73,5 +72,4 @@ def conclude(
 
 
 def rms(values: Floats) -> float:
-    """The root mean square."""
     return float(np.sqrt(np.mean(values**2)))

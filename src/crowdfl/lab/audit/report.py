@@ -86,7 +86,6 @@ def _cells(finding: Finding) -> tuple[str, ...]:
 
 
 def run_audit(scale: Scale = DEFAULT, say: _Say = lambda _: None) -> AuditReport:
-    """Run everything."""
     where = machine()
     return AuditReport(scale, tuple(_findings(scale, say)), where)
 

@@ -50,7 +50,6 @@ class LeastLikely:
 
     @property
     def corrected(self) -> float:
-        """What to compare with a level."""
         return min(1.0, self.tests * self.p_value)
 
 

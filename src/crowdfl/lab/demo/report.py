@@ -66,7 +66,6 @@ class FinishedCampaign:
 
     @cached_property
     def rewards(self) -> dict[str, dict[int, int]]:
-        """As each participant read its own."""
         found: dict[str, dict[int, int]] = {}
         for name, details in self.said("rewarded"):
             found.setdefault(name, {})[details["round"]] = details["millionths"]
@@ -94,7 +93,6 @@ class FinishedCampaign:
 
     @cached_property
     def sights(self) -> list[Sight]:
-        """What the servers' folders show."""
         with np.load(self.folder / "roles" / "sp" / "blobs" / self.task / "initial", allow_pickle=False) as file:
             initial = _row(list(file.values()))
         return look_at(self.folder / "roles", self.task, [_row(model) for model in self.averages.values()], initial)
@@ -136,7 +134,8 @@ def write_page(campaign: FinishedCampaign, result: Result) -> Path:
 def _accuracy_table(campaign: FinishedCampaign) -> ResultTable:
     columns = ("round", "uploads", "accuracy, as participants measured it", "plain FedAvg, same data", "weights apart")
     rows = tuple(_accuracy_row(campaign, number) for number in range(1, campaign.rounds + 1))
-    return ResultTable("The model, on held-out windows", columns, rows)
+    note = "Round 1 differs by the rounding to six decimals; later rounds train on from there, which can amplify it."
+    return ResultTable("The model, on held-out windows", columns, rows, note)
 
 
 def _accuracy_row(campaign: FinishedCampaign, number: int) -> tuple[str, ...]:

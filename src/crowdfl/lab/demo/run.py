@@ -35,22 +35,13 @@ class _Pace:
     still counts within the grace, and below three uploads a round waits for another window: 12 units before it is given up.
     """
 
-    unit: float
+    window: float  # long enough for everyone who is there
+    grace: float  # long enough for one to start again after the window, and send
+    claims: float  # long enough for nine people to claim
 
-    @property
-    def window(self) -> float:
-        """Long enough for everyone who is there."""
-        return max(8.0, 4 * self.unit)
-
-    @property
-    def grace(self) -> float:
-        """Long enough for one to start again after the window, and send."""
-        return max(8.0, 4 * self.unit)
-
-    @property
-    def claims(self) -> float:
-        """Long enough for nine people to claim."""
-        return max(15.0, 6 * self.unit)
+    @classmethod
+    def of(cls, unit: float) -> "_Pace":
+        return cls(max(8.0, 4 * unit), max(8.0, 4 * unit), max(15.0, 6 * unit))
 
 
 @dataclass
@@ -157,7 +148,7 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     folder = campaign.folder
     campaign.say(f"a campaign in {folder}")
     campaign.processes.run("init", str(folder / "roles"), *_port_options())
-    pace = _Pace(time.monotonic() - campaign.started)
+    pace = _Pace.of(time.monotonic() - campaign.started)
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
     (folder / "task.toml").write_text(_task_file(pace))

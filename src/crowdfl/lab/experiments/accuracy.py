@@ -68,11 +68,9 @@ class Table3Settings:
     keys: Keys = field(default_factory=Keys)  # without lanes: this run pays nothing
 
     def plain(self, split: str, seed: int) -> LearnSettings:
-        """A plaintext run's."""
         return replace(self.learn, split=split, seed=seed)
 
     def encrypted(self) -> LearnSettings:
-        """The encrypted run's."""
         return replace(self.plain(SPLITS[0], self.seeds[0]), hidden=self.encrypted_hidden)
 
 
@@ -213,7 +211,6 @@ class DropSettings:
     keys: Keys = field(default_factory=Keys)
 
     def plain(self, seed: int) -> LearnSettings:
-        """A run's in the clear."""
         return replace(self.learn, seed=seed)
 
 

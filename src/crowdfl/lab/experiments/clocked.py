@@ -51,7 +51,6 @@ class ClockSettings:
     seed: int = 2021
 
     def parameters(self, scheme: str) -> tuple[int, ...]:
-        """Of the sweep over parameters."""
         return {"hardened": self.hardened, "paper": self.paper, "PPFDL": self.ppfdl}[scheme]
 
 

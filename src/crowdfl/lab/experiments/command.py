@@ -32,7 +32,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="The quick size everywhere.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The full size everywhere, however long it takes.")] = False,
     out: Annotated[
-        Path, typer.Option(help="Where results go; a second run there goes on where the first stopped.")
+        Path, typer.Option(help="Where results go; a second run there resumes where the first stopped.")
     ] = Path("crowdfl-experiments"),
     data: Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM NumPy sets.")] = _DATA,
     compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
@@ -42,9 +42,9 @@ def reproduce(
         raise typer.BadParameter("--quick and --full exclude each other")
     unknown = [name for name in names if name not in CATALOG and name != "all"]
     if unknown:
-        raise typer.BadParameter(f"there is no {', '.join(unknown)}; choose from {_NAMES}")
+        raise typer.BadParameter(f"{', '.join(unknown)} is not an experiment; choose from {_NAMES}")
     if compute not in BACKENDS:
-        raise typer.BadParameter(f"batches run on {' or '.join(BACKENDS)}, not on {compute!r}")
+        raise typer.BadParameter(f"{compute!r} is not a backend; choose from {', '.join(BACKENDS)}")
     chosen = list(CATALOG) if "all" in names else list(dict.fromkeys(names))
     size: Size | None = "quick" if quick else "full" if full else None
     options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")

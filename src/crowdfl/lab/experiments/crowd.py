@@ -39,7 +39,6 @@ class LearnSettings:
     seed: int = 0
 
     def facts(self) -> Record:
-        """As a point's settings."""
         return dict(vars(self))
 
 
@@ -95,7 +94,7 @@ def _source(settings: LearnSettings, bench: Bench) -> Source:
     if settings.source == "synthetic":
         return Synthetic(settings.people, seed=settings.seed, cut=_SECONDS)
     if bench.data is None or not (bench.data / _WISDM).exists():
-        raise DataMissing(f"there is no {_WISDM} in {bench.data}: name its folder with --data")
+        raise DataMissing(f"{_WISDM} was not found in {bench.data}: name its folder with --data")
     return WindowFile(bench.data / _WISDM)
 
 

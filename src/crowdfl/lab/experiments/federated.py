@@ -118,7 +118,6 @@ class Encrypted:
         self._network = network
 
     def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
-        """Upload, average, publish, read."""
         round_, _ = self.collect(number, updates, attendance)
         return self.parties.read(round_.average(final=final), number, list(updates)[:1], final=final).weights
 
@@ -273,7 +272,6 @@ class PaidRounds(Encrypted):
 
 
 def paid_point(settings: PaidSettings) -> ExperimentPoint:
-    """All rounds of one run."""
     facts: Record = settings.learn.facts() | {"budget": settings.budget} | dict(vars(settings.keys))
 
     def measure(bench: Bench) -> Records:

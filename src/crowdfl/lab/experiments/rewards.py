@@ -107,7 +107,6 @@ def reward_trend(settings: PaidSettings, rows: Records) -> str:
 
 
 def reward_table(settings: PaidSettings, rows: Records) -> ResultTable:
-    """Everyone's reward in each round."""
     earned, clear = (_by_person(settings, rows, name) for name in ("reward", "reward in the clear"))
     cells = tuple(
         (who, *(f"{v:.6f}" for v in values), f"{sum(values):.6f}", f"{sum(clear[who]):.6f}")

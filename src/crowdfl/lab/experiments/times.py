@@ -67,7 +67,6 @@ def fits(settings: ClockSettings, rows: Records, phases: Sequence[str]) -> Recor
 
 
 def _sweep_table(rows: Records, phases: Sequence[str]) -> ResultTable:
-    """What was measured."""
     shown = [row for scheme in SCHEMES for row in rows if row["scheme"] == scheme]
     cells = tuple(
         (
