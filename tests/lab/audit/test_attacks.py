@@ -123,7 +123,7 @@ def test_four_participants_do_not(hardened):
 @pytest.mark.parametrize("profile", [PAPER, HARDENED])
 def test_no_profile_runs_with_two(profile):
     """The floor is in the settings."""
-    with pytest.raises(SettingsError, match="gives the other's model away"):
+    with pytest.raises(SettingsError, match="`min_participants` is 2; expected a whole number, at least 3"):
         TaskSettings(profile=profile, min_participants=2)
 
 
