@@ -7,8 +7,8 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.lab.audit.arithmetic import common_divisor, common_multiple, factor_with, fraction_behind, lll, rounded
-from crowdfl.lab.audit.lattice import common_divisor_near
+from crowdfl.lab.audit.arithmetic import factor_with, fraction_behind, lll, rounded
+from crowdfl.lab.audit.masks import common_divisor_near
 
 numbers = st.integers(1, 2**60)
 
@@ -51,9 +51,8 @@ def test_a_multiple_of_lambda_factors():
     assert factor_with(mpz(p * q), 0) is None
 
 
-def test_small_things():
-    """Edges of the helpers."""
-    assert (common_divisor([]), common_divisor([12, 18]), common_multiple([]), common_multiple([4, 6])) == (0, 6, 1, 12)
+def test_halves_are_rounded_up():
+    """Towards plus infinity, for either sign."""
     assert [int(rounded(mpz(a), mpz(2))) for a in (-3, -1, 1, 3)] == [-1, 0, 1, 2]
 
 

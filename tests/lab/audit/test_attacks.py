@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.lab.audit import pair, printed, seeds, short_masks, small_key
-from crowdfl.lab.audit.average import attack_average
+from crowdfl.lab.audit.averages import attack_average, attack_late_samples, attack_total
 from crowdfl.lab.audit.collusion import attack_overheard_reward, attack_overheard_upload, attack_upload
-from crowdfl.lab.audit.divisor import attack_late_samples, attack_total
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Verdict
+from crowdfl.lab.audit.keys import attack_reused_seed, attack_small_key
+from crowdfl.lab.audit.masks import attack_printed_masks, attack_scene_masks
+from crowdfl.lab.audit.printed import demonstrate
 from crowdfl.lab.audit.report import attack_scene
-from crowdfl.lab.audit.rewards import attack_rewards, recover
+from crowdfl.lab.audit.rewards import attack_pair, attack_rewards, attack_scene_pair, recover, refusals
 from crowdfl.lab.audit.scene import Scene, play
 from crowdfl.settings import TaskSettings
 
@@ -81,7 +82,7 @@ def test_the_attacks_do_not_fail_for_want_of_trying(hardened):
     assert finding.recovered.startswith("30 of 30")
 
 
-@pytest.mark.parametrize("finding", small_key.attack_small_key(128), ids=lambda f: f.subject)
+@pytest.mark.parametrize("finding", attack_small_key(128), ids=lambda f: f.subject)
 def test_a_small_share_gives_the_key_away(finding):
     """Small ones do, ours do not."""
     assert not finding.surprising
@@ -89,7 +90,7 @@ def test_a_small_share_gives_the_key_away(finding):
 
 def test_a_reused_seed_would_give_a_late_update_away():
     """And is refused as built."""
-    finding = seeds.attack_reused_seed(512, parameters=5)
+    finding = attack_reused_seed(512, parameters=5)
     assert finding.verdict is Verdict.BROKEN
     assert finding.error < 1e-6
     assert "SeedReused" in finding.note
@@ -97,41 +98,41 @@ def test_a_reused_seed_would_give_a_late_update_away():
 
 def test_printed_masks_leave_omega_bare():
     """0.2% off on average: what 1,800 intervals leave is exponential, and reaches 5% in one run of 10^13."""
-    finding = short_masks.attack_printed_masks()
+    finding = attack_printed_masks()
     assert finding.verdict is Verdict.BROKEN
     assert finding.error < 0.05
 
 
 def test_the_masks_of_hardened_leave_nothing_bare(hardened):
     """One interval, far wider than the operand."""
-    assert not short_masks.attack_scene_masks(hardened).surprising
+    assert not attack_scene_masks(hardened).surprising
 
 
 def test_two_participants_give_each_other_away():
     """In plaintext, by Eq. 10."""
-    finding = pair.attack_pair()
+    finding = attack_pair()
     assert finding.verdict is Verdict.BROKEN
     assert finding.recovered.startswith("delta = 73")
 
 
 def test_four_participants_do_not(hardened):
     """The same code has one equation for many unknowns."""
-    assert not pair.attack_scene_pair(hardened).surprising
+    assert not attack_scene_pair(hardened).surprising
 
 
 @pytest.mark.parametrize("profile", [PAPER, HARDENED])
 def test_no_profile_runs_with_two(profile):
     """The floor is in the settings."""
-    with pytest.raises(SettingsError, match="gives the other's model away"):
+    with pytest.raises(SettingsError, match="`min_participants` is 2; expected a whole number, at least 3"):
         TaskSettings(profile=profile, min_participants=2)
 
 
 def test_a_task_of_two_is_refused_twice():
     """At its settings and at publication."""
-    assert len(pair.refusals()) == 2
+    assert len(refusals()) == 2
 
 
-@pytest.mark.parametrize("finding", printed.demonstrate(), ids=lambda f: f.attack)
+@pytest.mark.parametrize("finding", demonstrate(), ids=lambda f: f.attack)
 def test_the_misprints_are_wrong_and_their_corrections_right(finding):
     """Each runs, and is off by far more as printed."""
     assert finding.verdict is Verdict.BROKEN

@@ -11,60 +11,60 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.pctd import Ciphertext
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import CrowdFLError, ProtocolError, SeedReused, TooFewParticipants
+from crowdfl.lab.audit.averages import attack_hidden_total
 from crowdfl.lab.audit.finding import Verdict
-from crowdfl.lab.audit.hidden_total import attack_hidden_total
-from crowdfl.local import LocalFederation, Update
+from crowdfl.lab.audit.scene import deal
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
+from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.sdiv import SdivRequest
 
 BOUNDS = {"max_participants": 5, "max_samples": 20, "clip": 1.0, "decimals": 2, "sigma": 20, "key_bits": 768}
 PARAMETERS = 20
 
 
-def rewarded(**settings) -> LocalFederation:
+def published(**settings) -> LocalParties:
     """A published round of four, with a short key."""
-    fed = LocalFederation(insecure_test_key=True, rounds=2, **BOUNDS, **settings)
+    parties = deal(PARAMETERS, rounds=2, **BOUNDS, **settings)
     rng = np.random.default_rng(2)
-    fed.round({f"p{i}": Update([rng.uniform(-0.5, 0.5, PARAMETERS)], 10 + i) for i in range(4)})
-    return fed
+    parties.play(1, parties.encrypt({f"p{i}": (rng.uniform(-0.5, 0.5, PARAMETERS), 10 + i) for i in range(4)}))
+    return parties
 
 
 def test_repro_a_second_payment_reuses_no_mask():
     """Rewards of one round at two budgets under one seed: CSP would subtract and read them."""
-    fed = rewarded(lanes=None)
-    fed._exchange(fed.sp.reward(36_000_000))
+    parties = published(lanes=None)
+    parties.current().reward(36_000_000)
     with pytest.raises(SeedReused):
-        fed._exchange(fed.sp.reward(72_000_000))
+        parties.current().reward(72_000_000)
 
 
 def test_a_retry_of_the_same_payment_sends_the_same_numbers():
     """What CSP opens is what it opened before."""
-    fed = rewarded(lanes=None)
+    parties = published(lanes=None)
     for _ in range(2):
-        fed._exchange(fed.sp.reward(36_000_000))
+        parties.current().reward(36_000_000)
     for name in ("lanes", "SMUL x'", "SDIV x'", "SDIV y'", "rewards"):
-        seen = fed.csp.party.view.of(name)
+        seen = parties.csp.party.view.of(name)
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 def test_repro_another_nonce_meets_other_masks():
     """CSP that lost its nonce deals another sketch; under the same masks their difference would be the update's."""
-    fed = rewarded(lanes=1)
+    parties = published(lanes=1)
     for _ in range(2):
-        fed._exchange(fed.sp.reward(36_000_000))
-        fed.csp.remember({})
-    first, second = fed.csp.party.view.of("lanes")
+        parties.current().reward(36_000_000)
+        parties.csp.remember({})
+    first, second = parties.csp.party.view.of("lanes")
     assert all(abs(a - b) > 1 << 8 for a, b in zip(first[0], second[0], strict=True))
 
 
 def test_repro_rewards_need_as_many_as_averages():
     """Two uploads make no rewards."""
-    fed = rewarded(lanes=None)
-    fed._start_round()
-    for who in ("p0", "p1"):
-        fed.sp.add(who, fed._people[who].encrypt_update(np.zeros(PARAMETERS), 5))
+    parties = published(lanes=None)
+    parties.open(2).collect(parties.encrypt({who: (np.zeros(PARAMETERS), 5) for who in ("p0", "p1")}))
     with pytest.raises(TooFewParticipants):
-        fed._exchange(fed.sp.reward(36_000_000))
+        run_exchange(parties.sp.reward(36_000_000), ask_directly(parties.csp.answer))
 
 
 def test_repro_csp_and_a_reader_do_not_find_the_hidden_total():
@@ -74,29 +74,26 @@ def test_repro_csp_and_a_reader_do_not_find_the_hidden_total():
 
 def test_repro_a_hidden_total_survives_a_retry():
     """CSP's dither is fresh every time: SP must be able to publish again after a crash."""
-    fed = LocalFederation(key_bits=1024, insecure_test_key=True, max_participants=4, lanes=0, total="hidden", clip=1.0)
-    fed._deal(2)
-    fed._start_round()
-    for i in range(3):
-        fed.sp.add(f"p{i}", fed._participant(f"p{i}").encrypt_update(np.full(2, 0.25), 10))
-    step = fed.sp.publish(final=False)
+    parties = deal(2, key_bits=1024, max_participants=4, lanes=0, total="hidden", clip=1.0)
+    round_ = parties.open(1)
+    round_.collect(parties.encrypt({f"p{i}": (np.full(2, 0.25), 10) for i in range(3)}))
+    step = parties.sp.publish(final=False)
     request = next(step)
     for _ in range(2):  # SP falls over with the opening under way
-        request = step.send(partial(fed.csp.answer, request))
-    fed._exchange(fed.sp.publish(final=False))
-    assert np.allclose(fed._people["p0"].read(fed.sp.publication(), 1).weights, 0.25, atol=1e-6)
+        request = step.send(partial(parties.csp.answer, request))
+    assert np.allclose(parties.read(round_.average(), 1, ["p0"]).weights, 0.25, atol=1e-6)
 
 
 def test_repro_no_error_of_csp_is_a_comparison():
     """If a chosen ciphertext's sign shows in an error, CSP must not answer the next: SP would decrypt by halving."""
-    fed = rewarded(lanes=None)
-    party = fed.sp.party
+    parties = published(lanes=None)
+    party = parties.sp.party
 
     def answered(plaintext: int) -> bool:
         x, one = party.encrypt([plaintext]), party.encrypt([1])
         request = SdivRequest(x, party.partial_decrypt(x), one, party.partial_decrypt(one), 0)
         try:
-            fed.csp.answer(request.to_bytes())
+            parties.csp.answer(request.to_bytes())
         except CrowdFLError:
             return False
         return True
@@ -106,18 +103,17 @@ def test_repro_no_error_of_csp_is_a_comparison():
 
 def test_repro_no_reply_of_csp_shows_a_parity():
     """[[Q]] with Jacobi symbol -1 would make the symbol of [[Q]]^(X + R) the last bit of X + R."""
-    fed = LocalFederation(key_bits=512, insecure_test_key=True, max_participants=4, lanes=0, total="hidden", sigma=20)
-    fed._deal(1)
-    party, public = fed.sp.party, fed.sp.party.public
+    parties = deal(1, key_bits=512, max_participants=4, lanes=0, total="hidden", sigma=20)
+    party, public = parties.sp.party, parties.sp.party.public
     odd = next(mpz(r) for r in range(2, 1000) if gmpy2.jacobi(r, public.n) == -1)
     blind = Ciphertext(gmpy2.powmod(odd, public.n, public.n_squared), public)
     factor = CipherVector.of([public.encrypt(1) + blind], public)
     masked = party.encrypt([3])
     with pytest.raises(ProtocolError):
-        fed.csp.answer(ScaleRequest(0, masked, party.partial_decrypt(masked), factor).to_bytes())
+        parties.csp.answer(ScaleRequest(0, masked, party.partial_decrypt(masked), factor).to_bytes())
 
 
 def test_opened_sums_are_uniform_whatever_was_uploaded():
     """The same uploads opened in two tasks share nothing."""
-    seen = [to_ints(rewarded(lanes=0).csp.party.view.of("opened")[0]) for _ in range(2)]
+    seen = [to_ints(published(lanes=0).csp.party.view.of("opened")[0]) for _ in range(2)]
     assert set(seen[0]).isdisjoint(seen[1])

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.experiments.catalog import CATALOG
-from crowdfl.lab.experiments.points import Bench
-from crowdfl.lab.experiments.runner import reproduce
+from crowdfl.lab.experiments.command import CATALOG
+from crowdfl.lab.experiments.experiment import Bench, reproduce
 
 __all__ = ["KEY", "Silent", "bench", "run", "text_of", "tiny"]
 

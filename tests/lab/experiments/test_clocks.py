@@ -4,15 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.lab.experiments.clocked import ClockSettings, clock_points, fits, of_sweep
+from crowdfl.lab.experiments.clocked import ClockSettings, clock_points
 from crowdfl.lab.experiments.crowd import LearnSettings
-from crowdfl.lab.experiments.federated import Keys
-from crowdfl.lab.experiments.fig4 import FIG_4
-from crowdfl.lab.experiments.fig5 import FIG_5
-from crowdfl.lab.experiments.fig6 import FIG_6
-from crowdfl.lab.experiments.fig7 import FIG_7, RewardSettings
-from crowdfl.lab.experiments.paid import PaidSettings
-from crowdfl.lab.experiments.sweeps import times
+from crowdfl.lab.experiments.federated import Keys, PaidSettings
+from crowdfl.lab.experiments.rewards import FIG_4
+from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7, RewardSettings, fits, of_sweep, times
 from tests.lab.experiments.running import KEY, run, text_of
 
 CLOCK = ClockSettings(

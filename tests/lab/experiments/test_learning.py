@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.lab.experiments.catalog import CATALOG
+from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3
+from crowdfl.lab.experiments.command import CATALOG
 from crowdfl.lab.experiments.crowd import Attendance, LearnSettings, load_crowd
-from crowdfl.lab.experiments.federated import Clear, Encrypted, Keys, Trained, federated
-from crowdfl.lab.experiments.fig3 import FIG_3
-from crowdfl.lab.experiments.fig4 import FIG_4
-from crowdfl.lab.experiments.paid import PaidRounds, PaidSettings
-from crowdfl.lab.experiments.table3 import TABLE_3
+from crowdfl.lab.experiments.federated import Clear, Encrypted, Keys, PaidRounds, PaidSettings, Trained, federated
+from crowdfl.lab.experiments.rewards import FIG_4
 from crowdfl.learning.rewards import rewards
-from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import OpenRequest
+from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.messages import Message
 from tests.lab.experiments.running import KEY, bench, run, text_of, tiny
 from tests.learning.shared import shared_file
@@ -104,7 +102,7 @@ class TestEncryptedRun:
         other = np.random.default_rng(5).uniform(-16, 16, plain[0].size)
 
         def alter(number, who, upload):
-            return run.people[who].encrypt_update(other, 50) if who == crowd.names[1] else upload
+            return run.parties.people[who].encrypt_update(other, 50) if who == crowd.names[1] else upload
 
         run = Encrypted(crowd, SHORT, bench(), network=alter)
         assert np.abs(_models(crowd, run)[0] - plain[0]).max() > 1e-3
@@ -116,7 +114,7 @@ class TestEncryptedRun:
         """With CSP silent there is no model: it does not come from anywhere else."""
         crowd, _ = world
         run = Encrypted(crowd, SHORT, bench())
-        run.csp = None
+        run.parties.csp = None
         with pytest.raises(AttributeError):
             _models(crowd, run)
 
@@ -189,10 +187,10 @@ class TestAttendance:
         attendance = Attendance(crowd.names, 0.4, strategy, seed=1)
         run = Encrypted(crowd, SHORT, bench())
         updates = {who: _trained(i) for i, who in enumerate(crowd.names)}
-        arrived = run.collect(1, updates, attendance)
+        _, arrived = run.collect(1, updates, attendance)
         assert set(arrived) == set(crowd.names) - set(attendance.lost(1))
         late = attendance.late(1)
-        assert list(arrived)[len(arrived) - len(late) :] == late
+        assert arrived[len(arrived) - len(late) :] == late
         assert len(attendance.lost(1)) == (2 if strategy == "discard" else 1)
 
 
@@ -242,17 +240,19 @@ def test_watching_adds_nothing_to_any_message():
     """Request by request, the watched rewards send CSP what SP's own send: as many messages, of the same kinds and sizes."""
     settings = PaidSettings(replace(LEARN, hidden=2, rounds=1, people=3), Keys(lanes=1024, **KEY))
     world = PaidRounds(settings, bench())
-    answer, heard = world.csp.answer, []
+    parties = world.parties
+    answer, heard = parties.csp.answer, []
 
     def hearing(request):
         heard.append((Message.kind_of(request), len(request)))
         return answer(request)
 
-    world.csp.answer = hearing
+    parties.csp.answer = hearing
     list(federated(world.crowd, world, Attendance(world.crowd.names)))
     watched = [each for each in heard if each[0] != OpenRequest.kind]
     heard.clear()
-    run_exchange(world.sp.reward(36_000_000), ask_directly(world.csp.answer))
+    parties.sp.reward_side = RewardSp
+    parties.current().reward(36_000_000)
     assert len(watched) == len(heard) > 4
     for (kind, size), (own_kind, own_size) in zip(watched, heard, strict=True):
         assert kind == own_kind

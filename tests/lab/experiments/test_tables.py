@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.experiments.counted import made_up_models
-from crowdfl.lab.experiments.ppfdl import Ppfdl, plain_ppfdl
-from crowdfl.lab.experiments.table4 import TABLE_4
-from crowdfl.lab.experiments.table5 import TABLE_5
+from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5, made_up_models
+from crowdfl.lab.experiments.ppfdl import Ppfdl
 from crowdfl.lab.experiments.table6 import TABLE_6
 from tests.lab.experiments.running import KEY, run, text_of, tiny
 from tests.protocols.driving import converse
@@ -93,6 +91,14 @@ def test_the_report_shows_formulas_beside_counts(out, table5):
     text = text_of(out)
     for shown in ("(4n-3) + (n-1)", "4n-2", "31n", "Alg. 3, line 11", "2n deliver the rewards"):
         assert shown in text
+
+
+def plain_ppfdl(models):
+    """The same in the clear."""
+    rows = np.asarray(models)
+    distances = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+    reliabilities = distances.sum() / distances
+    return (reliabilities[:, None] * rows).sum(axis=0) / reliabilities.sum()
 
 
 def test_ppfdl_averages_as_in_the_clear():

@@ -1,26 +1,15 @@
-"""The number theory that the attacks share: common divisors, continued fractions, lattice reduction, factoring."""
+"""The number theory that the attacks share: continued fractions, lattice reduction, factoring."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from math import gcd, lcm
 
 import gmpy2
 from gmpy2 import mpz
 
-__all__ = ["common_divisor", "common_multiple", "factor_with", "fraction_behind", "lll", "rounded"]
+__all__ = ["factor_with", "fraction_behind", "lll", "rounded"]
 
 _BASES = 300  # every other prime below splits N
 _SURPRISE = 64  # a partial quotient this many bits long does not happen by chance
-
-
-def common_divisor(numbers: Iterable[int]) -> int:
-    """The greatest common divisor; 0 of nothing."""
-    return gcd(*(int(x) for x in numbers))
-
-
-def common_multiple(numbers: Iterable[int]) -> int:
-    """The least common multiple; 1 of nothing."""
-    return lcm(*(int(x) for x in numbers))
 
 
 def fraction_behind(x: int, y: int) -> Fraction | None:

@@ -14,9 +14,9 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.vector import CipherVector, combine, signed_values
-from crowdfl.errors import SealBroken, SlotOverflow
-from crowdfl.lab.audit.finding import Finding, conclude
-from crowdfl.lab.audit.scene import Floats, Scene
+from crowdfl.errors import CrowdFLError, SealBroken
+from crowdfl.lab.audit.finding import Finding, Floats, conclude, rms
+from crowdfl.lab.audit.scene import Scene
 from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperReward
@@ -81,7 +81,7 @@ def _score_upload(
         place,
         attackers,
         scene.profile,
-        (_rms(guess - truth), _rms(scene.average - truth)),
+        (rms(guess - truth), rms(scene.average - truth)),
         "root mean square error of a weight; blind: the published average",
         "nothing decrypts" if read is None else f"{exact} of {len(truth)} weights to 6 decimals",
         how,
@@ -101,21 +101,17 @@ def _read_upload(scene: Scene, upload: CipherVector, exponents: Iterable[mpz]) -
 
 def _weights(scene: Scene, values: list[mpz], samples: mpz) -> Floats | None:
     """delta * w over delta, in either layout."""
-    if scene.packing is None:
+    if scene.codec is None:
         signed = [scene.public.signed(v) for v in values[: scene.parameters]]
         return np.array(signed, dtype=np.float64) / float(samples)
     try:
-        slots = scene.packing.unpack_wide(from_ints(values, scene.public.plaintext_bytes), scene.parameters)
-    except SlotOverflow:
+        return scene.codec.average(from_ints(values, scene.public.plaintext_bytes), scene.public.signed(samples))
+    except CrowdFLError:  # not a packing
         return None
-    weights = np.empty(scene.parameters)
-    scale = float(samples) * 10.0**scene.settings.decimals
-    weights[scene.order] = np.array(slots, dtype=np.float64) * scene.signs / scale
-    return weights
 
 
 def _decrypt(c: CipherVector, exponent: mpz) -> list[mpz] | None:
-    """L(c^exponent) of every entry, or None where the exponent is no decryption key."""
+    """L(c^exponent) of every entry, or None where the exponent is not a decryption key."""
     n, n_squared = c.public.n, c.public.n_squared
     residues = []
     for value in to_ints(c.block):
@@ -153,7 +149,3 @@ def _unseal(scene: Scene, envelope: RewardEnvelope) -> float | None:
                 continue
             return float((int.from_bytes(sealed, "big") - envelope.mask) % int(scene.public.n)) / 1e6
     return None
-
-
-def _rms(values: Floats) -> float:
-    return float(np.sqrt(np.mean(values**2)))

@@ -5,9 +5,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["HARDENED", "PAPER", "PRINTED", "Finding", "Verdict", "conclude", "judge"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["HARDENED", "PAPER", "PRINTED", "Finding", "Floats", "Verdict", "conclude", "judge", "rms"]
 
 PAPER, HARDENED, PRINTED = "paper", "hardened", "paper, as printed"
+Floats = npt.NDArray[np.float64]
 _MARGIN = 0.5  # an attack counts as one when it at least halves the error of a guess
 
 
@@ -41,11 +45,9 @@ class Finding:
 
     @property
     def surprising(self) -> bool:
-        """An attack on the paper that failed, or one on `hardened` that did not."""
         return self.verdict is not self.expected
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return asdict(self) | {"expected": self.expected, "surprising": self.surprising}
 
 
@@ -67,3 +69,7 @@ def conclude(
     error, blind = (float(e) for e in errors)
     verdict = judge(error, blind)
     return Finding(*place, tuple(attackers), subject, recovered, error, blind, measure, verdict, note)
+
+
+def rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2)))

@@ -5,18 +5,24 @@ proofs are in docs/security.md. Sums are compared with 2^-sigma. The divisors of
 rho's range, and are stated apart.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, log2
 
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.lab.audit.finding import HARDENED, Finding, Verdict
+from crowdfl.lab.audit.weakened import SHORTENED, shorten
 from crowdfl.protocols.hardened.prifedavg import hidden_widths
 from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.profile import width_budget
 from crowdfl.protocols.sdiv import SdivWidths
+from crowdfl.settings import TaskSettings
 
-__all__ = ["DivisorBound", "Opening", "check_headroom", "divisor_bounds", "openings"]
+__all__ = ["DivisorBound", "Opening", "check_headroom", "check_widths", "divisor_bounds", "openings"]
 
 _NOTHING = -inf
+_PAPERS_MODEL = 277_006
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,18 @@ def check_headroom(
     """A row for each kind of opening: the distance over the task in bits, which must not fall below sigma."""
     found = [_finding(row, sigma, subject, task) for row in openings(budget, rewards)]
     return found + [_stated(bound, subject, task) for bound in divisor_bounds(budget, rewards)]
+
+
+def check_widths() -> Iterator[Finding]:
+    """The analytic check on the paper's experiment, total shown with rewards and total hidden; and with masks shortened."""
+    shown, hidden = TaskSettings(), TaskSettings(total="hidden", lanes=0)
+    widths = reward_widths(shown, _PAPERS_MODEL)
+    budget = width_budget(hidden, _PAPERS_MODEL, widths.budget.sigma)
+    yield from check_headroom(widths.budget, widths, widths.budget.sigma, task="rewards on; ")
+    yield from check_headroom(budget, None, budget.sigma, task="total hidden; ")
+    short = shorten(widths)
+    weakened = check_headroom(short.budget, short, widths.budget.sigma, SHORTENED)
+    yield from (finding for finding in weakened if "+" in finding.attack and "modulo" not in finding.attack)
 
 
 def _hidden(budget: WidthBudget) -> list[Opening]:

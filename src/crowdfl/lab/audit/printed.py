@@ -8,7 +8,7 @@ from gmpy2 import mpz
 from crowdfl.crypto import pctd
 from crowdfl.crypto.randomness import Coins
 from crowdfl.lab.audit.finding import PRINTED, Finding, conclude
-from crowdfl.protocols.party import Party
+from crowdfl.lab.audit.scene import servers
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp
 
 __all__ = ["demonstrate", "sdiv_by"]
@@ -98,10 +98,8 @@ def _short_kappa() -> Finding:
 
 def sdiv_by(x: int, y: int, kappa: int) -> float:
     """[[x / y]] by the printed SDIV, masks drawn for operands of kappa bits, decrypted."""
-    keys = pctd.keygen(256, insecure_test_key=True)
-    first, second = keys.private.split_as_printed()
-    sp, csp = Party("SP", keys.public, first), Party("CSP", keys.public, second)
+    private, sp, csp = servers(256, as_printed=True)
     side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
     pending, request = side.begin(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh())
     result = side.finish(pending, PaperSdivCsp(csp, decimals=6, max_count=1).answer(request))
-    return keys.private.decrypt(result[0]) / _SCALE
+    return private.decrypt(result[0]) / _SCALE

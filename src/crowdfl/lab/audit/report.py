@@ -1,33 +1,28 @@
-"""All attacks on both profiles, in the order of section 7."""
+"""All attacks on both profiles, in the order of section 7, and what is shown of them."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 
-from crowdfl.lab.audit.average import attack_average
+from crowdfl.lab.audit.averages import attack_average, attack_hidden_total, attack_late_samples, attack_total
 from crowdfl.lab.audit.collusion import attack_overheard_reward, attack_overheard_upload, attack_upload
-from crowdfl.lab.audit.divisor import attack_late_samples, attack_total
-from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding
-from crowdfl.lab.audit.headroom import check_headroom
-from crowdfl.lab.audit.hidden_total import attack_hidden_total
-from crowdfl.lab.audit.lattice import attack_repeated_divisor
-from crowdfl.lab.audit.pair import attack_pair, attack_scene_pair
+from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
+from crowdfl.lab.audit.headroom import check_widths
+from crowdfl.lab.audit.keys import attack_reused_seed, attack_small_key
+from crowdfl.lab.audit.masks import attack_printed_masks, attack_repeated_divisor, attack_scene_masks
 from crowdfl.lab.audit.printed import demonstrate
-from crowdfl.lab.audit.rewards import attack_rewards
+from crowdfl.lab.audit.rewards import attack_pair, attack_rewards, attack_scene_pair
 from crowdfl.lab.audit.scene import Scene, play
-from crowdfl.lab.audit.seeds import attack_reused_seed
-from crowdfl.lab.audit.short_masks import attack_printed_masks, attack_scene_masks
-from crowdfl.lab.audit.small_key import attack_small_key
-from crowdfl.lab.audit.twosample import SHORTENED, tell_apart
-from crowdfl.lab.audit.weakened import shorten
-from crowdfl.protocols.hardened.profile import reward_widths
-from crowdfl.protocols.profile import width_budget
-from crowdfl.settings import TaskSettings
+from crowdfl.lab.audit.statistics import tell_apart
+from crowdfl.lab.audit.weakened import SHORTENED
+from crowdfl.lab.report.results import Result, ResultTable
+from crowdfl.lab.timing import machine
 
-__all__ = ["DEFAULT", "QUICK", "AuditReport", "Scale", "attack_scene", "check_widths", "run_audit"]
+__all__ = ["DEFAULT", "QUICK", "AuditReport", "Scale", "attack_scene", "run_audit"]
 
-_PAPERS_MODEL = 277_006
 _Say = Callable[[str], None]
+_COLUMNS = ("", "7.", "what, by whom", "of", "recovered", "error", "blind", "verdict")
+_SURPRISE = " (!)"
+_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green"}
 
 
 @dataclass(frozen=True)
@@ -52,27 +47,47 @@ class AuditReport:
 
     scale: Scale
     findings: tuple[Finding, ...]
+    machine: Mapping[str, str | int]
 
     @property
     def surprises(self) -> list[Finding]:
         """Attacks on the paper that failed, attacks on `hardened` that did not."""
         return [finding for finding in self.findings if finding.surprising]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        keys = {PAPER: self.scale.paper_bits, HARDENED: self.scale.hardened_bits}
-        return {
-            "scale": self.scale.name,
-            "key_bits": keys,
-            "parameters": self.scale.parameters,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "surprises": len(self.surprises),
-        }
+    def result(self) -> Result:
+        scale = self.scale
+        title = f"crowdfl audit, {scale.name}: |N| = {scale.paper_bits} (paper), {scale.hardened_bits} (hardened)"
+        cells = tuple((str(number), *_cells(finding)) for number, finding in enumerate(self.findings, start=1))
+        colours = {verdict + mark: colour for verdict, colour in _COLOURS.items() for mark in ("", _SURPRISE)}
+        notes = [f"{number:2}  {f.measure}; {f.note}" for number, f in enumerate(self.findings, start=1)]
+        unexpected = ", ".join(f"{finding.attack} of {finding.subject}" for finding in self.surprises)
+        return Result(
+            "audit",
+            title,
+            self.machine,
+            asdict(scale),
+            tables=(ResultTable(title, _COLUMNS, cells, colours=colours),),
+            notes=(*notes, f"unexpected: {unexpected or 'nothing'}"),
+            data={
+                "scale": scale.name,
+                "key_bits": {PAPER: scale.paper_bits, HARDENED: scale.hardened_bits},
+                "parameters": scale.parameters,
+                "findings": [finding.to_dict() for finding in self.findings],
+                "surprises": len(self.surprises),
+            },
+            command="crowdfl audit",
+        )
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    verdict = finding.verdict + (_SURPRISE if finding.surprising else "")
+    errors = f"{finding.error:.3g}", f"{finding.blind:.3g}"
+    return finding.section, finding.title, finding.subject, finding.recovered, *errors, verdict
 
 
 def run_audit(scale: Scale = DEFAULT, say: _Say = lambda _: None) -> AuditReport:
-    """Run everything."""
-    return AuditReport(scale, tuple(_findings(scale, say)))
+    where = machine()
+    return AuditReport(scale, tuple(_findings(scale, say)), where)
 
 
 def attack_scene(scene: Scene) -> Iterator[Finding]:
@@ -84,18 +99,6 @@ def attack_scene(scene: Scene) -> Iterator[Finding]:
     yield attack_overheard_upload(scene)
     yield attack_late_samples(scene)
     yield from attack_rewards(scene)
-
-
-def check_widths() -> Iterator[Finding]:
-    """The analytic check on the paper's experiment, total shown with rewards and total hidden; and with masks shortened."""
-    shown, hidden = TaskSettings(), TaskSettings(total="hidden", lanes=0)
-    widths = reward_widths(shown, _PAPERS_MODEL)
-    budget = width_budget(hidden, _PAPERS_MODEL, widths.budget.sigma)
-    yield from check_headroom(widths.budget, widths, widths.budget.sigma, task="rewards on; ")
-    yield from check_headroom(budget, None, budget.sigma, task="total hidden; ")
-    short = shorten(widths)
-    weakened = check_headroom(short.budget, short, widths.budget.sigma, SHORTENED)
-    yield from (finding for finding in weakened if "+" in finding.attack and "modulo" not in finding.attack)
 
 
 def _findings(scale: Scale, say: _Say) -> Iterator[Finding]:

@@ -1,8 +1,12 @@
-"""Attack 8: CSP reads distances, sample counts and rewards off PriRwd's divisions.
+"""Attacks on the rewards, and by them.
 
-The division that makes w_i shows delta_i * Omega / (pi * d_i) modulo 1 as a short fraction. With pi known (attack 3), few
-factors are left to try: the right ones make every delta_i whole and their sum pi. Then all of Eq. 10 is known but the
-budget, which the fractional parts of the rewards give.
+Attack 8: CSP reads distances, sample counts and rewards off PriRwd's divisions. The division that makes w_i shows
+delta_i * Omega / (pi * d_i) modulo 1 as a short fraction. With pi known (attack 3), few factors are left to try: the right ones
+make every delta_i whole and their sum pi. Then all of Eq. 10 is known but the budget, which the fractional parts of the rewards
+give.
+
+Attack 10: with two participants, one's own reward gives the other's sample count, and with it the other's model. The average of
+two lies between them: w_2 - avg = -(delta_1/delta_2)(w_1 - avg). Then delta_2 is the reward's only unknown.
 """
 
 from collections.abc import Iterator
@@ -13,16 +17,19 @@ from math import gcd, prod
 
 import numpy as np
 
+from crowdfl.errors import CrowdFLError, SettingsError, TooFewParticipants
 from crowdfl.lab.audit.arithmetic import fraction_behind
-from crowdfl.lab.audit.divisor import totals
-from crowdfl.lab.audit.finding import Finding, conclude
-from crowdfl.lab.audit.scene import Floats, Scene
+from crowdfl.lab.audit.averages import totals
+from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Floats, conclude, rms
+from crowdfl.lab.audit.scene import Scene, deal
+from crowdfl.settings import TaskSettings
 
-__all__ = ["Recovered", "attack_rewards", "recover"]
+__all__ = ["Recovered", "attack_pair", "attack_rewards", "attack_scene_pair", "other_of_two", "recover", "refusals"]
 
 _FACTORS = 12  # what numerator and denominator have in common is seldom more than this
 _CENTS = 1_000_000
 _CLOSE = 2e-3
+_EPS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,11 +47,10 @@ def attack_rewards(scene: Scene) -> list[Finding]:
     ids = sorted(scene.samples)
     distances = np.array([scene.distances[who] for who in ids])
     rewards = np.array([scene.rewards[who] for who in ids])
+    places = ("distances", "8", "the distances of PriRwd, by CSP"), ("rewards", "8", "the rewards, by CSP")
     return [
-        _score(
-            scene, ("distances", "8", "the distances of PriRwd, by CSP"), found.distances if found else None, distances
-        ),
-        _score(scene, ("rewards", "8", "the rewards, by CSP"), found.rewards if found else None, rewards),
+        _score(scene, places[0], found.distances if found else None, distances),
+        _score(scene, places[1], found.rewards if found else None, rewards),
     ]
 
 
@@ -84,32 +90,24 @@ def recover(scene: Scene) -> Recovered | None:
         weights = [fraction_behind(x, y) for x, y in weighing]
         if any(w is None for w in weights):
             continue
-        for total in _likely_totals(scene):
+        for total in dict.fromkeys(totals(scene, "gcd")[::-1] + totals(scene, "fractions")[::-1]):
             solved = _solve([w for w in weights if w is not None], total, scene.settings.max_samples)
             if solved is not None:
                 return _complete(*solved, paying, scene)
     return None
 
 
-def _likely_totals(scene: Scene) -> list[int]:
-    return list(dict.fromkeys(totals(scene, "gcd")[::-1] + totals(scene, "fractions")[::-1]))
-
-
 def _solve(weights: list[Fraction], total: int, most: int) -> tuple[list[int], list[int]] | None:
     """Sample counts and d_i (at scale 10^2L, eps included) that explain the fractional parts of all w_i."""
     base = [w.denominator * (total // gcd(total, w.denominator)) // total for w in weights]
-    for factors in _combinations(len(weights)):
+    small_first = sorted(product(range(1, _FACTORS + 1), repeat=len(weights)), key=prod)
+    for factors in small_first:
         distances = [b * t for b, t in zip(base, factors, strict=True)]
         omega = sum(distances)
         samples = [_samples(w, d, omega, total, most) for w, d in zip(weights, distances, strict=True)]
         if all(samples) and sum(samples) == total:
             return samples, distances
     return None
-
-
-def _combinations(size: int) -> Iterator[tuple[int, ...]]:
-    """Small factors first."""
-    return iter(sorted(product(range(1, _FACTORS + 1), repeat=size), key=prod))
 
 
 def _samples(w: Fraction, distance: int, omega: int, total: int, most: int) -> int:
@@ -138,4 +136,59 @@ def _complete(samples: list[int], distances: list[int], paying: list[tuple[int, 
 
 
 def _off(guess: Floats, truth: Floats) -> float:
-    return float(np.sqrt(np.mean((guess - truth) ** 2)) / truth.mean())
+    return rms(guess - truth) / float(truth.mean())
+
+
+def attack_pair(parameters: int = 20) -> Finding:
+    """In plaintext, by the paper's Eq. 10: both profiles refuse to run it."""
+    rng = np.random.default_rng(5)
+    (w_1, w_2), (delta_1, delta_2) = rng.uniform(-0.5, 0.5, (2, parameters)), (49, 73)
+    average = (delta_1 * w_1 + delta_2 * w_2) / (delta_1 + delta_2)
+    shares = [n / (np.sum((w - average) ** 2) + _EPS) for w, n in ((w_1, delta_1), (w_2, delta_2))]
+    reward = round(36.0 * shares[0] / sum(shares), 6)
+    samples, guess = other_of_two(w_1, delta_1, average, reward / 36.0, most=100)
+    errors = rms(guess - w_2), rms(average - w_2)
+    return _pair(f"{PAPER}, n = 2", errors, f"delta = {samples}, and the model", "Eq. 10 solved for delta")
+
+
+def attack_scene_pair(scene: Scene) -> Finding:
+    """The same code on a participant's view of a real run: it takes all the others for one."""
+    own, victim = "p1", "p2"
+    share = scene.rewards[own] / scene.budget
+    args = scene.weights[own], scene.samples[own], scene.average, share
+    samples, guess = other_of_two(*args, most=scene.settings.max_samples)
+    errors = rms(guess - scene.weights[victim]), rms(scene.average - scene.weights[victim])
+    return _pair(HARDENED, errors, f"delta = {samples} where {scene.samples[victim]} is true", "; ".join(refusals()))
+
+
+def other_of_two(own: Floats, samples: int, average: Floats, share: float, *, most: int) -> tuple[int, Floats]:
+    """The count in 1..most that explains the share best, and the model that goes with it."""
+    distance = float(np.sum((own - average) ** 2))
+    weight = samples / (distance + _EPS)
+    counts = np.arange(1, most + 1)
+    others = counts / ((samples / counts) ** 2 * distance + _EPS)
+    best = int(counts[int(np.argmin(np.abs(weight / (weight + others) - share)))])
+    return best, average + (samples / best) * (average - own)
+
+
+def refusals() -> list[str]:
+    """What a task of two meets: at its settings, and at publication."""
+    said = []
+    try:
+        TaskSettings.of(min_participants=2)
+    except SettingsError:
+        said.append("min_participants = 2 is refused")
+    parties = deal(1, key_bits=256, max_participants=3, lanes=0)
+    try:
+        parties.play(1, parties.encrypt({who: (np.zeros(1), 1) for who in ("p1", "p2")}))
+    except TooFewParticipants:
+        said.append("a round of two is refused")
+    except CrowdFLError as other:
+        said.append(f"a round of two fails otherwise: {type(other).__name__}")
+    return said
+
+
+def _pair(subject: str, errors: tuple[float, float], text: str, note: str) -> Finding:
+    place = ("pair", "10", "another's model, from one's own reward and the average")
+    measure = "root mean square error of a weight; blind: the average"
+    return conclude(place, ["participant"], subject, errors, measure, text, note)

@@ -1,20 +1,47 @@
-"""Two-sample tests in NumPy alone: are these two sets of numbers from one distribution?"""
+"""The empirical test: CSP's views of two very different inputs, many rounds each, told apart or not.
 
-from collections.abc import Mapping
+It must tell them apart in `paper`, and in `hardened` with the masks shortened, or it would prove nothing when it cannot in
+`hardened` as built. Every series is scaled to [0, 1): residues by N, masked lanes and operands by their masks, masked
+divisors on the scale of logarithms, and low bits by themselves. The two-sample tests need NumPy alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import erfc, exp, sqrt
+from math import erfc, exp, log2, sqrt
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Outcome", "chi_square", "compare", "kolmogorov_smirnov"]
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Floats, Verdict
+from crowdfl.lab.audit.scene import deal
+from crowdfl.lab.audit.weakened import SHORTENED, shorten, weaken
+from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.protocols.hardened.profile import HardenedSp, reward_widths
+from crowdfl.protocols.party import View
+from crowdfl.settings import to_millionths
 
-_Floats = npt.NDArray[np.float64]
+__all__ = ["LEVEL", "LeastLikely", "chi_square", "compare", "kolmogorov_smirnov", "tell_apart"]
+
+LEVEL = 1e-5
 _BINS = 16
+_PEOPLE = 3
+_PARAMETERS = 2
+_BOUNDS: dict[str, Any] = {
+    "max_participants": _PEOPLE,
+    "max_samples": 10,
+    "clip": 1.0,
+    "decimals": 2,
+    "sigma": 20,
+    "key_bits": 640,
+}
+_OPERANDS = ("Y", "UU", "A", "B", "delta")
+_Named = Iterator[tuple[str, list[float]]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LeastLikely:
     """The least likely of many tests, corrected for their number (Bonferroni)."""
 
     tests: int
@@ -23,11 +50,10 @@ class Outcome:
 
     @property
     def corrected(self) -> float:
-        """What to compare with a level."""
         return min(1.0, self.tests * self.p_value)
 
 
-def kolmogorov_smirnov(a: _Floats, b: _Floats, *, allowed: float = 0.0) -> float:
+def kolmogorov_smirnov(a: Floats, b: Floats, *, allowed: float = 0.0) -> float:
     """p-value of the largest gap between the distribution functions; a gap up to `allowed` counts for nothing."""
     a, b = np.sort(a), np.sort(b)
     both = np.concatenate([a, b])
@@ -40,7 +66,7 @@ def kolmogorov_smirnov(a: _Floats, b: _Floats, *, allowed: float = 0.0) -> float
     return min(1.0, max(0.0, 2 * tail))
 
 
-def chi_square(a: _Floats, b: _Floats) -> float:
+def chi_square(a: Floats, b: Floats) -> float:
     """p-value of equal frequencies in up to 16 bins of [0, 1), by Wilson and Hilferty's normal approximation."""
     bins = max(4, min(_BINS, (len(a) + len(b)) // 20))  # ten to a bin and sample, or the approximation is none
     counts = np.array([np.histogram(sample % 1.0, bins=bins, range=(0.0, 1.0))[0] for sample in (a, b)], dtype=float)
@@ -55,8 +81,8 @@ def chi_square(a: _Floats, b: _Floats) -> float:
 
 
 def compare(
-    first: Mapping[str, _Floats], second: Mapping[str, _Floats], allowed: Mapping[str, float] | None = None
-) -> Outcome:
+    first: Mapping[str, Floats], second: Mapping[str, Floats], allowed: Mapping[str, float] | None = None
+) -> LeastLikely:
     """Every series that both views have, by both tests; `allowed` names the gaps that a bound concedes."""
     results: dict[str, float] = {}
     for name in sorted(first.keys() & second.keys()):
@@ -65,4 +91,100 @@ def compare(
         if not gap:
             results[f"{name}, chi-square"] = chi_square(a, b)
     name = min(results, key=lambda key: results[key])
-    return Outcome(len(results), name, results[name])
+    return LeastLikely(len(results), name, results[name])
+
+
+def tell_apart(subject: str, rounds: int) -> Finding:
+    """`subject`: PAPER, HARDENED or SHORTENED."""
+    views = [_observe(subject, rounds, large=large) for large in (False, True)]
+    allowed = _conceded(views[0].widths) if views[0].widths else {}
+    found = compare(views[0].series(), views[1].series(), allowed)
+    told = found.corrected < LEVEL
+    conceded = f"; SDIV's divisors may differ by {max(allowed.values()):.3f}" if allowed else ""
+    return Finding(
+        "two samples",
+        "5",
+        "CSP's views of two inputs, told apart",
+        ("CSP",),
+        subject,
+        f"{'told apart' if told else 'not told apart'} by {found.name}",
+        found.corrected,
+        LEVEL,
+        "p-value after correction; told apart below the level",
+        Verdict.BROKEN if told else Verdict.GUESS,
+        f"{rounds} rounds of each input, {found.tests} tests{conceded}",
+    )
+
+
+@dataclass(frozen=True)
+class _CspView:
+    """CSP's view of many rounds with one input, and the widths of the masks in it, where rewards were paid."""
+
+    view: View
+    n: int
+    widths: RewardWidths | None
+
+    def series(self) -> dict[str, Floats]:
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for name, numbers in (*self._divisions(), *self._residues(), *self._masked()):
+            found[name] += numbers
+        return {name: np.array(numbers) for name, numbers in found.items()}
+
+    def _divisions(self) -> _Named:
+        for x, y in zip(self.view.of("SDIV x'"), self.view.of("SDIV y'"), strict=True):
+            kind = f"SDIV by {len(y)}"
+            pairs = [(int(a), int(b)) for a, b in zip(x, y if len(y) == len(x) else list(y) * len(x), strict=True)]
+            yield f"{kind}: log y'", [log2(int(b)) for b in y]
+            yield f"{kind}: x'/y'", [_unit(a % b, b) for a, b in pairs]
+            yield f"{kind}: log x'/y'", [log2(a // b) for a, b in pairs]
+
+    def _residues(self) -> _Named:
+        yield from (("opened", [_unit(int(v), self.n) for v in to_ints(block)]) for block in self.view.of("opened"))
+        yield from (("rewards", [_unit(int(v), self.n) for v in values]) for values in self.view.of("rewards"))
+
+    def _masked(self) -> _Named:
+        """Lanes and operands by their masks, and the lowest bits of both."""
+        if self.widths is None:
+            return
+        for rows in self.view.of("lanes"):
+            used = [int(v) for row in rows for v in row[:_PARAMETERS]]
+            yield "lanes", [_unit(v, 1 << self.widths.budget.lane_mask_bits) for v in used]
+            yield "lanes, low bits", [_unit(v % 16, 16) for v in used]
+        slack = 1 + self.widths.budget.sigma + int(self.widths.masks_in_task).bit_length()
+        for values in self.view.of("SMUL x'"):
+            for j, (value, width) in enumerate(zip(values, self.widths.operands(_PEOPLE), strict=True)):
+                name = _OPERANDS[j] if j < 2 else _OPERANDS[2 + (j - 2) % 3]
+                yield f"SMUL {name}", [_unit(int(value), 1 << (width + slack + 1))]
+                yield f"SMUL {name}, low bits", [_unit(int(value) % 16, 16)]
+
+
+def _observe(subject: str, rounds: int, *, large: bool) -> _CspView:
+    """Models of zeros with one sample each and a small budget, or at the bounds in everything."""
+    paid = subject != PAPER
+    profile, lanes = (HARDENED, None) if paid else (PAPER, 0)
+    parties = deal(_PARAMETERS, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
+    widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
+    if widths is not None and subject == SHORTENED:
+        weaken(cast(HardenedSp, parties.sp))
+        widths = shorten(widths)
+    weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
+    payment = to_millionths("1000000" if large else "1") if paid else None
+    for number in range(1, rounds + 1):
+        uploads = parties.encrypt({f"p{i}": (weights, samples) for i in range(_PEOPLE)})
+        parties.play(number, uploads, payment=payment)
+    return _CspView(parties.csp.party.view, int(parties.dealer.task.public.n), widths)
+
+
+def _conceded(widths: RewardWidths) -> dict[str, float]:
+    """|log2(y1/y2)| / (hi - lo) for the two inputs: the divisors are eps_i + 1, and their sum of weights."""
+    units = widths.epsilon_units
+    small, large = (_PEOPLE * 1) ** 2 * units + 1, (_PEOPLE * 10 * 10) ** 2 * units + 1
+    weight = [samples**3 * (1 << widths.shift) // divisor for samples, divisor in ((1, small), (10, large))]
+    return {
+        f"SDIV by {_PEOPLE}: log y'": widths.weights.advantage(small, large),
+        "SDIV by 1: log y'": widths.rewards.advantage(weight[0], weight[1]),
+    }
+
+
+def _unit(part: int, whole: int) -> float:
+    return ((part << 53) // whole) / 2.0**53

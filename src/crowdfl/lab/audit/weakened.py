@@ -1,18 +1,18 @@
 """`hardened` with its masks shortened on purpose, to show that the audit notices. No option of the protocols leads here."""
 
-import secrets
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from crowdfl.crypto.budget import WidthBudget, bits
-from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.local import LocalFederation
-from crowdfl.protocols.exchange import Exchange
+from crowdfl.crypto.packing import Packing
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import SdivWidths
 
-__all__ = ["ShortBudget", "ShortRewardWidths", "ShortSp", "shorten", "weaken"]
+__all__ = ["SHORTENED", "ShortBudget", "ShortRewardWidths", "shorten", "weaken"]
+
+SHORTENED = "hardened, masks shortened"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class ShortBudget(WidthBudget):
 
     @cached_property
     def slots(self) -> int:
-        """As packed."""
         return self.packed
 
     @property
@@ -38,21 +37,15 @@ class ShortRewardWidths(RewardWidths):
 
     @property
     def masks_in_task(self) -> int:
-        """None."""
         return 0
 
-    def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
-        return replace(super()._sdiv(ybits, qbits), sigma=self.budget.sigma)
+    @property
+    def weights(self) -> SdivWidths:
+        return replace(super().weights, sigma=self.budget.sigma)
 
-
-class ShortSp(HardenedSp):
-    """An SP that pays rewards under short masks."""
-
-    def reward(self, payment: int) -> Exchange:
-        """As `HardenedSp`, with other widths."""
-        side = RewardSp(self.party, shorten(self._shape.widths()), self._shape.packing)
-        context = self._shape.task.context(self.round_number)
-        self._envelopes = yield from side.run(self._averaged(), payment, context, secrets.token_bytes(SEED_BYTES))
+    @property
+    def rewards(self) -> SdivWidths:
+        return replace(super().rewards, sigma=self.budget.sigma)
 
 
 def shorten(widths: RewardWidths) -> ShortRewardWidths:
@@ -62,9 +55,10 @@ def shorten(widths: RewardWidths) -> ShortRewardWidths:
     return ShortRewardWidths(budget, widths.epsilon_units, widths.largest_payment)
 
 
-def weaken(fed: LocalFederation) -> None:
-    """Give a dealt federation the SP above in place of its own."""
-    sp = fed.sp
-    if not isinstance(sp, HardenedSp):
-        raise TypeError("only the profile hardened has masks to shorten")
-    sp.__class__ = ShortSp
+def weaken(sp: HardenedSp) -> None:
+    """Let SP pay its rewards under short masks."""
+
+    def short_side(party: Party, widths: RewardWidths, packing: Packing) -> RewardSp:
+        return RewardSp(party, shorten(widths), packing)
+
+    sp.reward_side = short_side

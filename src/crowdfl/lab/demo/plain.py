@@ -12,7 +12,7 @@ from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.local_trainer import LocalTrainer
 from crowdfl.roles.participant import Arrays
 
-__all__ = ["Plain", "plain_fedavg", "uploads_of", "weighted"]
+__all__ = ["Heard", "Plain", "plain_fedavg", "uploads_of", "weighted"]
 
 Heard = Sequence[tuple[str, Mapping[str, Any]]]
 
@@ -23,15 +23,15 @@ class Plain:
 
     averages: Mapping[int, Arrays]
     accuracy: Mapping[int, Mapping[int, tuple[float, float]]]  # by round and person: accuracy, windows
-    lessons: Mapping[int, LocalTrainer]
+    trainers: Mapping[int, LocalTrainer]
 
     def over(self, number: int, people: Sequence[int]) -> float:
-        """Over the held-out windows of these people."""
+        """Accuracy over the held-out windows of these people."""
         return weighted([self.accuracy[number][person] for person in people])
 
     def measure(self, model: Arrays) -> float:
         """Another model, on the held-out windows of everyone."""
-        return weighted([_measured(lesson, model) for lesson in self.lessons.values()])
+        return weighted([_measured(trainer, model) for trainer in self.trainers.values()])
 
 
 def uploads_of(heard: Heard) -> dict[int, list[int]]:
@@ -44,20 +44,20 @@ def uploads_of(heard: Heard) -> dict[int, list[int]]:
 
 
 def plain_fedavg(task_file: Path, heard: Heard) -> Plain:
-    """Train once more, in the clear."""
+    """Train once more, in the clear, with the same people in each round."""
     training, rounds = tomllib.loads(task_file.read_text())["training"], uploads_of(heard)
-    lessons = {person: LocalTrainer(f"watch:{person}", training) for people in rounds.values() for person in people}
+    trainers = {person: LocalTrainer(f"watch:{person}", training) for people in rounds.values() for person in people}
     averages: dict[int, Arrays] = {}
     accuracy = {}
     model: Arrays | None = None
     for number, people in rounds.items():
-        shape = lessons[people[0]].learner.shape
-        start = model if model is not None else lessons[people[0]].learner.weights()
-        trained = [lessons[person].train(start, training, number) for person in people]
+        shape = trainers[people[0]].learner.shape
+        start = model if model is not None else trainers[people[0]].learner.weights()
+        trained = [trainers[person].train(start, training, number) for person in people]
         average = fedavg([shape.flat(arrays) for arrays, _ in trained], [samples for _, samples in trained])
         model = averages[number] = shape.arrays(average)
-        accuracy[number] = {person: _measured(lesson, model) for person, lesson in lessons.items()}
-    return Plain(averages, accuracy, lessons)
+        accuracy[number] = {person: _measured(trainer, model) for person, trainer in trainers.items()}
+    return Plain(averages, accuracy, trainers)
 
 
 def weighted(rows: Sequence[tuple[float, float]]) -> float:
@@ -66,6 +66,6 @@ def weighted(rows: Sequence[tuple[float, float]]) -> float:
     return float(np.average(values[:, 0], weights=values[:, 1]))
 
 
-def _measured(lesson: LocalTrainer, model: Arrays) -> tuple[float, float]:
-    row = lesson.evaluate(model)
+def _measured(trainer: LocalTrainer, model: Arrays) -> tuple[float, float]:
+    row = trainer.evaluate(model)
     return row["accuracy"], row["windows"]

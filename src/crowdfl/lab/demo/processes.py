@@ -38,7 +38,7 @@ class Processes:
         return process.pid
 
     def run(self, *command: str) -> None:
-        """One to its end."""
+        """Run one to its end."""
         done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
@@ -64,7 +64,6 @@ class Processes:
         self._running[name].wait()
 
     def stop(self) -> None:
-        """End what still runs."""
         for process in self._running.values():
             if process.poll() is None:
                 process.terminate()

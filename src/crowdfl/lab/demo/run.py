@@ -14,15 +14,15 @@ from crowdfl.cli.task.files import template
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.lab.demo.plain import Plain, plain_fedavg
 from crowdfl.lab.demo.processes import Processes
-from crowdfl.lab.demo.report import Outcome, print_outcome, write_report
-from crowdfl.settings import to_millionths
+from crowdfl.lab.demo.report import FinishedCampaign, campaign_result, write_page
+from crowdfl.lab.report.output import print_result
 
 __all__ = ["demo"]
 
 _PEOPLE = 10
 _DROPS, _DROP_ROUND = 3, 2  # person 3 trains in round 2, loses the connection, and sends again after the window
 _VANISHES = 8  # person 8 is never heard of again after its first upload
-_ROUNDS, _BUDGET = 3, "36.00"
+_ROUNDS = 3
 _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 
 
@@ -35,26 +35,17 @@ class _Pace:
     still counts within the grace, and below three uploads a round waits for another window: 12 units before it is given up.
     """
 
-    unit: float
+    window: float  # long enough for everyone who is there
+    grace: float  # long enough for one to start again after the window, and send
+    claims: float  # long enough for nine people to claim
 
-    @property
-    def window(self) -> float:
-        """Long enough for everyone who is there."""
-        return max(8.0, 4 * self.unit)
-
-    @property
-    def grace(self) -> float:
-        """Long enough for one to start again after the window, and send."""
-        return max(8.0, 4 * self.unit)
-
-    @property
-    def claims(self) -> float:
-        """Long enough for nine people to claim."""
-        return max(15.0, 6 * self.unit)
+    @classmethod
+    def of(cls, unit: float) -> "_Pace":
+        return cls(max(8.0, 4 * unit), max(8.0, 4 * unit), max(15.0, 6 * unit))
 
 
 @dataclass
-class _Campaign:
+class _RunningCampaign:
     """What is going on, as the processes tell it."""
 
     processes: Processes
@@ -67,17 +58,14 @@ class _Campaign:
 
     @property
     def folder(self) -> Path:
-        """Where everything is."""
         return self.processes.folder
 
     def say(self, what: str) -> None:
-        """A line of progress."""
         self.console.print(
             f"[dim]{time.monotonic() - self.started:6.1f} s[/dim]  {what}", highlight=False, soft_wrap=True
         )
 
     def start(self, name: str, *command: str) -> None:
-        """A role as a process of its own."""
         self.say(f"{name}: process {self.processes.start(name, *command)}")
 
     def start_person(self, person: int, hold: int = 0) -> None:
@@ -144,22 +132,23 @@ def demo(
     console = Console()
     folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True, mode=0o700)
-    campaign = _Campaign(Processes(folder), console)
+    campaign = _RunningCampaign(Processes(folder), console)
     try:
-        outcome = _run(campaign)
+        finished = _run(campaign)
     finally:
         campaign.processes.stop()
-    outcome.seconds = time.monotonic() - campaign.started
-    path = write_report(outcome, folder)
-    print_outcome(outcome, console)
+    finished.seconds = time.monotonic() - campaign.started
+    result = campaign_result(finished)
+    path = write_page(finished, result)
+    print_result(result, console)
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
 
 
-def _run(campaign: _Campaign) -> Outcome:
+def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     folder = campaign.folder
     campaign.say(f"a campaign in {folder}")
     campaign.processes.run("init", str(folder / "roles"), *_port_options())
-    pace = _Pace(time.monotonic() - campaign.started)
+    pace = _Pace.of(time.monotonic() - campaign.started)
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
     (folder / "task.toml").write_text(_task_file(pace))
@@ -173,7 +162,7 @@ def _run(campaign: _Campaign) -> Outcome:
         campaign.start_person(person, hold=_DROP_ROUND if person == _DROPS else 0)
     report = campaign.wait_for("report")
     plain = campaign.plain.result() if campaign.plain is not None else Plain({}, {}, {})
-    return Outcome(folder, task, campaign.heard, report, _ROUNDS, to_millionths(_BUDGET), _DROPS, _VANISHES, plain)
+    return FinishedCampaign(folder, task, campaign.heard, report, _ROUNDS, _DROPS, _VANISHES, plain)
 
 
 def _task_file(pace: _Pace) -> str:

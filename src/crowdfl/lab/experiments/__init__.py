@@ -1,1 +1,1 @@
-"""Every table and figure of the paper's section 8, made again: one module per table or figure."""
+"""Every table and figure of the paper's section 8, made again."""

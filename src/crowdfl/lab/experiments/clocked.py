@@ -5,7 +5,8 @@ one participant's; averaging and rewards are both servers' work together. `small
 proposes and which is insecure: SP then holds all but the whole key.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,23 +15,21 @@ import numpy as np
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.randomizers import FreshRandomizers
-from crowdfl.crypto.vector import CipherVector, combine
+from crowdfl.crypto.vector import combine
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.experiments.counted import made_up_models
-from crowdfl.lab.experiments.pictures import fitted_line
-from crowdfl.lab.experiments.points import Bench, Point, Row, Rows
+from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
 from crowdfl.lab.experiments.ppfdl import Ppfdl
-from crowdfl.lab.experiments.published import FULL_PARAMETERS
 from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_learner import TorchLearner, mlp
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
-from crowdfl.protocols.parties import LocalDealer
+from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import ParticipantProtocol, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["SCHEMES", "ClockSettings", "clock_points", "fits", "of_sweep", "training_points"]
+__all__ = ["SCHEMES", "ClockSettings", "clock_points", "training_points"]
 
 SCHEMES = ("hardened", "paper", "PPFDL")
 _INPUTS, _LABELS, _WINDOWS = 270, 6, 49  # the paper's network, and a person's windows
@@ -53,11 +52,10 @@ class ClockSettings:
     seed: int = 2021
 
     def parameters(self, scheme: str) -> tuple[int, ...]:
-        """Of the sweep over parameters."""
         return {"hardened": self.hardened, "paper": self.paper, "PPFDL": self.ppfdl}[scheme]
 
 
-def clock_points(settings: ClockSettings) -> list[Point]:
+def clock_points(settings: ClockSettings) -> list[ExperimentPoint]:
     """Both sweeps of every scheme; where they meet, one point serves both."""
     sizes = {
         (scheme, parameters, n): None
@@ -70,45 +68,13 @@ def clock_points(settings: ClockSettings) -> list[Point]:
     return [_round_point(settings, *size) for size in sizes]
 
 
-def training_points(settings: ClockSettings) -> list[Point]:
+def training_points(settings: ClockSettings) -> list[ExperimentPoint]:
     """A person's training, for networks of several sizes."""
     return [_training_point(settings, hidden) for hidden in settings.hidden]
 
 
-def of_sweep(settings: ClockSettings, rows: Rows, scheme: str, over: str) -> Rows:
-    """The rows of a scheme's sweep over `parameters` or `participants`, in order."""
-    mine = [row for row in rows if row["scheme"] == scheme]
-    if over == "parameters":
-        chosen = [row for row in mine if row["participants"] == settings.crowd]
-    else:
-        chosen = [
-            r
-            for r in mine
-            if r["parameters"] == settings.parameters(scheme)[0] and r["participants"] in settings.crowds
-        ]
-    return sorted(chosen, key=lambda row: float(row[over] or 0))
-
-
-def fits(settings: ClockSettings, rows: Rows, phases: Sequence[str]) -> Rows:
-    """Lines through each sweep: seconds per parameter and per participant, and the extrapolation to the paper's model."""
-    found: Rows = []
-    for phase in phases:
-        for scheme in SCHEMES:
-            for over in ("parameters", "participants"):
-                sweep = [row for row in of_sweep(settings, rows, scheme, over) if row.get(phase) is not None]
-                if len(sweep) < 2:
-                    continue
-                x, y = ([float(row[name] or 0) for row in sweep] for name in (over, phase))
-                start, slope = fitted_line(x, y)
-                fit: Row = {"scheme": scheme, "phase": phase, "fit over": over, "intercept": start, "slope": slope}
-                # A line that falls is noise, or a cost that does not depend on the size: it leads nowhere.
-                whole = start + slope * FULL_PARAMETERS if over == "parameters" and slope > 0 else None
-                found.append(fit | {"extrapolated to 277,006": whole})
-    return found
-
-
-def _round_point(settings: ClockSettings, scheme: str, parameters: int, participants: int) -> Point:
-    facts: Row = {
+def _round_point(settings: ClockSettings, scheme: str, parameters: int, participants: int) -> ExperimentPoint:
+    facts: Record = {
         "scheme": scheme,
         "parameters": parameters,
         "participants": participants,
@@ -118,41 +84,35 @@ def _round_point(settings: ClockSettings, scheme: str, parameters: int, particip
         "seed": settings.seed,
     }
 
-    def measure(bench: Bench) -> Rows:
+    def measure(bench: Bench) -> Records:
         time_round = _time_ppfdl if scheme == "PPFDL" else partial(_time_profile, scheme)
         return [facts | time_round(settings, parameters, participants, bench)]
 
-    return Point("timed round", facts, measure)
+    return ExperimentPoint("timed round", facts, measure)
 
 
-def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Row:
+def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Record:
     task = TaskSettings(profile=profile, max_participants=n, lanes=settings.lanes, key_bits=settings.key_bits)
     tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key, observer=Silent())
-    dealer = LocalDealer(TaskSpec("clocked", task, parameters), tools)
-    FreshRandomizers(dealer.task.public).prepare()
-    sp, csp, requester = dealer.sp(), dealer.csp(), dealer.requester()
+    parties = LocalParties(TaskSpec("clocked", task, parameters), tools)
+    FreshRandomizers(parties.dealer.task.public).prepare()
     models = made_up_models(n, parameters, settings.seed)
-    sides = [dealer.participant(f"p{i:02}") for i in range(n)]
-    uploads = [side.encrypt_update(model, 10 + i) for i, (side, model) in enumerate(zip(sides, models, strict=True))]
-    sp.open_round(1)
-
-    def average() -> None:
-        for i, upload in enumerate(uploads):
-            sp.add(f"p{i:02}", upload)
-        run_exchange(sp.publish(final=False), ask_directly(csp.answer))
-
-    seconds: Row = {"average": timed(average)}
-    publication = sp.publication()
-    found = sides[0].read(publication, 1).weights
+    uploads = parties.encrypt({f"p{i:02}": (model, 10 + i) for i, model in enumerate(models)})
+    round_, reader, start = parties.open(1), parties.people["p00"], time.perf_counter()
+    for who, upload in uploads.items():
+        round_.collect({who: upload})
+    publication = round_.average()
+    seconds: Record = {"average": time.perf_counter() - start}
+    found = reader.read(publication, 1).weights
     _expect(found, np.average(models, axis=0, weights=[10 + i for i in range(n)]))
     variants: dict[str, Callable[[], object]] = {
-        "encrypt": lambda: sides[0].encrypt_update(models[0], 10),
-        "decrypt": lambda: sides[0].read(publication, 1),
+        "encrypt": lambda: reader.encrypt_update(models[0], 10),
+        "decrypt": lambda: reader.read(publication, 1),
     }
-    if isinstance(requester, PaperRequester):
-        variants["decrypt, small"] = _small_reader(requester, sides[0], publication, found, bench)
+    if isinstance(parties.requester, PaperRequester):
+        variants["decrypt, small"] = _small_reader(parties.requester, reader, publication, found, bench)
     seconds |= _medians(turns(variants, settings.repetitions))
-    return seconds | {"reward": timed(lambda: run_exchange(sp.reward(n * MILLION), ask_directly(csp.answer)))}
+    return seconds | {"reward": timed(lambda: round_.reward(n * MILLION))}
 
 
 def _small_reader(
@@ -173,23 +133,21 @@ def _small_reader(
     return read
 
 
-def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Row:
+def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Record:
     world = Ppfdl(n, parameters, settings.key_bits, bench.backend, settings.insecure_test_key)
     FreshRandomizers(world.public).prepare()
-    uploads = [world.encrypt(model) for model in made_up_models(n, parameters, settings.seed)]
-    found: list[CipherVector] = []
-    seconds: Row = {
-        "average": timed(lambda: found.append(run_exchange(world.average(uploads), ask_directly(world.answer))))
-    }
-    model = made_up_models(1, parameters, settings.seed)[0]
-    variants = {"encrypt": lambda: world.encrypt(model), "decrypt": lambda: world.decrypt(found[0])}
+    models = made_up_models(n, parameters, settings.seed)
+    uploads, start = [world.encrypt(model) for model in models], time.perf_counter()
+    average = run_exchange(world.average(uploads), ask_directly(world.answer))
+    seconds: Record = {"average": time.perf_counter() - start}
+    variants = {"encrypt": lambda: world.encrypt(models[0]), "decrypt": lambda: world.decrypt(average)}
     return seconds | _medians(turns(variants, settings.repetitions))
 
 
-def _training_point(settings: ClockSettings, hidden: int) -> Point:
-    facts: Row = {"hidden": hidden, "repetitions": settings.repetitions, "seed": settings.seed}
+def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
+    facts: Record = {"hidden": hidden, "repetitions": settings.repetitions, "seed": settings.seed}
 
-    def measure(bench: Bench) -> Rows:
+    def measure(bench: Bench) -> Records:
         generator = np.random.default_rng(settings.seed)
         inputs = generator.normal(size=(_WINDOWS, _INPUTS)).astype(np.float32)
         labels = generator.integers(0, _LABELS, _WINDOWS)
@@ -206,10 +164,10 @@ def _training_point(settings: ClockSettings, hidden: int) -> Point:
         row = facts | {"parameters": learner.shape.parameters}
         return [row | _medians(turns(variants, settings.repetitions))]
 
-    return Point("timed training", facts, measure)
+    return ExperimentPoint("timed training", facts, measure)
 
 
-def _medians(timings: Mapping[str, Timing]) -> Row:
+def _medians(timings: Mapping[str, Timing]) -> Record:
     return {name: timing.median for name, timing in timings.items()}
 
 

@@ -3,20 +3,26 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from crowdfl.crypto.backends import BACKENDS, backend_named
-from crowdfl.lab.experiments.catalog import CATALOG
-from crowdfl.lab.experiments.frame import Size
-from crowdfl.lab.experiments.points import Bench
-from crowdfl.lab.experiments.runner import reproduce as run_experiments
+from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3
+from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5
+from crowdfl.lab.experiments.experiment import Bench, Experiment, Size
+from crowdfl.lab.experiments.experiment import reproduce as run_experiments
+from crowdfl.lab.experiments.rewards import FIG_4
+from crowdfl.lab.experiments.table6 import TABLE_6
+from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7
 
-__all__ = ["reproduce"]
+__all__ = ["CATALOG", "reproduce"]
 
+CATALOG: dict[str, Experiment[Any]] = {
+    each.name: each for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7)
+}
 _NAMES = ", ".join([*CATALOG, "all"])
 _DATA = Path("../shared/data")
 
@@ -26,7 +32,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="The quick size everywhere.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The full size everywhere, however long it takes.")] = False,
     out: Annotated[
-        Path, typer.Option(help="Where results go; a second run there goes on where the first stopped.")
+        Path, typer.Option(help="Where results go; a second run there resumes where the first stopped.")
     ] = Path("crowdfl-experiments"),
     data: Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM NumPy sets.")] = _DATA,
     compute: Annotated[str, typer.Option(help=f"Where encrypted batches run: {', '.join(BACKENDS)}.")] = "threads",
@@ -36,9 +42,9 @@ def reproduce(
         raise typer.BadParameter("--quick and --full exclude each other")
     unknown = [name for name in names if name not in CATALOG and name != "all"]
     if unknown:
-        raise typer.BadParameter(f"there is no {', '.join(unknown)}; choose from {_NAMES}")
+        raise typer.BadParameter(f"{', '.join(unknown)} is not an experiment; choose from {_NAMES}")
     if compute not in BACKENDS:
-        raise typer.BadParameter(f"batches run on {' or '.join(BACKENDS)}, not on {compute!r}")
+        raise typer.BadParameter(f"{compute!r} is not a backend; choose from {', '.join(BACKENDS)}")
     chosen = list(CATALOG) if "all" in names else list(dict.fromkeys(names))
     size: Size | None = "quick" if quick else "full" if full else None
     options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")
@@ -65,19 +71,15 @@ class _Bars:
         self._inside = progress.add_task("", total=None, visible=False)
 
     def begin(self, name: str, points: int) -> None:
-        """An experiment starts."""
         self._points = self._progress.add_task(name, total=points)
 
     def at(self, label: str) -> None:
-        """A point starts."""
         self._progress.reset(self._inside, total=None, visible=True, description=f"  {label}"[:100])
 
     def inside(self, done: int, total: int) -> None:
-        """How far a long batch within the point is."""
         self._progress.update(self._inside, completed=done, total=total)
 
     def done(self) -> None:
-        """A point is finished."""
         if self._points is not None:
             self._progress.advance(self._points)
         self._progress.update(self._inside, visible=False)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.lab.experiments.points import Bench, Row
+from crowdfl.lab.experiments.experiment import Bench, Record
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Source, Split, merged
 from crowdfl.learning.datasets.npz_files import WindowFile, dealt_at_random
 from crowdfl.learning.datasets.synthetic import Synthetic
@@ -38,8 +38,7 @@ class LearnSettings:
     split: str = "user"
     seed: int = 0
 
-    def facts(self) -> Row:
-        """As a point's settings."""
+    def facts(self) -> Record:
         return dict(vars(self))
 
 
@@ -53,7 +52,6 @@ class Crowd:
 
     @property
     def names(self) -> list[str]:
-        """In order."""
         return [split.train.name for split in self.splits]
 
     def data(self, who: str) -> tuple[Inputs, Labels]:
@@ -66,13 +64,11 @@ class Crowd:
         return merged("everyone", [split.train for split in self.splits])
 
     def learner(self) -> TorchLearner:
-        """The paper's network."""
         person = self.splits[0].train
         inputs = person.windows.shape[1] * person.windows.shape[2]
         return TorchLearner(inputs, mlp([self.settings.hidden], len(person.label_names)), seed=self.settings.seed)
 
     def training(self) -> Training:
-        """The paper's epochs, batch and rate."""
         s = self.settings
         return Training(epochs=s.epochs, batch=s.batch, rate=s.rate, seed=s.seed)
 
@@ -98,7 +94,7 @@ def _source(settings: LearnSettings, bench: Bench) -> Source:
     if settings.source == "synthetic":
         return Synthetic(settings.people, seed=settings.seed, cut=_SECONDS)
     if bench.data is None or not (bench.data / _WISDM).exists():
-        raise DataMissing(f"there is no {_WISDM} in {bench.data}: name its folder with --data")
+        raise DataMissing(f"{_WISDM} was not found in {bench.data}: name its folder with --data")
     return WindowFile(bench.data / _WISDM)
 
 

@@ -25,7 +25,7 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, SmulRequest
 
-__all__ = ["Ppfdl", "plain_ppfdl"]
+__all__ = ["Ppfdl"]
 
 _SIGMA = 80
 _Exchange = Generator[bytes, Reply, CipherVector]
@@ -133,11 +133,3 @@ class Ppfdl:
         sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=self.decimals)
         pending, request = sdiv.begin(x, y, Coins.fresh())
         return sdiv.finish(pending, (yield request)())
-
-
-def plain_ppfdl(models: Sequence[npt.ArrayLike]) -> _Floats:
-    """The same in the clear."""
-    rows = np.asarray(models, dtype=np.float64)
-    distances = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
-    reliabilities = distances.sum() / distances
-    return np.asarray((reliabilities[:, None] * rows).sum(axis=0) / reliabilities.sum())

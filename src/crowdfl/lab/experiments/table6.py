@@ -14,13 +14,12 @@ import numpy as np
 
 from crowdfl.errors import ExperimentUnavailable, ProtocolError
 from crowdfl.lab.experiments.counted import made_up_models
-from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Table
-from crowdfl.lab.experiments.pictures import grouped_bars
-from crowdfl.lab.experiments.points import Bench, Point, Row, Rows
+from crowdfl.lab.experiments.experiment import Bench, Experiment, ExperimentPoint, Part, Record, Records, number
 from crowdfl.lab.experiments.published import FULL_PARAMETERS, TABLE6
 from crowdfl.lab.observe import RoundRecorder
-from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.parties import LocalDealer
+from crowdfl.lab.report.plots import Picture, bars, panels
+from crowdfl.lab.report.results import ResultTable
+from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings
 
@@ -45,7 +44,7 @@ class DropoutSettings:
     seed: int = 2021
 
 
-def _points(settings: DropoutSettings) -> list[Point]:
+def _points(settings: DropoutSettings) -> list[ExperimentPoint]:
     sizes = {"paper": settings.paper_parameters, "hardened": settings.hardened_parameters}
     points = [_late_point(settings, profile, parameters) for profile, parameters in sizes.items()]
     facts = {
@@ -54,21 +53,21 @@ def _points(settings: DropoutSettings) -> list[Point]:
         "shares": _SHARES,
         "seed": settings.seed,
     }
-    return [*points, Point("shared model", facts, lambda bench: _share_model(settings, bench))]
+    return [*points, ExperimentPoint("shared model", facts, lambda bench: _share_model(settings, bench))]
 
 
-def _late_point(settings: DropoutSettings, profile: str, parameters: int) -> Point:
-    facts: Row = {
+def _late_point(settings: DropoutSettings, profile: str, parameters: int) -> ExperimentPoint:
+    facts: Record = {
         "profile": profile,
         "parameters": parameters,
         "participants": settings.participants,
         "key_bits": settings.key_bits,
         "seed": settings.seed,
     }
-    return Point("late upload", facts, lambda bench: _late_upload(settings, profile, parameters, bench))
+    return ExperimentPoint("late upload", facts, lambda bench: _late_upload(settings, profile, parameters, bench))
 
 
-def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Rows:
+def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
     """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
     task = TaskSettings(
         profile=profile,
@@ -77,33 +76,27 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
         lanes=0,
         strategy="retransmit",
     )
-    tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key)
-    dealer = LocalDealer(TaskSpec("dropout", task, parameters), tools)
-    sp, csp = dealer.sp(), dealer.csp()
+    heard = RoundRecorder()
+    tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key, observer=heard)
+    parties = LocalParties(TaskSpec("dropout", task, parameters), tools)
     models = made_up_models(settings.participants, parameters, settings.seed)
-    sides = [dealer.participant(f"p{i}") for i in range(settings.participants)]
-    uploads = [side.encrypt_update(model, 10 + i) for i, (side, model) in enumerate(zip(sides, models, strict=True))]
-    sp.open_round(1)
-    for i, upload in enumerate(uploads[:-1]):
-        sp.add(f"p{i}", upload)
+    uploads = parties.encrypt({f"p{i}": (model, 10 + i) for i, model in enumerate(models)})
+    *early, late = uploads
+    round_ = parties.open(1)
+    round_.collect({who: uploads[who] for who in early})
     again = profile == "paper"
     if again:
-        run_exchange(sp.publish(final=False), ask_directly(csp.answer))
-    before, sent = sp.party.costs.counts.copy(), (sp.party.costs.messages, csp.party.costs.messages)
-    start = time.perf_counter()
-    sp.add(f"p{settings.participants - 1}", uploads[-1])
-    recorder = RoundRecorder()
-    if again:
-        run_exchange(sp.publish(final=False), ask_directly(csp.answer, recorder), recorder)
-    seconds = time.perf_counter() - start
-    did = sp.party.costs.counts - before
-    messages = sp.party.costs.messages - sent[0] + csp.party.costs.messages - sent[1]
-    if not again:
-        run_exchange(sp.publish(final=False), ask_directly(csp.answer))
-    average = sides[0].read(sp.publication(), 1).weights
+        round_.average()
+    before = parties.sp.party.costs.counts.copy()
+    heard.reset()
+    round_.collect({late: uploads[late]})
+    publication = round_.average() if again else b""
+    seconds, exchanged = sum(lap.seconds for lap in heard.laps), sum(heard.sent.values())
+    did = parties.sp.party.costs.counts - before
+    average = parties.read(publication or round_.average(), 1, early[:1]).weights
     samples = np.arange(10, 10 + settings.participants)
     _expect(bool(np.allclose(average, np.average(models, axis=0, weights=samples), atol=1e-5)), "the late average")
-    row: Row = {
+    row: Record = {
         "scheme": "CrowdFL-R",
         "profile": profile,
         "parameters": parameters,
@@ -111,14 +104,14 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
         "PAdd": did["", "PAdd"],
         "SDIV": did["", "SDIV"],
         "participant messages": 1,
-        "SP messages": messages,
-        "CSP messages": 2 * recorder.sent["CSP", "SP"],
-        "participant bytes": len(uploads[-1]),
+        "SP messages": exchanged,
+        "CSP messages": exchanged,
+        "participant bytes": len(uploads[late]),
     }
     return [row]
 
 
-def _share_model(settings: DropoutSettings, bench: Bench) -> Rows:
+def _share_model(settings: DropoutSettings, bench: Bench) -> Records:
     """Split a model of 4 bytes a parameter into five shares, and join three."""
     try:
         from Crypto.Protocol.SecretSharing import Shamir
@@ -141,7 +134,7 @@ def _share_model(settings: DropoutSettings, bench: Bench) -> Rows:
         bench.progress(len(chunks) + i + 1, 2 * len(chunks))
     join = time.perf_counter() - start
     _expect(b"".join(joined)[: len(model)] == model, "the shared model")
-    row: Row = {
+    row: Record = {
         "scheme": "secret sharing",
         "profile": "(3, 5) over GF(2^128)",
         "parameters": settings.shared_parameters,
@@ -160,14 +153,12 @@ def _expect(holds: bool, what: str) -> None:
         raise ProtocolError(f"{what} came out wrong")
 
 
-def _present(settings: DropoutSettings, results: Sequence[Rows]) -> Part:
-    nothing: Row = {"scheme": "CrowdFL-D", "profile": "both", "parameters": FULL_PARAMETERS, "seconds": 0.0}
+def _present(settings: DropoutSettings, results: Sequence[Records]) -> Part:
+    nothing: Record = {"scheme": "CrowdFL-D", "profile": "both", "parameters": FULL_PARAMETERS, "seconds": 0.0}
     nothing |= {f"{who} messages": 0 for who in ("participant", "SP", "CSP")} | {"participant bytes": 0}
     rows = [nothing, *(row for rows in results for row in rows)]
     for row in rows:
-        row["seconds at 277,006 (extrapolated)"] = (
-            _number(row, "seconds") * FULL_PARAMETERS / _number(row, "parameters")
-        )
+        row["seconds at 277,006 (extrapolated)"] = number(row, "seconds") * FULL_PARAMETERS / number(row, "parameters")
     columns = (
         "scheme",
         "profile",
@@ -190,14 +181,10 @@ def _present(settings: DropoutSettings, results: Sequence[Rows]) -> Part:
         "The paper gives 12.3 s and 3.4 s without saying for how many parameters.",
         "Extrapolated figures are proportional to the number of parameters, and starred.",
     )
-    return Part(rows, (Table("Cost of one dropout", columns, cells),), (picture,), remarks)
+    return Part(rows, (ResultTable("Cost of one dropout", columns, cells),), (picture,), remarks)
 
 
-def _number(row: Row, name: str) -> float:
-    return float(row[name] or 0)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Record) -> tuple[str, ...]:
     whole = row["seconds at 277,006 (extrapolated)"]
     star = "" if row["parameters"] == FULL_PARAMETERS else " *"
     printed = TABLE6[str(row["scheme"])]
@@ -206,7 +193,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row["scheme"]),
         str(row["profile"]),
         f"{row['parameters']:,}",
-        f"{_number(row, 'seconds'):.3g}",
+        f"{number(row, 'seconds'):.3g}",
         f"{whole:,.3g}{star}",
         ", ".join(messages),
         f"{row['participant bytes']:,}",
@@ -215,10 +202,10 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _draw(figure: "Figure", rows: Rows) -> None:
+def _draw(figure: "Figure", rows: Records) -> None:
     groups = [f"{row['scheme']}\n{row['profile']}" for row in rows]
-    values = [round(1000 * _number(row, "seconds") / _number(row, "parameters"), 4) for row in rows]
-    grouped_bars(figure, groups, {"measured": values}, "seconds per 1,000 parameters")
+    values = [round(1000 * number(row, "seconds") / number(row, "parameters"), 4) for row in rows]
+    bars(panels(figure, 1)[0], groups, {"measured": values}, ylabel="seconds per 1,000 parameters")
     figure.axes[0].set_yscale("symlog", linthresh=1e-3)
 
 

@@ -261,7 +261,7 @@ class RewardSp:
         deltas = CipherVector.concat(samples)
         a, b = yield from self._inner_products(lanes, context, coins.child("lanes"))
         divisors, numerators = yield from self._distances(a, b, deltas, coins.child("operands"))
-        weights = yield from self._divide(self.widths.weights, numerators, divisors, coins.child("weights"))
+        weights = yield from self.divide(self.widths.weights, numerators, divisors, coins.child("weights"))
         mu = yield from self._shares(weights, payment, coins.child("rewards"))
         return (yield from self._open(mu, ids, context, coins.child("open")))
 
@@ -330,7 +330,8 @@ class RewardSp:
         cubes = CipherVector(result.public, result.block[1::2])
         return divisors, party.scale(cubes, 1 << self.widths.shift)
 
-    def _divide(self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+    def divide(self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+        """[[x / y]]: the weights first, then the rewards."""
         sdiv = HardenedSdivSp(self.party, widths)
         pending, request = sdiv.begin(x, y, coins)
         return sdiv.finish(pending, (yield request)())
@@ -340,7 +341,7 @@ class RewardSp:
         party, n = self.party, len(weights)
         total = party.add_plain(party.sum(weights), [1])
         share = max(0, (payment << self.widths.fraction) - 2 * n)
-        return (yield from self._divide(self.widths.rewards, party.scale(weights, share), total, coins))
+        return (yield from self.divide(self.widths.rewards, party.scale(weights, share), total, coins))
 
     def _open(
         self, mu: CipherVector, ids: Sequence[str], context: bytes, coins: Coins

@@ -197,14 +197,14 @@ class _Reader:
     """Whoever may read averages: unseals and subtracts, computes no power."""
 
     def __init__(self, party: Party, shape: _Shape, audience: AudienceKey) -> None:
-        self.party, self._shape, self._audience = party, shape, audience
+        self.party, self._shape, self.audience = party, shape, audience
 
     def read(self, publication: bytes, round_number: int) -> Average:
         codec = self._shape.codec
         task = self._shape.task
         limits = self.party.limits(codec.budget.ciphertexts + 1)
         message = Publication.from_bytes(publication, limits)
-        opened = read(message, self._audience, task.context(round_number), task.public)
+        opened = read(message, self.audience, task.context(round_number), task.public)
         if task.settings.total == "hidden":
             return Average(codec.average_of_scaled(opened), None)
         total = task.public.signed(int.from_bytes(opened[-1].tobytes(), "big"))
@@ -261,8 +261,15 @@ class HardenedSp:
         self._publication: Publication | None = None
         self._envelopes: dict[str, RewardEnvelope] = {}
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
+        # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
+        self.reward_side: Callable[[Party, RewardWidths, Packing], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
         self.open_round(1)
+
+    @property
+    def codec(self) -> ModelCodec:
+        """How an upload is laid out: known to every party of the task."""
+        return self._shape.codec
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
@@ -377,7 +384,7 @@ class HardenedSp:
         if not self.is_averaged():
             raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
         state = self._seed_for("rewards", self._rewarded(payment))
-        side = RewardSp(self.party, widths, self._shape.packing)
+        side = self.reward_side(self.party, widths, self._shape.packing)
         context = self._shape.task.context(self.round_number)
         self._envelopes = yield from side.run(self._averaged(), payment, context, state.seed)
 

@@ -12,21 +12,20 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import SettingsError
-from crowdfl.lab.experiments.catalog import CATALOG
-from crowdfl.lab.experiments.frame import Experiment, Part, Picture, Table, spread
-from crowdfl.lab.experiments.points import Notebook, Point
+from crowdfl.lab.experiments.command import CATALOG
+from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Notebook, Part, reproduce, spread
 from crowdfl.lab.experiments.published import TABLE3
-from crowdfl.lab.experiments.runner import reproduce
+from crowdfl.lab.report.plots import Picture
+from crowdfl.lab.report.results import ResultTable
 from tests.lab.experiments.running import Silent, bench, run, text_of
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.experiments.points import Bench
-from crowdfl.lab.experiments.runner import reproduce
+from crowdfl.lab.experiments.experiment import Bench, reproduce
 from tests.lab.experiments.running import Silent
-from tests.lab.experiments.test_frame import squares
+from tests.lab.experiments.test_experiment import squares
 
 reproduce([squares(dies_at=3)], Path(sys.argv[1]), Bench(Threads(1)), Silent(), size="quick")
 """
@@ -54,13 +53,15 @@ def squares(dies_at=None, log=None):
 
     def points(settings):
         return [
-            Point("square", {"number": i, "seed": settings.seed}, lambda _, i=i: measure(i))
+            ExperimentPoint("square", {"number": i, "seed": settings.seed}, lambda _, i=i: measure(i))
             for i in range(settings.count)
         ]
 
     def present(settings, results):
         rows = [row for rows in results for row in rows]
-        table = Table("Squares <all>", ("number", "square"), tuple((str(r["number"]), str(r["square"])) for r in rows))
+        table = ResultTable(
+            "Squares <all>", ("number", "square"), tuple((str(r["number"]), str(r["square"])) for r in rows)
+        )
 
         def draw(figure):
             figure.subplots().plot([r["number"] for r in rows], [r["square"] for r in rows])
@@ -103,9 +104,9 @@ def test_other_settings_are_other_points(tmp_path):
     reproduce([changed], tmp_path, bench(), Silent(), size="full")
     assert log == [5, 6, 7, 8]
     notebook = Notebook(tmp_path / "points")
-    point = Point("square", {"number": 2, "seed": 8}, lambda _: [{"square": -1}])
+    point = ExperimentPoint("square", {"number": 2, "seed": 8}, lambda _: [{"square": -1}])
     assert notebook.take(point, bench()) == [{"square": -1}]
-    point = Point("square", {"number": 2, "seed": 7}, lambda _: [{"square": -1}])
+    point = ExperimentPoint("square", {"number": 2, "seed": 7}, lambda _: [{"square": -1}])
     assert notebook.take(point, bench()) == [{"number": 2, "square": 4}]
 
 
@@ -117,8 +118,8 @@ def test_a_failed_point_is_not_kept(tmp_path):
         raise SettingsError("no")
 
     with pytest.raises(SettingsError):
-        notebook.take(Point("k", {}, fail), bench())
-    assert notebook.take(Point("k", {}, lambda _: [{"a": 1}]), bench()) == [{"a": 1}]
+        notebook.take(ExperimentPoint("k", {}, fail), bench())
+    assert notebook.take(ExperimentPoint("k", {}, lambda _: [{"a": 1}]), bench()) == [{"a": 1}]
 
 
 def test_everything_promised_is_written(tmp_path):
@@ -135,7 +136,7 @@ def test_everything_promised_is_written(tmp_path):
     assert "a remark &amp; more" in page
     assert 'src="data:image/png;base64,' in page
     text = text_of(tmp_path)
-    assert "seed = 7" in text
+    assert "count 5, seed 7" in text
     assert "quick size, where full is the default" in text
 
 
