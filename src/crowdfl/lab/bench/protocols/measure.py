@@ -38,7 +38,7 @@ __all__ = [
     "PARTS",
     "QUICK_PROTOCOLS",
     "Averaging",
-    "Campaign",
+    "BenchCampaign",
     "ProtocolSettings",
     "Rewards",
     "average",
@@ -130,7 +130,7 @@ def average(settings: ProtocolSettings, backend: TimedBackend) -> Averaging:
     return Averaging(len(masked), decryptions, took["publish"], took["bare"], roles, kernels, table_seconds)
 
 
-class Campaign:
+class BenchCampaign:
     """A `hardened` task at full size with an upload from everyone, of which only two were encrypted parameter by parameter."""
 
     def __init__(self, settings: ProtocolSettings, backend: TimedBackend, say: Say) -> None:
@@ -149,7 +149,7 @@ class Campaign:
         return sealed_publication(self.task, self.parties.dealer.csp(), rows, stand_in)
 
 
-def read_average(campaign: Campaign) -> Timing:
+def read_average(campaign: BenchCampaign) -> Timing:
     """Unseal, subtract the masks, unpack, divide, on one core."""
     weights = made_up_weights(campaign.settings.parameters, 2021)
     publication = campaign.publication(weights)
@@ -193,7 +193,7 @@ class Rewards:
     products: int
 
 
-def reward(campaign: Campaign, backend: TimedBackend, crowd: int, round_number: int) -> Rewards:
+def reward(campaign: BenchCampaign, backend: TimedBackend, crowd: int, round_number: int) -> Rewards:
     """All of PriRwd for the first `crowd` participants, in a round of its own."""
     parties, recorder, costs = campaign.parties, campaign.recorder, campaign.parties.csp.party.costs
     round_ = parties.open(round_number)

@@ -9,7 +9,7 @@ from crowdfl.lab.bench.protocols.measure import (
     PAPER_PROTOCOLS,
     PARTS,
     Averaging,
-    Campaign,
+    BenchCampaign,
     ProtocolSettings,
     Rewards,
     average,
@@ -39,7 +39,7 @@ def bench_protocols(settings: ProtocolSettings = PAPER_PROTOCOLS, *, say: Say = 
     say("publishing a sample, in turn with its partial decryptions")
     averaged = average(settings, backend)
 
-    campaign = Campaign(settings, backend, say)
+    campaign = BenchCampaign(settings, backend, say)
     FreshRandomizers(campaign.task.public).prepare()
     say("reading the whole average, one core")
     reading = read_average(campaign)
@@ -98,7 +98,7 @@ def _averaging_rows(averaged: Averaging, workers: str) -> tuple[Row, Row]:
     return counted, spent.over(bare, "whole / bare")
 
 
-def _reading_row(campaign: Campaign, wall: Timing) -> Row:
+def _reading_row(campaign: BenchCampaign, wall: Timing) -> Row:
     """In processor time: seconds of a core, as the target says."""
     cpu = Timing(wall.cpu)
     return Row(
