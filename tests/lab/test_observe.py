@@ -8,9 +8,9 @@ import pytest
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.kernels import MulMod
 from crowdfl.lab.observe import Lap, RoundRecorder, Span, TimedBackend, seconds_by_kernel
+from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import OpenRequest
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 

@@ -10,9 +10,9 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.vector import CipherVector
+from crowdfl.lab.parties import LocalDealer
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.parties import LocalDealer
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings

@@ -1,6 +1,6 @@
 """An observer for the laboratory: who worked when, on which stage, between which messages, and what went over the wire.
 
-The parties of `crowdfl.protocols.parties` take turns in one process, so that stretches of work never overlap.
+The parties of `crowdfl.lab.parties` take turns in one process, so that stretches of work never overlap.
 """
 
 import time

@@ -7,7 +7,6 @@ servers then, and only then. Nothing here decrypts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, WrongAmount
@@ -19,11 +18,9 @@ __all__ = ["Attestation", "Claim", "ClaimsCsp", "ClaimsSp", "make_claim", "open_
 _LONGEST_AMOUNT = 128  # bits
 
 
-@dataclass(frozen=True)
-class Claim(Message):
+class Claim(Message, kind=19):
     """A participant's signed claim, with the masks that prove it. `contexts` names the rounds."""
 
-    kind: ClassVar[int] = 19
     task: str
     participant: str
     amount: int
@@ -36,11 +33,9 @@ class Claim(Message):
         return f"Claim({self.participant!r} of task {self.task!r})"
 
 
-@dataclass(frozen=True)
-class Attestation(Message):
+class Attestation(Message, kind=20):
     """CSP's signed word that a claim is true."""
 
-    kind: ClassVar[int] = 20
     task: str
     participant: str
     amount: int

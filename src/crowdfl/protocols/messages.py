@@ -5,8 +5,8 @@ memory is taken; vectors inside are checked number by number before anything com
 """
 
 import struct
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.pctd import PublicKey
@@ -42,16 +42,21 @@ class Limits:
         return self.max_count * width + 4096 + self.max_entries * 8
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Message:
-    """A message: subclasses declare `kind` and their fields."""
+    """A message: `class Question(Message, kind=40)` and its fields make a frozen dataclass; a kind is never used twice."""
 
     kind: ClassVar[int] = 0
 
+    def __init_subclass__(cls, *, kind: int = 0, repr: bool = True) -> None:
+        cls.kind = kind
+        dataclass(frozen=True, repr=repr)(cls)
+
     def to_bytes(self) -> bytes:
         parts = [_HEADER.pack(_MAGIC, _VERSION, self.kind)]
-        for field in fields(self):
-            body = _encode(getattr(self, field.name))
+        for part in fields(self):
+            body = _encode(getattr(self, part.name))
             parts += [_LENGTH.pack(len(body)), body]
         return b"".join(parts)
 
@@ -69,9 +74,9 @@ class Message:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
         hints = get_type_hints(cls)
         view, place, values = memoryview(data), _HEADER.size, []
-        for field in fields(cls):
+        for part in fields(cls):
             body, place = _next(view, place, limits.max_field)
-            values.append(_decode(bytes(body), hints[field.name], limits))
+            values.append(_decode(bytes(body), hints[part.name], limits))
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
         return cls(*values)

@@ -11,7 +11,6 @@ floor(x/y) <= R < x/y + 1 + 2^-precision, for x >= 0. Proof in docs/security.md.
 
 from dataclasses import dataclass, field
 from math import log2
-from typing import ClassVar
 
 import gmpy2
 from gmpy2 import mpz
@@ -37,11 +36,9 @@ __all__ = [
 _SMALLEST_RANGE = 64  # bits between lo and hi below which the divisor's hiding is not worth the name
 
 
-@dataclass(frozen=True)
-class SdivRequest(Message):
+class SdivRequest(Message, kind=1):
     """SP to CSP: masked dividends and divisors with SP's half of the decryption. One divisor may serve all dividends."""
 
-    kind: ClassVar[int] = 1
     x: CipherVector
     x_1: PartialVector
     y: CipherVector
@@ -49,11 +46,9 @@ class SdivRequest(Message):
     shift: int
 
 
-@dataclass(frozen=True)
-class SdivReply(Message):
+class SdivReply(Message, kind=2):
     """CSP to SP: the encrypted quotients."""
 
-    kind: ClassVar[int] = 2
     quotients: CipherVector
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import prod
-from typing import ClassVar
 
 from gmpy2 import mpz
 
@@ -42,22 +41,18 @@ Polynomial = dict[tuple[int, ...], int]
 """Coefficients by monomial; a monomial is the sorted tuple of its operands' numbers, () the constant."""
 
 
-@dataclass(frozen=True)
-class SmulRequest(Message):
+class SmulRequest(Message, kind=3):
     """SP to CSP: masked factors with SP's half of the decryption."""
 
-    kind: ClassVar[int] = 3
     x: CipherVector
     x_1: PartialVector
     y: CipherVector
     y_1: PartialVector
 
 
-@dataclass(frozen=True)
-class SmulReply(Message):
+class SmulReply(Message, kind=4):
     """CSP to SP: the encrypted products of the masked factors."""
 
-    kind: ClassVar[int] = 4
     products: CipherVector
 
 
@@ -120,22 +115,18 @@ class PaperSmulCsp:
         return party.costs.sent(reply.to_bytes())
 
 
-@dataclass(frozen=True)
-class PolynomialsRequest(Message):
+class PolynomialsRequest(Message, kind=5):
     """SP to CSP: packed masked operands with SP's half of the decryption, their widths, and the products wanted."""
 
-    kind: ClassVar[int] = 5
     packed: CipherVector
     packed_1: PartialVector
     widths: tuple[int, ...]
     products: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class PolynomialsReply(Message):
+class PolynomialsReply(Message, kind=6):
     """CSP to SP: the encrypted products, in the order asked for."""
 
-    kind: ClassVar[int] = 6
     products: CipherVector
 
 

@@ -14,9 +14,9 @@ from crowdfl.errors import CrowdFLError, ProtocolError, SeedReused, TooFewPartic
 from crowdfl.lab.audit.averages import attack_hidden_total
 from crowdfl.lab.audit.finding import Verdict
 from crowdfl.lab.audit.scene import deal
+from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.sdiv import SdivRequest
 
 BOUNDS = {"max_participants": 5, "max_samples": 20, "clip": 1.0, "decimals": 2, "sigma": 20, "key_bits": 768}

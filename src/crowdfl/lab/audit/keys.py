@@ -18,9 +18,9 @@ from crowdfl.errors import SeedReused
 from crowdfl.lab.audit.arithmetic import factor_with
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, conclude, rms
 from crowdfl.lab.audit.scene import deal
+from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, MaskSeed, OpeningSp, digest
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.parties import LocalParties
 
 __all__ = ["attack_reused_seed", "attack_small_key", "factors_from_share"]
 

@@ -15,11 +15,11 @@ from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey
 from crowdfl.errors import SeedReused
 from crowdfl.lab.audit.finding import PAPER, Floats
+from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp, reward_widths
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.smul import PolynomialsSp

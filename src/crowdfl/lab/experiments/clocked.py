@@ -20,12 +20,12 @@ from crowdfl.errors import ProtocolError
 from crowdfl.lab.experiments.counted import made_up_models
 from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
 from crowdfl.lab.experiments.ppfdl import Ppfdl
+from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_learner import TorchLearner, mlp
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import ParticipantProtocol, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 

@@ -18,12 +18,12 @@ from crowdfl.lab.experiments.experiment import Bench, Experiment, ExperimentPoin
 from crowdfl.lab.experiments.ppfdl import Ppfdl
 from crowdfl.lab.experiments.published import TABLE4, TABLE5, Formula
 from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.report.plots import Picture, bars, panels
 from crowdfl.lab.report.results import ResultTable
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperPublication, PaperReward
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.smul import SmulReply, SmulRequest

@@ -20,6 +20,7 @@ from crowdfl.crypto.vector import CipherVector
 from crowdfl.lab.experiments.crowd import Attendance, Crowd, LearnSettings, Strategy, load_crowd
 from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
 from crowdfl.lab.experiments.published import BUDGET
+from crowdfl.lab.parties import LocalParties
 from crowdfl.learning.features import flat
 from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.metrics import Scores
@@ -27,7 +28,6 @@ from crowdfl.learning.rewards import distances, rewards, weights
 from crowdfl.protocols.exchange import Reply, Silent
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.round import AggregationRound

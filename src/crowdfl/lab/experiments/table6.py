@@ -17,9 +17,9 @@ from crowdfl.lab.experiments.counted import made_up_models
 from crowdfl.lab.experiments.experiment import Bench, Experiment, ExperimentPoint, Part, Record, Records, number
 from crowdfl.lab.experiments.published import FULL_PARAMETERS, TABLE6
 from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.report.plots import Picture, bars, panels
 from crowdfl.lab.report.results import ResultTable
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings
 

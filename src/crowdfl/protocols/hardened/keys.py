@@ -1,8 +1,6 @@
 """What KGC deals to each role of a `hardened` task: one split of the key, audience keys, a public seed."""
 
 import secrets
-from dataclasses import dataclass
-from typing import ClassVar
 
 from gmpy2 import mpz
 
@@ -16,8 +14,7 @@ from crowdfl.protocols.profile import Dealing
 __all__ = ["CspBundle", "ReaderBundle", "SpBundle", "deal"]
 
 
-@dataclass(frozen=True, repr=False)
-class _Bundle(Message):
+class _Bundle(Message, repr=False):
     """The public key and the seed of the public permutation, which every role has."""
 
     n: int
@@ -32,11 +29,9 @@ class _Bundle(Message):
         return f"{type(self).__name__}(secret)"
 
 
-@dataclass(frozen=True, repr=False)
-class SpBundle(_Bundle):
+class SpBundle(_Bundle, kind=30, repr=False):
     """For SP: lambda_sc, and the key that CSP's attestations are checked with. No audience key."""
 
-    kind: ClassVar[int] = 30
     share: int
     csp_key: bytes
 
@@ -44,11 +39,9 @@ class SpBundle(_Bundle):
         return KeyShare(public, mpz(self.share))
 
 
-@dataclass(frozen=True, repr=False)
-class CspBundle(_Bundle):
+class CspBundle(_Bundle, kind=31, repr=False):
     """For CSP: lambda_c, both audience keys, the key it attests with."""
 
-    kind: ClassVar[int] = 31
     share: int
     participants: bytes
     requester: bytes
@@ -58,11 +51,9 @@ class CspBundle(_Bundle):
         return KeyShare(public, mpz(self.share))
 
 
-@dataclass(frozen=True, repr=False)
-class ReaderBundle(_Bundle):
+class ReaderBundle(_Bundle, kind=32, repr=False):
     """For a member of an audience: that audience's key. No share."""
 
-    kind: ClassVar[int] = 32
     audience: bytes
 
 

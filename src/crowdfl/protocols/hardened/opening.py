@@ -12,7 +12,6 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -86,11 +85,9 @@ def digest(sums: CipherVector) -> bytes:
     return hashlib.sha256(sums.to_bytes()).digest()
 
 
-@dataclass(frozen=True)
-class OpenRequest(Message):
+class OpenRequest(Message, kind=7):
     """SP to CSP: masked ciphertexts with SP's half of the decryption."""
 
-    kind: ClassVar[int] = 7
     context: bytes
     audience: int
     start: int
@@ -98,19 +95,15 @@ class OpenRequest(Message):
     masked_1: PartialVector
 
 
-@dataclass(frozen=True)
-class OpenReply(Message):
+class OpenReply(Message, kind=8):
     """CSP to SP: the masked plaintexts, sealed to the audience."""
 
-    kind: ClassVar[int] = 8
     sealed: bytes
 
 
-@dataclass(frozen=True)
-class Publication(Message):
+class Publication(Message, kind=9):
     """SP to the audience: the seed and the sealed values. Never shown to CSP."""
 
-    kind: ClassVar[int] = 9
     seed: bytes = field(repr=False)
     count: int
     sealed: tuple[bytes, ...] = field(repr=False)

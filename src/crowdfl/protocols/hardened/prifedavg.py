@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
 
 import gmpy2
 import numpy as np
@@ -110,22 +109,18 @@ def hidden_widths(budget: WidthBudget) -> SdivWidths:
     return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, sigma, precision=1)
 
 
-@dataclass(frozen=True)
-class ScaleRequest(Message):
+class ScaleRequest(Message, kind=21):
     """SP to CSP: masked sums with SP's half of the decryption, and [[Q]]."""
 
-    kind: ClassVar[int] = 21
     start: int
     masked: CipherVector
     masked_1: PartialVector
     factor: CipherVector
 
 
-@dataclass(frozen=True)
-class ScaleReply(Message):
+class ScaleReply(Message, kind=22):
     """CSP to SP: [[Q * (X + R)]] with CSP's dither in every slot."""
 
-    kind: ClassVar[int] = 22
     scaled: CipherVector
 
 

@@ -16,7 +16,6 @@ sum within b although a division may come out one too high (deviation D12).
 import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -133,28 +132,22 @@ class RewardWidths:
         return SdivWidths(self.budget.key_bits, ybits, qbits, sigma, precision)
 
 
-@dataclass(frozen=True)
-class NonceRequest(Message):
+class NonceRequest(Message, kind=10):
     """SP to CSP: the hash of all uploads, which closes them."""
 
-    kind: ClassVar[int] = 10
     context: bytes
     digest: bytes
 
 
-@dataclass(frozen=True)
-class NonceReply(Message):
+class NonceReply(Message, kind=11):
     """CSP to SP: its part of the sketch's coins."""
 
-    kind: ClassVar[int] = 11
     nonce: bytes
 
 
-@dataclass(frozen=True)
-class LanesRequest(Message):
+class LanesRequest(Message, kind=12):
     """SP to CSP: masked lanes of all participants, some rows of each, one participant after the other."""
 
-    kind: ClassVar[int] = 12
     context: bytes
     start: int
     participants: int
@@ -162,36 +155,28 @@ class LanesRequest(Message):
     masked_1: PartialVector
 
 
-@dataclass(frozen=True)
-class LanesReply(Message):
+class LanesReply(Message, kind=13):
     """CSP to SP: every masked lane encrypted on its own."""
 
-    kind: ClassVar[int] = 13
     lanes: CipherVector
 
 
-@dataclass(frozen=True)
-class InnerRequest(Message):
+class InnerRequest(Message, kind=14):
     """SP to CSP: all lanes are in."""
 
-    kind: ClassVar[int] = 14
     context: bytes
 
 
-@dataclass(frozen=True)
-class InnerReply(Message):
+class InnerReply(Message, kind=15):
     """CSP to SP: [[<e_i, e_i>]] and [[<e_i, E>]], E the sum of the e_i."""
 
-    kind: ClassVar[int] = 15
     own: CipherVector
     cross: CipherVector
 
 
-@dataclass(frozen=True)
-class RewardRequest(Message):
+class RewardRequest(Message, kind=16):
     """SP to CSP: rewards masked modulo N, whose each is, and a commitment to each mask."""
 
-    kind: ClassVar[int] = 16
     context: bytes
     masked: CipherVector
     masked_1: PartialVector
@@ -199,19 +184,15 @@ class RewardRequest(Message):
     commitments: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class RewardReply(Message):
+class RewardReply(Message, kind=17):
     """CSP to SP: each masked reward, sealed to its owner."""
 
-    kind: ClassVar[int] = 17
     sealed: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class RewardEnvelope(Message):
+class RewardEnvelope(Message, kind=18):
     """SP to one participant: the mask, its salt, and what CSP sealed."""
 
-    kind: ClassVar[int] = 18
     mask: int
     salt: bytes
     sealed: bytes
@@ -511,11 +492,9 @@ class RewardCsp:
         return self.party.costs.sent(message.to_bytes())
 
 
-@dataclass(frozen=True)
-class _InnerSums(Message):
+class _InnerSums(Message, kind=25):
     """What one message of lanes adds to the inner products, as CSP remembers it."""
 
-    kind: ClassVar[int] = 25
     participants: int
     own: tuple[int, ...]
     cross: tuple[int, ...]

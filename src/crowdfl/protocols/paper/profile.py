@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,29 +60,23 @@ _SIGMA = 80
 _LARGEST_PAYMENT = to_millionths(1_000_000)
 
 
-@dataclass(frozen=True)
-class PaperPublication(Message):
+class PaperPublication(Message, kind=23):
     """SP to readers: [[average]] and, unless it is for the requester, SP's half of its decryption."""
 
-    kind: ClassVar[int] = 23
     average: CipherVector
     average_1: PartialVector
 
 
-@dataclass(frozen=True)
-class PaperReward(Message):
+class PaperReward(Message, kind=24):
     """SP to a participant: [[mu_i]] and SP's half of its decryption."""
 
-    kind: ClassVar[int] = 24
     mu: CipherVector
     mu_1: PartialVector
 
 
-@dataclass(frozen=True, repr=False)
-class PaperBundle(Message):
+class PaperBundle(Message, kind=33, repr=False):
     """What KGC deals to a role: the public key, and the role's secrets."""
 
-    kind: ClassVar[int] = 33
     n: int
     h_s: int
     secrets: tuple[int, ...]

@@ -17,12 +17,12 @@ from crowdfl.lab.bench.workload import (
     sealed_publication,
 )
 from crowdfl.lab.observe import RoundRecorder
+from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.report.results import Figure
 from crowdfl.lab.timing import timed, timed_call, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
-from crowdfl.protocols.parties import LocalParties
 from crowdfl.settings import MILLION, TaskSettings
 
 __all__ = ["hardened_system", "measure_device", "paper_system", "sampled_servers", "whole_servers"]
