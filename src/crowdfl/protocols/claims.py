@@ -87,7 +87,7 @@ class ClaimsCsp:
             raise WrongAmount(f"{claim.participant} claims an amount that the masks shown do not make")
         signature = self.signing.sign(_signed(b"attestation", claim.task, claim.participant, claim.amount))
         attestation = Attestation(claim.task, claim.participant, claim.amount, signature)
-        return self.rewards.party.costs.sent(attestation.to_bytes())
+        return self.rewards.party.send(attestation)
 
 
 @dataclass

@@ -56,11 +56,8 @@ class Costs:
     def inside(self, protocol: str, times: int) -> Iterator[None]:
         """Count `times` runs of SMUL or SDIV, and what they do under their own name."""
         self.count(protocol, times)
-        before, self._scope = self._scope, protocol
-        try:
+        with self.continuing(protocol):
             yield
-        finally:
-            self._scope = before
 
     @contextmanager
     def continuing(self, protocol: str) -> Iterator[None]:

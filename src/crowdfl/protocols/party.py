@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from crowdfl.crypto import vector
@@ -13,7 +14,7 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
 from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.costs import Costs, CountingBackend
-from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.messages import Limits, Message
 
 __all__ = ["Party", "View"]
 
@@ -59,6 +60,9 @@ class Party:
     def limits(self, max_count: int) -> Limits:
         return Limits(self.public, max_count, backend=self.compute)
 
+    def send(self, message: Message | CipherVector) -> bytes:
+        return self.costs.sent(message.to_bytes())
+
     def refusals(self, received: Iterable[bytes], parse: Callable[[bytes], Unchecked]) -> list[CrowdFLError | None]:
         """Why each of some received vectors is refused, or None; those that parse are validated as one batch."""
         parsed = [_parsed(data, parse) for data in received]
@@ -71,7 +75,6 @@ class Party:
         return vector.encrypt(self._randomizers(coins), plaintexts, backend=self.compute, progress=self.progress)
 
     def rerandomise(self, c: CipherVector, coins: Coins | None = None) -> CipherVector:
-        """The same plaintexts, unlinkable."""
         return c.rerandomise(self._randomizers(coins), backend=self.compute, progress=self.progress)
 
     def add(self, a: CipherVector, b: CipherVector) -> CipherVector:
@@ -96,10 +99,7 @@ class Party:
         return c.add_plain(vector.residues((m % n for m in plaintexts), self.public), backend=self.compute)
 
     def sum(self, c: CipherVector) -> CipherVector:
-        total = c.part(0, 1)
-        for index in range(1, len(c)):
-            total = self.add(total, c.part(index, index + 1))
-        return total
+        return reduce(self.add, (c.part(index, index + 1) for index in range(len(c))))
 
     def partial_decrypt(self, c: CipherVector) -> PartialVector:
         """PDec with this party's share."""

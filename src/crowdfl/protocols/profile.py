@@ -44,20 +44,6 @@ STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
-class Task:
-    """What all roles of a task know."""
-
-    name: str
-    settings: TaskSettings
-    parameters: int
-    public: PublicKey
-
-    def context(self, round_number: int) -> bytes:
-        """What a round's sealed messages are bound to."""
-        return b"crowdfl task " + self.name.encode() + b" round " + str(round_number).encode()
-
-
-@dataclass(frozen=True)
 class Average:
     """What a reader gets: the averaged weights, flat, and the total of the samples where the task shows it."""
 
@@ -73,8 +59,19 @@ class TaskSpec:
     settings: TaskSettings
     parameters: int
 
-    def task(self, public: PublicKey) -> Task:
+    def task(self, public: PublicKey) -> "Task":
         return Task(self.name, self.settings, self.parameters, public)
+
+
+@dataclass(frozen=True)
+class Task(TaskSpec):
+    """What all roles of a task know."""
+
+    public: PublicKey
+
+    def context(self, round_number: int) -> bytes:
+        """What a round's sealed messages are bound to."""
+        return b"crowdfl task " + self.name.encode() + b" round " + str(round_number).encode()
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,22 +101,13 @@ class ParticipantProtocol(Protocol):
     """What a participant's device does."""
 
     party: Party
-    clipped: int
+    clipped: int  # weights that the last `encrypt_update` clipped
 
-    def upload_randomizers(self) -> int:
-        """How many randomizers an update takes: what to make ahead of time."""
-
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
-        """An update, encrypted, ready to upload. `clipped` then says how many weights were clipped."""
-
-    def read(self, publication: bytes, round_number: int) -> Average:
-        """The average of a round that is not the last."""
-
-    def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """This participant's reward of a round, in millionths."""
-
-    def claim(self) -> bytes:
-        """A signed claim of all rewards opened so far."""
+    def upload_randomizers(self) -> int: ...  # how many an update takes: what to make ahead of time
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes: ...
+    def read(self, publication: bytes, round_number: int) -> Average: ...  # of a round that is not the last
+    def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
+    def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 
 class SpProtocol(Protocol):
@@ -127,11 +115,8 @@ class SpProtocol(Protocol):
 
     party: Party
 
-    def enrol(self, identity: Identity) -> None:
-        """Take note of a certified participant."""
-
-    def open_round(self, round_number: int) -> None:
-        """Start a round with nothing in it."""
+    def enrol(self, identity: Identity) -> None: ...
+    def open_round(self, round_number: int) -> None: ...  # with nothing in it
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
@@ -139,11 +124,10 @@ class SpProtocol(Protocol):
     def read_again(self, load: Callable[[str], bytes]) -> None:
         """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""
 
-    def upload_bytes(self) -> int:
-        """Bytes of an upload of this task."""
+    def upload_bytes(self) -> int: ...  # the size of an upload of this task
 
     def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        """Why each of these is no upload of this task, or None; looked at as one batch."""
+        """Why each of these is not an upload of this task, or None; looked at as one batch."""
 
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""
@@ -160,26 +144,13 @@ class SpProtocol(Protocol):
     def is_averaged(self) -> bool:
         """Whether `reward` finds what it needs of `publish`, run here or, after a crash, before."""
 
-    def publish(self, *, final: bool) -> Exchange:
-        """Average what is in, with CSP; `published` then holds the bytes for the audience."""
-
-    def reward(self, payment: int) -> Exchange:
-        """Rewards of those averaged, with CSP; `envelopes` then holds a message for each."""
-
-    def publication(self) -> bytes:
-        """What readers are served after `publish`."""
-
-    def envelopes(self) -> Mapping[str, bytes]:
-        """What each participant is served after `reward`."""
-
-    def claimant(self, claim: bytes) -> str:
-        """Who says to have made this claim; nothing is checked yet."""
-
-    def check_claim(self, claim: bytes) -> str:
-        """Whose claim it is; refuse what is not worth asking CSP about."""
-
-    def pay(self, claim: bytes, attestation: bytes) -> int:
-        """Millionths to pay now."""
+    def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
+    def reward(self, payment: int) -> Exchange: ...  # those averaged, with CSP, for `envelopes`
+    def publication(self) -> bytes: ...  # what readers are served
+    def envelopes(self) -> Mapping[str, bytes]: ...  # what each participant is served
+    def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
+    def check_claim(self, claim: bytes) -> str: ...  # whose claim it is; refuses what is not worth asking CSP about
+    def pay(self, claim: bytes, attestation: bytes) -> int: ...  # millionths to pay now
 
 
 class CspProtocol(Protocol):
@@ -188,12 +159,8 @@ class CspProtocol(Protocol):
     party: Party
 
     def enrol(self, identity: Identity) -> None: ...
-
-    def remember(self, memory: MutableMapping[str, bytes]) -> None:
-        """Keep what must outlive a request there, from now on."""
-
-    def answer(self, request: bytes) -> bytes:
-        """One request of SP's, one reply."""
+    def remember(self, memory: MutableMapping[str, bytes]) -> None: ...  # keep there what must outlive a request
+    def answer(self, request: bytes) -> bytes: ...
 
 
 class RequesterProtocol(Protocol):
@@ -201,8 +168,7 @@ class RequesterProtocol(Protocol):
 
     party: Party
 
-    def read(self, publication: bytes, round_number: int) -> Average:
-        """The average of the last round."""
+    def read(self, publication: bytes, round_number: int) -> Average: ...  # of the last round
 
 
 class Profile(Protocol):
@@ -213,19 +179,13 @@ class Profile(Protocol):
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Refuse, with the numbers, a task that could overflow."""
 
-    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """KGC: make the keys of a task."""
-
+    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing: ...
     def sp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol: ...
-
     def csp(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> CspProtocol: ...
-
     def requester(self, about: TaskSpec, bundle: bytes, tools: "Tools") -> RequesterProtocol: ...
-
     def participant(
         self, about: TaskSpec, bundle: bytes, keys: "ParticipantKeys", tools: "Tools"
-    ) -> ParticipantProtocol:
-        """A participant, from the participants' bundle and keys it made itself."""
+    ) -> ParticipantProtocol: ...
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class PaperSdivSp:
             big_y = party.scale_each(y, r)
             request = SdivRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y), 0)
         # [e / r] = floor(e * 10^L / r) is zero, because r exceeds 10^L * 2^kappa.
-        return SdivPending(tuple(int(a) * self.scale for a in alpha)), party.costs.sent(request.to_bytes())
+        return SdivPending(tuple(int(a) * self.scale for a in alpha)), party.send(request)
 
     def finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
         """Line 3: [[x / y]] = [[x' / y']] * [[alpha]]^(-10^L) * [[e / r]]^(-1)."""
@@ -125,7 +125,7 @@ class PaperSdivCsp:
         with party.costs.inside("SDIV", len(message.x)):
             x, y = _open(party, message, shared=False)
             reply = SdivReply(party.encrypt([a * self.scale // b for a, b in zip(x, y, strict=True)]))
-        return party.costs.sent(reply.to_bytes())
+        return party.send(reply)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class HardenedSdivSp:
             dividend = party.add(party.scale_each(x, [r << w.g for r in rhos]), party.scale_each(spread_y, alpha))
             big_v = party.rerandomise(party.add_plain(dividend, e), coins)
             request = SdivRequest(big_v, party.partial_decrypt(big_v), masked_y, party.partial_decrypt(masked_y), w.g)
-        return SdivPending(tuple(int(a >> w.g) for a in alpha)), party.costs.sent(request.to_bytes())
+        return SdivPending(tuple(int(a >> w.g) for a in alpha)), party.send(request)
 
     def finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
         """Take alpha >> g off."""
@@ -218,7 +218,7 @@ class HardenedSdivCsp:
             ):  # y' = rho*0 - s wraps; honest divisors stay far below
                 raise NothingToAverage("a divisor is zero: nobody contributed a sample")
             reply = SdivReply(party.encrypt([(a // b) >> message.shift for a, b in zip(v, y, strict=True)]))
-        return party.costs.sent(reply.to_bytes())
+        return party.send(reply)
 
 
 def _require_divisors(x: CipherVector, y: CipherVector, *, shared: bool) -> None:

@@ -83,7 +83,7 @@ class PaperSmulSp:
             big_x = party.add(x, party.encrypt(r_1, coins))
             big_y = party.add(y, party.encrypt(r_2, coins))
             request = SmulRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y))
-        return SmulPending(x, y, r_1, r_2), party.costs.sent(request.to_bytes())
+        return SmulPending(x, y, r_1, r_2), party.send(request)
 
     def finish(self, pending: SmulPending, reply: bytes) -> CipherVector:
         """Line 3: take r_2*x, r_1*y and r_1*r_2 off."""
@@ -112,7 +112,7 @@ class PaperSmulCsp:
             party.view.saw("SMUL x'", x)
             party.view.saw("SMUL y'", y)
             reply = SmulReply(party.encrypt([a * b for a, b in zip(x, y, strict=True)]))
-        return party.costs.sent(reply.to_bytes())
+        return party.send(reply)
 
 
 class PolynomialsRequest(Message, kind=5):
@@ -160,7 +160,7 @@ class PolynomialsSp:
             request = PolynomialsRequest(
                 packed, party.partial_decrypt(packed), tuple(fields), tuple(_monomial_bytes(m) for m in products)
             )
-        return PolynomialsPending(operands, masks, substituted, products), party.costs.sent(request.to_bytes())
+        return PolynomialsPending(operands, masks, substituted, products), party.send(request)
 
     def finish(self, pending: PolynomialsPending, reply: bytes) -> CipherVector:
         """Each polynomial as a linear combination of operands and products."""
@@ -224,7 +224,7 @@ class PolynomialsCsp:
             reply = PolynomialsReply(
                 party.encrypt([_centred(prod(operands[j] for j in m), party.public.n) for m in monomials])
             )
-        return party.costs.sent(reply.to_bytes())
+        return party.send(reply)
 
 
 def _substitute(polynomial: Polynomial, masks: Sequence[mpz]) -> Polynomial:

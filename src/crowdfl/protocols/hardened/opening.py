@@ -124,7 +124,7 @@ class OpeningSp:
             blinds = Coins(state.seed).child(f"blind {start}")
             masked = self.party.rerandomise(chunk.add_plain(masks, backend=self.party.compute), blinds)
             request = OpenRequest(context, audience, start, masked, self.party.partial_decrypt(masked))
-            yield self.party.costs.sent(request.to_bytes())
+            yield self.party.send(request)
 
     def publication(self, state: MaskSeed, sums: CipherVector, replies: list[bytes]) -> Publication:
         limits = Limits(self.party.public, max_count=2 * CHUNK)
@@ -148,7 +148,7 @@ class OpeningCsp:
         values = party.finish(message.masked, message.masked_1)
         party.view.saw("opened", values)
         sealed = self.audiences[message.audience].seal(values.tobytes(), _place(message.context, message.start))
-        return party.costs.sent(OpenReply(sealed).to_bytes())
+        return party.send(OpenReply(sealed))
 
 
 def read(publication: Publication, audience: AudienceKey, context: bytes, public: PublicKey) -> Block:

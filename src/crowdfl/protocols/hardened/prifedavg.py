@@ -159,7 +159,7 @@ class HiddenAverageSp:
         blinds = Coins(seed).child(f"blind {start}")
         masked = party.rerandomise(chunk.add_plain(masks, backend=party.compute), blinds)
         request = ScaleRequest(start, masked, party.partial_decrypt(masked), factor)
-        return party.costs.sent(request.to_bytes())
+        return party.send(request)
 
     def _unmask(self, scaled: CipherVector, factor: CipherVector, start: int, seed: bytes) -> CipherVector:
         party = self.party
@@ -189,7 +189,7 @@ class HiddenAverageCsp:
         scaled = power_of_one(party, message.factor, opened)
         dithers = dither(Coins.fresh(), len(scaled), self.budget, self.packing)
         reply = party.rerandomise(scaled.add_plain(dithers, backend=party.compute))
-        return party.costs.sent(ScaleReply(reply).to_bytes())
+        return party.send(ScaleReply(reply))
 
 
 def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> CipherVector:

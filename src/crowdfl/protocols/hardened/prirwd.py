@@ -251,7 +251,7 @@ class RewardSp:
         for upload in uploads:
             closed.update(upload.to_bytes())
         digest = closed.digest()
-        reply = (yield self._send(NonceRequest(context, digest)))()
+        reply = (yield self.party.send(NonceRequest(context, digest)))()
         nonce = NonceReply.from_bytes(reply, self.party.limits(1)).nonce
         return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
 
@@ -267,13 +267,13 @@ class RewardSp:
             for start in range(0, len(lanes[0]), rows):
                 parts = [lane.part(start, start + rows) for lane in lanes]
                 masks = self._masks(n * len(parts[0]) * slots, coins)
-                yield self._send(self._masked_lanes(parts, masks, context, start, coins)), masks
+                yield self.party.send(self._masked_lanes(parts, masks, context, start, coins)), masks
 
         def take(reply: bytes, masks: WideInts) -> None:
             cross.take(LanesReply.from_bytes(reply, self.party.limits(len(masks))).lanes, masks)
 
         yield from pipelined(requests(), take)
-        reply = (yield self._send(InnerRequest(context)))()
+        reply = (yield self.party.send(InnerRequest(context)))()
         inner = InnerReply.from_bytes(reply, self.party.limits(n))
         return cross.remove(inner)
 
@@ -334,15 +334,12 @@ class RewardSp:
         masked = party.rerandomise(party.add_plain(mu, masks), coins)
         commitments = tuple(commit(m, s) for m, s in zip(masks, salts, strict=True))
         request = RewardRequest(context, masked, party.partial_decrypt(masked), tuple(ids), commitments)
-        reply = (yield self._send(request))()
+        reply = (yield self.party.send(request))()
         sealed = RewardReply.from_bytes(reply, party.limits(len(ids))).sealed
         if len(sealed) != len(ids):
             raise ProtocolError(f"{len(sealed)} sealed rewards for {len(ids)} participants")
         triples = zip(ids, masks, salts, sealed, strict=True)
         return {i: RewardEnvelope(int(m), s, box) for i, m, s, box in triples}
-
-    def _send(self, message: Message) -> bytes:
-        return self.party.costs.sent(message.to_bytes())
 
 
 class _CrossTerms:
@@ -420,7 +417,7 @@ class RewardCsp:
         kept = self.memory.setdefault(f"nonce {message.context.hex()}", fresh)
         if kept[: len(message.digest)] != message.digest:
             raise ProtocolError("this round's uploads were closed with other contents")
-        return self._send(NonceReply(kept[len(message.digest) :]))
+        return self.party.send(NonceReply(kept[len(message.digest) :]))
 
     def lanes(self, request: bytes) -> bytes:
         """Open masked lanes, keep their inner products, return each lane encrypted."""
@@ -436,7 +433,7 @@ class RewardCsp:
             party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(n)])
         own, cross = e.inner_products(e, n), e.inner_products(e.columns(n), n)
         self._remember_sums(message, own, cross)
-        return self._send(LanesReply(party.encrypt(e.residues(party.public.n, party.public.plaintext_bytes))))
+        return self.party.send(LanesReply(party.encrypt(e.residues(party.public.n, party.public.plaintext_bytes))))
 
     def inner(self, request: bytes) -> bytes:
         """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
@@ -444,7 +441,7 @@ class RewardCsp:
         pieces = self._sums(message.context)
         own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
         cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
-        return self._send(InnerReply(self.party.encrypt(own), self.party.encrypt(cross)))
+        return self.party.send(InnerReply(self.party.encrypt(own), self.party.encrypt(cross)))
 
     def rewards(self, request: bytes) -> bytes:
         """Open v_i = mu_i + m_i, keep it for the claim, seal it to its owner."""
@@ -462,7 +459,7 @@ class RewardCsp:
             self.memory[_kept_name(message.context, who)] = commitment + v.to_bytes(party.public.plaintext_bytes, "big")
             body = v.to_bytes(party.public.plaintext_bytes, "big")
             sealed.append(seal_to(self.readers[who], body, reward_context(message.context, who)))
-        return self._send(RewardReply(tuple(sealed)))
+        return self.party.send(RewardReply(tuple(sealed)))
 
     def reward_of(self, context: bytes, who: str, mask: int, salt: bytes) -> int:
         """The reward behind a mask that its owner reveals: v_i - m_i, if the mask is the one committed to."""
@@ -487,9 +484,6 @@ class RewardCsp:
         if len({piece.participants for piece in pieces}) != 1:
             raise ProtocolError("lanes of different numbers of participants were opened for this round")
         return pieces
-
-    def _send(self, message: Message) -> bytes:
-        return self.party.costs.sent(message.to_bytes())
 
 
 class _InnerSums(Message, kind=25):

@@ -1,7 +1,7 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,13 +12,9 @@ from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.crypto.vector import CipherVector, RunningProduct, Unchecked, form_bytes
+from crowdfl.crypto.vector import CipherVector, Unchecked
 from crowdfl.errors import (
-    AlreadyCounted,
-    CrowdFLError,
-    FormatError,
     KeyMismatch,
-    LengthMismatch,
     NothingToAverage,
     PlaintextOutOfRange,
     ProtocolError,
@@ -26,7 +22,6 @@ from crowdfl.errors import (
     RoundsExhausted,
     SeedReused,
     SlotOverflow,
-    TooFewParticipants,
 )
 from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
@@ -60,7 +55,7 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import (
     STOPPED,
@@ -75,6 +70,7 @@ from crowdfl.protocols.profile import (
     width_budget,
 )
 from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
+from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -234,8 +230,7 @@ class HardenedParticipant(_Reader):
         samples = whole_samples(samples)
         plain, self.clipped = codec.pack(weights, samples)
         count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
-        upload = self.party.encrypt(np.concatenate([plain, count])).to_bytes()
-        return self.party.costs.sent(upload)
+        return self.party.send(self.party.encrypt(np.concatenate([plain, count])))
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
         context = self._shape.task.context(round_number)
@@ -247,24 +242,22 @@ class HardenedParticipant(_Reader):
     def claim(self) -> bytes:
         amount = claims.payable(self._rewards, self._shape.widths().fraction)
         claim = claims.make_claim(self._shape.task.name, self.who, amount, self._envelopes, self.signing)
-        return self.party.costs.sent(claim.to_bytes())
+        return self.party.send(claim)
 
 
-class HardenedSp:
+class HardenedSp(BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
     def __init__(self, party: Party, shape: _Shape, csp_key: bytes) -> None:
-        self.party, self._shape = party, shape
-        self.round_number = 0
+        self._shape = shape
         self.roster = Roster()
         self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
-        self._publication: Publication | None = None
-        self._envelopes: dict[str, RewardEnvelope] = {}
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[Party, RewardWidths, Packing], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
-        self.open_round(1)
+        length = shape.budget.ciphertexts + 1
+        super().__init__(party, shape.task, length, summed=length)
 
     @property
     def codec(self) -> ModelCodec:
@@ -275,38 +268,26 @@ class HardenedSp:
         self.roster.add(identity)
 
     def open_round(self, round_number: int) -> None:
-        settings = self._shape.task.settings
-        if round_number > settings.rounds:
-            raise RoundsExhausted(f"round {round_number} of {settings.rounds}: the masks were sized for those")
-        self.round_number = round_number
-        length = self._length
-        self._products = RunningProduct(
-            self.party.public, length, settings.max_participants, backend=self.party.compute
-        )
-        self._uploads: dict[str, bytes] = {}  # by participant, the hash of what was counted
-        self._vectors: dict[str, CipherVector] = {}  # unless they can be read again
+        rounds = self.task.settings.rounds
+        if round_number > rounds:
+            raise RoundsExhausted(f"round {round_number} of {rounds}: the masks were sized for those")
+        super().open_round(round_number)
         self._seeds: dict[str, MaskSeed] = {}
-        self._publication, self._envelopes = None, {}
-
-    def add(self, who: str, upload: bytes) -> None:
-        self.add_all({who: upload})
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the running products by several as one batch; one that is refused keeps the others out too."""
         names = {who: upload_digest(upload) for who, upload in uploads.items()}
-        fresh: dict[str, CipherVector] = {}
-        for who, name in names.items():
-            if who not in self._uploads:
-                fresh[who] = self._parse(uploads[who], validated=validated)
-            elif self._uploads[who] != name:
-                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+        fresh = {
+            who: self._parse(uploads[who], validated=validated)
+            for who, name in names.items()
+            if not self._is_counted(who, name)
+        }
         self._products.add_all(list(fresh.values()))
         self._uploads |= {who: names[who] for who in fresh}
         if self._load is None:
             self._vectors |= fresh
 
     def read_again(self, load: Callable[[str], bytes]) -> None:
-        """Rewards need the uploads once more: from there, one at a time, whatever their number."""
         self._load = load
 
     def sums(self) -> CipherVector:
@@ -318,22 +299,11 @@ class HardenedSp:
             return self._vectors
         return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
 
-    def _parse(self, upload: bytes, *, validated: bool) -> CipherVector:
-        numbers = self._unchecked(upload)
-        return numbers.trusted() if validated else numbers.validate(backend=self.party.compute)
-
-    def _unchecked(self, upload: bytes) -> Unchecked:
-        vector = Unchecked.parse(upload, self.party.public, max_count=self._length)
-        if len(vector) != self._length:
-            raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
-        return vector
-
     def publish(self, *, final: bool) -> Exchange:
         """Open the average to its audience; neither server sees it."""
-        task = self._shape.task
         self.check()
         sums = self.sums()
-        if task.settings.total == "hidden":
+        if self.task.settings.total == "hidden":
             sums = yield from self._scale(sums)
             # CSP's dither is fresh each time: a retry opens other numbers, under another seed. "scaling" guards the uploads.
             if "opening" in self._seeds and self._seeds["opening"].digest != digest(sums):
@@ -342,7 +312,7 @@ class HardenedSp:
         opening = OpeningSp(self.party)
         replies: list[bytes] = []
         audience = REQUESTER if final else PARTICIPANTS
-        requests = opening.requests(state, sums, task.context(self.round_number), audience)
+        requests = opening.requests(state, sums, self.task.context(self.round_number), audience)
         yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
         self._publication = opening.publication(state, sums, replies)
 
@@ -350,12 +320,6 @@ class HardenedSp:
         state = self._seed_for("scaling", digest(products))
         side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
         return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
-
-    def check(self) -> None:
-        """Refuse a set of uploads that is too small to protect those in it."""
-        fewest = self._shape.task.settings.min_participants
-        if len(self._uploads) < fewest:
-            raise TooFewParticipants(f"{len(self._uploads)} uploads, {fewest} needed to protect those who took part")
 
     def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
         """The seed bound to what has this hash; `on_seed` makes a new one durable before anything masked by it leaves."""
@@ -370,7 +334,6 @@ class HardenedSp:
         return state
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Go on with the seeds made durable before, and make each new one durable before it is used."""
         for purpose, state in known.items():
             self.restore_seed(purpose, MaskSeed.from_bytes(state))
         self.on_seed = lambda purpose, state: keep(purpose, state.to_bytes())
@@ -385,33 +348,18 @@ class HardenedSp:
             raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
         state = self._seed_for("rewards", self._rewarded(payment))
         side = self.reward_side(self.party, widths, self._shape.packing)
-        context = self._shape.task.context(self.round_number)
+        context = self.task.context(self.round_number)
         self._envelopes = yield from side.run(self._averaged(), payment, context, state.seed)
 
     def is_averaged(self) -> bool:
         """By the seed that was bound to this very set when it was opened: durable, so that a crash changes nothing."""
-        opened = self._seeds.get("scaling" if self._shape.task.settings.total == "hidden" else "opening")
+        opened = self._seeds.get("scaling" if self.task.settings.total == "hidden" else "opening")
         return opened is not None and opened.digest == digest(self.sums())
 
     def _rewarded(self, payment: int) -> bytes:
         """Everything that the masked numbers depend on: who uploaded what, and the payment."""
         parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
         return hashlib.sha256(str(payment).encode() + b"\0" + b"".join(parts)).digest()
-
-    def publication(self) -> bytes:
-        """For members of the audience alone, never for CSP."""
-        if self._publication is None:
-            raise FormatError("nothing is published yet")
-        return self.party.costs.sent(self._publication.to_bytes())
-
-    def envelopes(self) -> Mapping[str, bytes]:
-        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
-
-    def upload_bytes(self) -> int:
-        return form_bytes(self.party.public, self._length)
-
-    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        return self.party.refusals(uploads, self._unchecked)
 
     def claimant(self, claim: bytes) -> str:
         return claims.Claim.from_bytes(claim, self.party.limits(1)).participant
@@ -421,10 +369,6 @@ class HardenedSp:
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
         return self._claims.pay(self._claims.check(claim), attestation)
-
-    @property
-    def _length(self) -> int:
-        return self._shape.budget.ciphertexts + 1
 
 
 @dataclass(frozen=True)
@@ -449,16 +393,17 @@ class _ReadAgain(Mapping[str, CipherVector]):
         return len(self.names)
 
 
-class HardenedCsp:
+class HardenedCsp(BaseCsp):
     """The computation server: answers, by kind of request."""
 
     def __init__(self, party: Party, shape: _Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
-        self.party, self._shape = party, shape
+        super().__init__(party)
+        self._shape = shape
         self.roster = Roster()
         self._rewards: RewardCsp | None = None
         self._memory: MutableMapping[str, bytes] = {}
         settings = shape.task.settings
-        self._answers: dict[int, Callable[[bytes], bytes]] = {OpenRequest.kind: OpeningCsp(party, audiences).answer}
+        self._answers[OpenRequest.kind] = OpeningCsp(party, audiences).answer
         self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
         if settings.total == "hidden":
             hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
@@ -490,13 +435,11 @@ class HardenedCsp:
         }
 
     def answer(self, request: bytes) -> bytes:
-        kind = Message.kind_of(request)
-        if kind not in self._answers:
-            raise FormatError(f"CSP answers no message of kind {kind} in this task")
+        answer = self._answer_to(request)
         if STOPPED in self._memory:
             raise ProtocolError("CSP has stopped this task: a request opened to what no honest SP sends")
         try:
-            return self._answers[kind](request)
+            return answer(request)
         except (NothingToAverage, PlaintextOutOfRange, SlotOverflow):
             # These errors depend on plaintexts: one is a bit for an SP that deviates, many would let it halve its way in.
             self._memory[STOPPED] = b""

@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,17 +13,14 @@ from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector, RunningProduct, Unchecked, form_bytes
+from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import (
-    AlreadyCounted,
     ClaimRefused,
-    CrowdFLError,
     FormatError,
     InvalidKey,
     RewardsOff,
     SettingsError,
     SlotOverflow,
-    TooFewParticipants,
     WidthBudgetExceeded,
 )
 from crowdfl.protocols.exchange import Exchange
@@ -42,6 +39,7 @@ from crowdfl.protocols.profile import (
     whole_samples,
 )
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
+from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
@@ -116,9 +114,17 @@ class _Widths:
     def scale(self) -> int:
         return self.encoding.scale
 
+    @property
+    def upload_length(self) -> int:
+        """Ciphertexts of an upload: [[delta*w]], [[w]] where there are rewards, [[delta]]."""
+        return self.parameters * (1 if self.settings.lanes == 0 else 2) + 1
+
     def to_scale(self, millionths: int) -> int:
         """Money at scale 10^L, rounded down."""
         return millionths * self.scale // MILLION
+
+    def average(self, values: list[int]) -> Average:
+        return Average(np.array(values, dtype=np.float64) / self.scale, None)
 
     def rewards(self) -> PaperRewardWidths:
         if self.settings.lanes == 0:
@@ -207,6 +213,10 @@ def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, li
     return PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key), [mpz(x) for x in own.secrets]
 
 
+def _no_claims() -> ClaimRefused:
+    return ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+
+
 class PaperParticipant:
     """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
 
@@ -216,7 +226,7 @@ class PaperParticipant:
         self._widths = _Widths(task.settings, task.parameters)
 
     def upload_randomizers(self) -> int:
-        return self.task.parameters * (1 if self.task.settings.lanes == 0 else 2) + 1
+        return self._widths.upload_length
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
         """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
@@ -231,14 +241,13 @@ class PaperParticipant:
         if self.task.settings.lanes != 0:
             parts.append(party.encrypt(values))
         parts.append(party.encrypt([samples * widths.scale]))
-        return party.costs.sent(CipherVector.concat(parts).to_bytes())
+        return party.send(CipherVector.concat(parts))
 
     def read(self, publication: bytes, round_number: int) -> Average:
         """Alg. 3, line 12: PDec with lambda_p, TDec."""
         message = PaperPublication.from_bytes(publication, self.party.limits(self.task.parameters))
         opened = self.party.finish(message.average, message.average_1)
-        values = [self.task.public.signed(v) for v in to_ints(opened)]
-        return Average(np.array(values, dtype=np.float64) / self._widths.scale, None)
+        return self._widths.average([self.task.public.signed(v) for v in to_ints(opened)])
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
         message = PaperReward.from_bytes(envelope, self.party.limits(1))
@@ -246,7 +255,7 @@ class PaperParticipant:
         return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
 
     def claim(self) -> bytes:
-        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+        raise _no_claims()
 
 
 class PaperRequester:
@@ -262,65 +271,34 @@ class PaperRequester:
             self.private.decrypt(message.average[i], constant_time=self.party.constant_time)
             for i in range(len(message.average))
         ]
-        return Average(np.array(values, dtype=np.float64) / 10**self.task.settings.decimals, None)
+        return _Widths(self.task.settings, self.task.parameters).average(values)
 
 
-class PaperSp:
+class PaperSp(BaseSp):
     """The sensing platform of the paper."""
 
     def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
-        self.party, self.task = party, task
         self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
-        self.open_round(1)
+        super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
 
     def enrol(self, identity: Identity) -> None:
         """The paper's SP knows nobody's keys."""
 
     def open_round(self, round_number: int) -> None:
-        self.round_number = round_number
-        settings, p = self.task.settings, self.task.parameters
-        self._products = RunningProduct(self.task.public, p + 1, settings.max_participants, backend=self.party.compute)
-        self.uploads: dict[str, tuple[bytes, CipherVector]] = {}
+        super().open_round(round_number)
         self._average: CipherVector | None = None
-        self._publication: PaperPublication | None = None
-        self._envelopes: dict[str, PaperReward] = {}
-
-    def add(self, who: str, upload: bytes) -> None:
-        """Alg. 3, lines 3-6."""
-        name = upload_digest(upload)
-        if who in self.uploads:
-            if self.uploads[who][0] != name:
-                raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
-            return
-        vector = self._unchecked(upload).validate(backend=self.party.compute)
-        self._add(who, name, vector)
-
-    def _add(self, who: str, name: bytes, vector: CipherVector) -> None:
-        length = len(vector)
-        sums = CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, length)])
-        self._products.add(sums)
-        self.uploads[who] = (name, vector)
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """One after the other, as printed."""
+        """Alg. 3, lines 3-6, one upload after the other."""
         for who, upload in uploads.items():
-            if validated and who not in self.uploads:
-                self._add(who, upload_digest(upload), self._unchecked(upload).trusted())
-            else:
-                self.add(who, upload)
-
-    def _unchecked(self, upload: bytes) -> Unchecked:
-        vector = Unchecked.parse(upload, self.task.public, max_count=self._length)
-        if len(vector) != self._length:
-            raise FormatError(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
-        return vector
-
-    def check(self) -> None:
-        """Refuse a set of uploads that is too small to protect those in it."""
-        fewest = self.task.settings.min_participants
-        if len(self.uploads) < fewest:
-            raise TooFewParticipants(f"{len(self.uploads)} uploads, {fewest} needed to protect those who took part")
+            name = upload_digest(upload)
+            if not self._is_counted(who, name):
+                vector = self._parse(upload, validated=validated)
+                self._products.add(
+                    CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, len(vector))])
+                )
+                self._uploads[who], self._vectors[who] = name, vector
 
     def publish(self, *, final: bool) -> Exchange:
         """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp. May run again after a late upload, as section 5.2 says."""
@@ -347,22 +325,13 @@ class PaperSp:
             raise SettingsError(f"a round pays 1 to {_LARGEST_PAYMENT} millionths, not {payment}")
         if self._average is None:
             raise FormatError("publish the average first")
-        ids, p = sorted(self.uploads), self.task.parameters
-        models = [self.uploads[who][1].part(p, 2 * p) for who in ids]
-        samples = CipherVector.concat([self.uploads[who][1].part(2 * p) for who in ids])
+        ids, p = sorted(self._vectors), self.task.parameters
+        models = [self._vectors[who].part(p, 2 * p) for who in ids]
+        samples = CipherVector.concat([self._vectors[who].part(2 * p) for who in ids])
         side = PaperRewardSp(self.party, widths)
         mu = yield from side.run(models, samples, self._average, self._widths.to_scale(payment), Coins.fresh())
-        for i, who in enumerate(ids):
-            own = mu.part(i, i + 1)
-            self._envelopes[who] = PaperReward(own, self.delivery.partial_decrypt(own))
-
-    def publication(self) -> bytes:
-        if self._publication is None:
-            raise FormatError("nothing is published yet")
-        return self.party.costs.sent(self._publication.to_bytes())
-
-    def envelopes(self) -> Mapping[str, bytes]:
-        return {who: self.party.costs.sent(envelope.to_bytes()) for who, envelope in self._envelopes.items()}
+        each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
+        self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
@@ -370,33 +339,23 @@ class PaperSp:
     def read_again(self, load: Callable[[str], bytes]) -> None:
         """The paper's SP keeps every model in memory, for Alg. 4."""
 
-    def upload_bytes(self) -> int:
-        return form_bytes(self.task.public, self._length)
-
-    @property
-    def _length(self) -> int:
-        return (1 if self.task.settings.lanes == 0 else 2) * self.task.parameters + 1
-
-    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        return self.party.refusals(uploads, self._unchecked)
-
     def claimant(self, claim: bytes) -> str:
-        return self.check_claim(claim)
+        raise _no_claims()
 
     def check_claim(self, claim: bytes) -> str:
-        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+        raise _no_claims()
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
-        raise ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+        raise _no_claims()
 
 
-class PaperCsp:
+class PaperCsp(BaseCsp):
     """The computation server of the paper."""
 
     def __init__(self, party: Party, task: Task) -> None:
-        self.party = party
+        super().__init__(party)
         count = max(1, task.parameters) * task.settings.max_participants
-        self._answers: dict[int, Callable[[bytes], bytes]] = {
+        self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
@@ -406,9 +365,3 @@ class PaperCsp:
 
     def remember(self, memory: MutableMapping[str, bytes]) -> None:
         """The paper's CSP remembers nothing."""
-
-    def answer(self, request: bytes) -> bytes:
-        kind = Message.kind_of(request)
-        if kind not in self._answers:
-            raise FormatError(f"CSP answers no message of kind {kind} in this task")
-        return self._answers[kind](request)
