@@ -56,7 +56,6 @@ def payable(rewards: Mapping[bytes, int], fraction: int) -> int:
 def make_claim(
     task: str, who: str, amount: int, envelopes: Mapping[bytes, RewardEnvelope], signing: SigningKey
 ) -> Claim:
-    """A participant claims the rewards in these envelopes, by round."""
     contexts = tuple(sorted(envelopes))
     masks = tuple(envelopes[c].mask for c in contexts)
     salts = tuple(envelopes[c].salt for c in contexts)
@@ -74,7 +73,6 @@ class ClaimsCsp:
     participants: Mapping[str, bytes] = field(repr=False)
 
     def answer(self, request: bytes) -> bytes:
-        """An attestation, or a named refusal."""
         claim = Claim.from_bytes(request, self.rewards.party.limits(1))
         _check_claimant(claim, self.task, self.participants)
         if len(set(claim.contexts)) != len(claim.contexts):
@@ -108,16 +106,15 @@ class ClaimsSp:
             raise AlreadyPaid(f"{claim.participant} was paid for task {self.task} already")
         return claim
 
-    def pay(self, claim: Claim, reply: bytes) -> int:
+    def pay(self, request: bytes, reply: bytes) -> int:
         """Millionths to pay now, once CSP has attested this claim."""
+        claim = self.check(request)
         attestation = Attestation.from_bytes(reply, self.limits)
         body = _signed(b"attestation", attestation.task, attestation.participant, attestation.amount)
         verify(self.csp_key, body, attestation.signature)
         same = (attestation.task, attestation.participant, attestation.amount)
         if same != (claim.task, claim.participant, claim.amount):
             raise ClaimRefused("the attestation is of another claim")
-        if claim.participant in self.paid:
-            raise AlreadyPaid(f"{claim.participant} was paid for task {self.task} already")
         self.paid[claim.participant] = claim.amount
         return claim.amount
 

@@ -5,38 +5,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from crowdfl.crypto import kernels
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress
-from crowdfl.crypto.kernels import (
-    AddPlain,
-    BucketProduct,
-    CheckUnits,
-    Combine,
-    Encrypt,
-    FixedBasePower,
-    InvMod,
-    MulMod,
-    MultiPow,
-    PartialDecrypt,
-    PowEach,
-    PowMod,
-)
 
 __all__ = ["Costs", "CountingBackend"]
 
 _OPERATIONS: dict[type, str] = {
-    Encrypt: "Enc",
-    AddPlain: "PAdd",
-    PartialDecrypt: "PDec",
-    Combine: "TDec",
-    MulMod: "PAdd",
-    BucketProduct: "PAdd",
-    PowMod: "PMul",
-    PowEach: "PMul",
-    MultiPow: "PMul",
-    InvMod: "inverse",
-    FixedBasePower: "randomizer",
-    CheckUnits: "check",
+    kernels.Encrypt: "Enc",
+    kernels.AddPlain: "PAdd",
+    kernels.PartialDecrypt: "PDec",
+    kernels.Combine: "TDec",
+    kernels.MulMod: "PAdd",
+    kernels.BucketProduct: "PAdd",
+    kernels.PowMod: "PMul",
+    kernels.PowEach: "PMul",
+    kernels.MultiPow: "PMul",
+    kernels.InvMod: "inverse",
+    kernels.FixedBasePower: "randomizer",
+    kernels.CheckUnits: "check",
 }
 
 
@@ -97,6 +84,6 @@ class CountingBackend:
         return self.inner.name
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        size = kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
+        size = kernel.size if isinstance(kernel, kernels.BucketProduct | kernels.MultiPow) else 1
         self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * size)
         return self.inner.map(kernel, *blocks, out=out, progress=progress)

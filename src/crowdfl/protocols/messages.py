@@ -62,12 +62,11 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits) -> Self:
-        """Decode and check, or raise a named error."""
         if len(data) < _HEADER.size:
-            raise Truncated(f"{len(data)} bytes are no message")
+            raise Truncated(f"{len(data)} bytes are not a message")
         magic, version, kind = _HEADER.unpack_from(data)
         if magic != _MAGIC:
-            raise FormatError("these bytes are no CrowdFL message")
+            raise FormatError("these bytes are not a CrowdFL message")
         if version != _VERSION:
             raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
         if kind != cls.kind:
@@ -84,7 +83,7 @@ class Message:
     @staticmethod
     def kind_of(data: bytes) -> int:
         if len(data) < _HEADER.size:
-            raise Truncated(f"{len(data)} bytes are no message")
+            raise Truncated(f"{len(data)} bytes are not a message")
         return data[5]
 
 

@@ -11,7 +11,6 @@ PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedPr
 
 
 def profile_named(name: str) -> Profile:
-    """The profile that a task asks for."""
     if name not in PROFILES:
         raise SettingsError(f"profile is {' or '.join(sorted(PROFILES))}, not {name!r}")
     return PROFILES[name]

@@ -27,7 +27,6 @@ class AggregationRound:
             self.sp.add_all(uploads, validated=validated)
 
     def check(self) -> None:
-        """Refuse a set of uploads that must not be opened."""
         self.observer.begin("check")
         with self.observer.working("SP"):
             self.sp.check()

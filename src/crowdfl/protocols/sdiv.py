@@ -85,10 +85,8 @@ class PaperSdivSp:
             r = [self._composite(coins) for _ in range(len(x))]
             alpha = [(mpz(1) << (self.sigma - 1)) | coins.bits(self.sigma - 1) for _ in r]
             e = [coins.bits(self.kappa) for _ in r]
-            big_x = party.add(
-                party.scale_each(x, r),
-                party.scale_each(y, [ri * ai + ei for ri, ai, ei in zip(r, alpha, e, strict=True)]),
-            )
+            shifts = [ri * ai + ei for ri, ai, ei in zip(r, alpha, e, strict=True)]
+            big_x = party.add(party.scale_each(x, r), party.scale_each(y, shifts))
             big_y = party.scale_each(y, r)
             request = SdivRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y), 0)
         # [e / r] = floor(e * 10^L / r) is zero, because r exceeds 10^L * 2^kappa.
@@ -97,9 +95,8 @@ class PaperSdivSp:
     def finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
         """Line 3: [[x / y]] = [[x' / y']] * [[alpha]]^(-10^L) * [[e / r]]^(-1)."""
         party = self.party
-        limits = party.limits(len(pending.corrections))
         with party.costs.continuing("SDIV"):
-            quotients = _expect(SdivReply.from_bytes(reply, limits).quotients, len(pending.corrections))
+            quotients = _quotients(party, reply, len(pending.corrections))
             alpha = party.encrypt([c // self.scale for c in pending.corrections])
             e_over_r = party.encrypt([0] * len(quotients))
             scaled = party.add(party.scale(alpha, self.scale), e_over_r)
@@ -180,10 +177,8 @@ class HardenedSdivSp:
             rho = [log_uniform(coins, w.lo, w.hi) for _ in range(len(y))]
             s = [coins.below(r >> w.g) for r in rho]
             masked_y = party.rerandomise(party.add_plain(party.scale_each(y, rho), [-si for si in s]), coins)
-            alpha = [
-                (mpz(1) << (w.qbits + w.g + w.sigma - 1)) | coins.bits(w.qbits + w.g + w.sigma - 1)
-                for _ in range(len(x))
-            ]
+            top = w.qbits + w.g + w.sigma - 1
+            alpha = [(mpz(1) << top) | coins.bits(top) for _ in range(len(x))]
             rhos = rho if len(y) == len(x) else rho * len(x)
             e = [coins.bits(r.bit_length() + w.ybits + w.sigma) for r in rhos]
             spread_y = masked_y if len(y) == len(x) else CipherVector.concat([masked_y] * len(x))
@@ -196,8 +191,7 @@ class HardenedSdivSp:
         """Take alpha >> g off."""
         party = self.party
         with party.costs.continuing("SDIV"):
-            limits = party.limits(len(pending.corrections))
-            quotients = _expect(SdivReply.from_bytes(reply, limits).quotients, len(pending.corrections))
+            quotients = _quotients(party, reply, len(pending.corrections))
             return party.add_plain(quotients, [-c for c in pending.corrections])
 
 
@@ -213,9 +207,8 @@ class HardenedSdivCsp:
         message = SdivRequest.from_bytes(request, party.limits(self.max_count))
         with party.costs.inside("SDIV", len(message.x)):
             v, y = _open(party, message, shared=True)
-            if any(
-                2 * divisor > party.public.n for divisor in y
-            ):  # y' = rho*0 - s wraps; honest divisors stay far below
+            # y' = rho*0 - s wraps; honest divisors stay far below.
+            if any(2 * divisor > party.public.n for divisor in y):
                 raise NothingToAverage("a divisor is zero: nobody contributed a sample")
             reply = SdivReply(party.encrypt([(a // b) >> message.shift for a, b in zip(v, y, strict=True)]))
         return party.send(reply)
@@ -237,7 +230,8 @@ def _open(party: Party, message: SdivRequest, *, shared: bool) -> tuple[list[mpz
     return x, (y if len(y) == len(x) else y * len(x))
 
 
-def _expect(quotients: CipherVector, count: int) -> CipherVector:
+def _quotients(party: Party, reply: bytes, count: int) -> CipherVector:
+    quotients = SdivReply.from_bytes(reply, party.limits(count)).quotients
     if len(quotients) != count:
         raise ProtocolError(f"{len(quotients)} quotients for {count} divisions")
     return quotients

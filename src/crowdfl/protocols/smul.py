@@ -169,15 +169,11 @@ class PolynomialsSp:
             products = PolynomialsReply.from_bytes(reply, party.limits(len(pending.products))).products
             if len(products) != len(pending.products):
                 raise ProtocolError(f"{len(products)} products where {len(pending.products)} were asked for")
-            place = {m: index for index, m in enumerate(pending.products)}
-            return CipherVector.concat([self._evaluate(p, pending, products, place) for p in pending.substituted])
+            product_of = {m: products.part(index, index + 1) for index, m in enumerate(pending.products)}
+            return CipherVector.concat([self._evaluate(p, pending, product_of) for p in pending.substituted])
 
     def _evaluate(
-        self,
-        polynomial: Polynomial,
-        pending: PolynomialsPending,
-        products: CipherVector,
-        place: dict[tuple[int, ...], int],
+        self, polynomial: Polynomial, pending: PolynomialsPending, products: dict[tuple[int, ...], CipherVector]
     ) -> CipherVector:
         n = self.party.public.n
         constant = polynomial.get((), 0)
@@ -188,7 +184,7 @@ class PolynomialsSp:
                 factors.append(coefficient)
                 constant += coefficient * int(pending.masks[monomial[0]])
             elif monomial:
-                terms.append(products.part(place[monomial], place[monomial] + 1))
+                terms.append(products[monomial])
                 factors.append(coefficient)
         scaled = self.party.scale_each(CipherVector.concat(terms), [_centred(f, n) for f in factors])
         return self.party.add_plain(self.party.sum(scaled), [constant])
@@ -213,7 +209,6 @@ class PolynomialsCsp:
         self.party, self.max_count = party, max_count
 
     def answer(self, request: bytes) -> bytes:
-        """Open, unpack, multiply, encrypt."""
         party = self.party
         message = PolynomialsRequest.from_bytes(request, party.limits(self.max_count))
         with party.costs.inside("SMUL", len(message.products)):
@@ -221,9 +216,8 @@ class PolynomialsCsp:
             operands = _unpack(opened, message.widths, party.public.bits - 2)
             party.view.saw("SMUL x'", operands)
             monomials = [_monomial(data, len(operands)) for data in message.products]
-            reply = PolynomialsReply(
-                party.encrypt([_centred(prod(operands[j] for j in m), party.public.n) for m in monomials])
-            )
+            products = [_centred(prod(operands[j] for j in m), party.public.n) for m in monomials]
+            reply = PolynomialsReply(party.encrypt(products))
         return party.send(reply)
 
 

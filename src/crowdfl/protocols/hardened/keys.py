@@ -5,7 +5,7 @@ import secrets
 from gmpy2 import mpz
 
 from crowdfl.crypto import pctd
-from crowdfl.crypto.pctd import KeyShare, PublicKey
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.protocols.messages import Message
@@ -22,7 +22,6 @@ class _Bundle(Message, repr=False):
     seed: bytes
 
     def public(self, *, insecure_test_key: bool) -> PublicKey:
-        """The task's public key; a short one only if asked for."""
         return PublicKey(mpz(self.n), mpz(self.h_s), insecure_test_key)
 
     def __repr__(self) -> str:
@@ -35,9 +34,6 @@ class SpBundle(_Bundle, kind=30, repr=False):
     share: int
     csp_key: bytes
 
-    def key_share(self, public: PublicKey) -> KeyShare:
-        return KeyShare(public, mpz(self.share))
-
 
 class CspBundle(_Bundle, kind=31, repr=False):
     """For CSP: lambda_c, both audience keys, the key it attests with."""
@@ -46,9 +42,6 @@ class CspBundle(_Bundle, kind=31, repr=False):
     participants: bytes
     requester: bytes
     signing: bytes
-
-    def key_share(self, public: PublicKey) -> KeyShare:
-        return KeyShare(public, mpz(self.share))
 
 
 class ReaderBundle(_Bundle, kind=32, repr=False):

@@ -35,6 +35,7 @@ __all__ = [
     "OpeningSp",
     "Publication",
     "digest",
+    "mask_chunk",
     "mask_rows",
     "read",
 ]
@@ -56,7 +57,6 @@ class MaskSeed:
 
     @classmethod
     def bound_to(cls, bound: bytes) -> "MaskSeed":
-        """A new seed, bound to whatever has this hash."""
         return cls(secrets.token_bytes(SEED_BYTES), bound)
 
     @property
@@ -120,9 +120,7 @@ class OpeningSp:
         state.require(sums)
         for start in range(0, len(sums), CHUNK):
             chunk = sums.part(start, start + CHUNK)
-            masks = mask_rows(state.shown, start, len(chunk), self.party.public)
-            blinds = Coins(state.seed).child(f"blind {start}")
-            masked = self.party.rerandomise(chunk.add_plain(masks, backend=self.party.compute), blinds)
+            masked = mask_chunk(self.party, chunk, start, masks=state.shown, blinds=state.seed)
             request = OpenRequest(context, audience, start, masked, self.party.partial_decrypt(masked))
             yield self.party.send(request)
 
@@ -170,6 +168,12 @@ def read(publication: Publication, audience: AudienceKey, context: bytes, public
 def mask_rows(seed: bytes, start: int, count: int, public: PublicKey) -> Block:
     """R for the rows of one chunk."""
     return Coins(seed).child(f"mask {start}").residues(count, public.n)
+
+
+def mask_chunk(party: Party, chunk: CipherVector, start: int, *, masks: bytes, blinds: bytes) -> CipherVector:
+    """[[x + R]], unlinkable to [[x]]: R by one seed, the blinds by another, or the same where no reader gets it."""
+    rows = mask_rows(masks, start, len(chunk), party.public)
+    return party.rerandomise(chunk.add_plain(rows, backend=party.compute), Coins(blinds).child(f"blind {start}"))
 
 
 def _place(context: bytes, start: int) -> bytes:

@@ -26,7 +26,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.exchange import Reply, pipelined
-from crowdfl.protocols.hardened.opening import CHUNK, mask_rows
+from crowdfl.protocols.hardened.opening import CHUNK, mask_chunk, mask_rows
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
@@ -70,7 +70,6 @@ class ModelCodec:
         return self.packing.pack(weighted[self.order] * self.signs), encoded.clipped
 
     def average(self, residues: Block, total: int) -> npt.NDArray[np.float64]:
-        """The average from opened sums and their total."""
         if total <= 0:
             raise NothingToAverage("the uploads hold no sample between them")
         sums = self.budget.check_sum(self.packing.unpack(residues, self.budget.parameters))
@@ -81,9 +80,7 @@ class ModelCodec:
         values = self.packing.unpack_wide(residues, self.budget.parameters)
         unit = 1 << self.budget.dither_bits
         if any(abs(v) > (self.budget.encoding.bound + 2) * unit for v in values):
-            raise NothingToAverage(
-                "this is no average: the uploads hold no sample between them, or one was out of bounds"
-            )
+            raise NothingToAverage("not an average: the uploads hold no sample between them, or one was out of bounds")
         return self._restore(np.array([v / unit for v in values]) / self.budget.encoding.scale)
 
     def _restore(self, permuted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -103,9 +100,8 @@ def _order(seed: bytes, parameters: int) -> npt.NDArray[np.int64]:
 def hidden_widths(budget: WidthBudget) -> SdivWidths:
     """The division 2^k / Y."""
     ybits = bits(budget.max_participants * budget.max_samples)
-    sigma = (
-        budget.sigma + 3 + bits(budget.rounds)
-    )  # a division is within 6 * 2^-sigma: all of the task together within 2^-sigma
+    # A division is within 6 * 2^-sigma: all of the task together within 2^-sigma.
+    sigma = budget.sigma + 3 + bits(budget.rounds)
     return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, sigma, precision=1)
 
 
@@ -155,18 +151,14 @@ class HiddenAverageSp:
 
     def _request(self, chunk: CipherVector, factor: CipherVector, start: int, seed: bytes) -> bytes:
         party = self.party
-        masks = mask_rows(seed, start, len(chunk), party.public)
-        blinds = Coins(seed).child(f"blind {start}")
-        masked = party.rerandomise(chunk.add_plain(masks, backend=party.compute), blinds)
-        request = ScaleRequest(start, masked, party.partial_decrypt(masked), factor)
-        return party.send(request)
+        masked = mask_chunk(party, chunk, start, masks=seed, blinds=seed)
+        return party.send(ScaleRequest(start, masked, party.partial_decrypt(masked), factor))
 
     def _unmask(self, scaled: CipherVector, factor: CipherVector, start: int, seed: bytes) -> CipherVector:
         party = self.party
         masks = mask_rows(seed, start, len(scaled), party.public)
         removed = power_of_one(party, factor, masks)
-        coins = Coins(seed).child(f"dither {start}")
-        dithers = dither(coins, len(scaled), self.budget, self.packing)
+        dithers = dither(Coins(seed).child(f"dither {start}"), len(scaled), self.budget, self.packing)
         # What this holds of [[Q]]^R is blinded once more at the opening, by coins that no reader has.
         return party.subtract(scaled, removed).add_plain(dithers, backend=party.compute)
 

@@ -103,12 +103,10 @@ class RewardWidths:
 
     @property
     def weights(self) -> SdivWidths:
-        """The division that makes the weights."""
         return self._sdiv(bits(self.divisor), bits(self.weight))
 
     @property
     def rewards(self) -> SdivWidths:
-        """The division that makes the rewards."""
         divisor = self.budget.max_participants * self.weight + 1
         return self._sdiv(bits(divisor), bits(self.largest_payment << self.fraction))
 
@@ -126,9 +124,8 @@ class RewardWidths:
     def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
         precision = bits(self.budget.max_participants) + 1
         divisions = 2 * self.budget.max_participants * self.budget.rounds
-        sigma = (
-            self.budget.sigma + 3 + bits(divisions)
-        )  # each is within 6 * 2^-sigma, all of the task together within 2^-sigma
+        # Each is within 6 * 2^-sigma, all of the task together within 2^-sigma.
+        sigma = self.budget.sigma + 3 + bits(divisions)
         return SdivWidths(self.budget.key_bits, ybits, qbits, sigma, precision)
 
 
@@ -221,11 +218,7 @@ class RewardSp:
         self.budget = widths.budget
 
     def run(
-        self,
-        uploads: Mapping[str, CipherVector],
-        payment: int,
-        context: bytes,
-        seed: bytes,
+        self, uploads: Mapping[str, CipherVector], payment: int, context: bytes, seed: bytes
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
         if not 0 < payment <= self.widths.largest_payment:
@@ -274,8 +267,7 @@ class RewardSp:
 
         yield from pipelined(requests(), take)
         reply = (yield self.party.send(InnerRequest(context)))()
-        inner = InnerReply.from_bytes(reply, self.party.limits(n))
-        return cross.remove(inner)
+        return cross.remove(InnerReply.from_bytes(reply, self.party.limits(n)))
 
     def _masks(self, lanes: int, coins: Coins) -> WideInts:
         """r in [V, 2^M - V), uniform: u + r is then never negative and never wraps."""
@@ -304,8 +296,7 @@ class RewardSp:
             )
             polynomials.append({(d, d, d): 1})
         sp = PolynomialsSp(party, sigma=self.budget.sigma, masks_in_task=self.widths.masks_in_task)
-        vector = CipherVector.concat(operands)
-        pending, request = sp.begin(vector, self.widths.operands(n), polynomials, coins)
+        pending, request = sp.begin(CipherVector.concat(operands), self.widths.operands(n), polynomials, coins)
         result = sp.finish(pending, (yield request)())
         divisors = CipherVector(result.public, result.block[0::2])
         cubes = CipherVector(result.public, result.block[1::2])
@@ -346,15 +337,13 @@ class _CrossTerms:
     """What the masks add to the inner products, removed under encryption."""
 
     def __init__(self, party: Party, participants: int, mask_bits: int) -> None:
-        self.party, self.n, self.mask_bits = party, participants, mask_bits
-        self.e_r: CipherVector | None = None
-        self.e_big_r: CipherVector | None = None
-        self.big_e_r: CipherVector | None = None
+        self.party, self.n, self._exponent_bits = party, participants, mask_bits + bits(participants)
+        self.products: list[CipherVector] = []  # [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]]
         self.r_r = [0] * participants
         self.r_big_r = [0] * participants
 
     def take(self, lanes: CipherVector, masks: WideInts) -> None:
-        """One message's worth: [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]] by products of powers."""
+        """One message's worth, by products of powers."""
         size = len(masks) // self.n
         total = masks.columns(self.n)
         sums = lanes.bucket_sums(
@@ -365,29 +354,24 @@ class _CrossTerms:
         width = (self._exponent_bits + 7) // 8
         r = masks.to_block(width).reshape(self.n, -1)
         big_r = np.repeat(total.to_block(width).reshape(1, -1), self.n, axis=0)
-        self.e_r = self._grow(self.e_r, own, r, size)
-        self.e_big_r = self._grow(self.e_big_r, own, big_r, size)
-        self.big_e_r = self._grow(self.big_e_r, everyone, r, size)
+        fresh = [self._powers(own, r, size), self._powers(own, big_r, size), self._powers(everyone, r, size)]
+        both = zip(self.products, fresh, strict=True)
+        self.products = [self.party.add(a, b) for a, b in both] if self.products else fresh
         self.r_r = _plus(self.r_r, masks.inner_products(masks, self.n))
         self.r_big_r = _plus(self.r_big_r, masks.inner_products(total, self.n))
 
     def remove(self, inner: InnerReply) -> tuple[CipherVector, CipherVector]:
-        if self.e_r is None or self.e_big_r is None or self.big_e_r is None:
+        if not self.products:
             raise ProtocolError("no lanes were opened")
-        party = self.party
-        a = party.subtract(inner.own, party.scale(self.e_r, 2))
-        b = party.subtract(inner.cross, party.add(self.e_big_r, self.big_e_r))
+        party, (e_r, e_big_r, big_e_r) = self.party, self.products
+        a = party.subtract(inner.own, party.scale(e_r, 2))
+        b = party.subtract(inner.cross, party.add(e_big_r, big_e_r))
         return party.add_plain(a, self.r_r), party.add_plain(b, self.r_big_r)
 
-    @property
-    def _exponent_bits(self) -> int:
-        return self.mask_bits + bits(self.n)
-
-    def _grow(self, so_far: CipherVector | None, bases: Block, exponents: Block, size: int) -> CipherVector:
-        party = self.party
-        kernel = MultiPow(party.public.n_squared, size, self._exponent_bits)
-        product = CipherVector(party.public, party.compute.map(kernel, bases, exponents))
-        return product if so_far is None else party.add(so_far, product)
+    def _powers(self, bases: Block, exponents: Block, size: int) -> CipherVector:
+        public = self.party.public
+        kernel = MultiPow(public.n_squared, size, self._exponent_bits)
+        return CipherVector(public, self.party.compute.map(kernel, bases, exponents))
 
 
 def _plus(first: Sequence[int], second: Sequence[int]) -> list[int]:
@@ -431,8 +415,8 @@ class RewardCsp:
         if party.view.keep:
             flat, size = e.to_ints(), len(e) // n
             party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(n)])
-        own, cross = e.inner_products(e, n), e.inner_products(e.columns(n), n)
-        self._remember_sums(message, own, cross)
+        piece = _InnerSums(n, tuple(e.inner_products(e, n)), tuple(e.inner_products(e.columns(n), n)))
+        self.memory[f"sums {message.context.hex()} {message.start}"] = piece.to_bytes()
         return self.party.send(LanesReply(party.encrypt(e.residues(party.public.n, party.public.plaintext_bytes))))
 
     def inner(self, request: bytes) -> bytes:
@@ -456,8 +440,8 @@ class RewardCsp:
         party.view.saw("rewards", opened)
         sealed = []
         for who, commitment, v in zip(message.participants, message.commitments, opened, strict=True):
-            self.memory[_kept_name(message.context, who)] = commitment + v.to_bytes(party.public.plaintext_bytes, "big")
             body = v.to_bytes(party.public.plaintext_bytes, "big")
+            self.memory[_kept_name(message.context, who)] = commitment + body
             sealed.append(seal_to(self.readers[who], body, reward_context(message.context, who)))
         return self.party.send(RewardReply(tuple(sealed)))
 
@@ -470,10 +454,6 @@ class RewardCsp:
         if commit(mask, salt) != kept[:-width]:
             raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
         return int((int.from_bytes(kept[-width:], "big") - mask) % self.party.public.n)
-
-    def _remember_sums(self, message: LanesRequest, own: list[int], cross: list[int]) -> None:
-        piece = _InnerSums(message.participants, tuple(own), tuple(cross))
-        self.memory[f"sums {message.context.hex()} {message.start}"] = piece.to_bytes()
 
     def _sums(self, context: bytes) -> list["_InnerSums"]:
         prefix = f"sums {context.hex()} "

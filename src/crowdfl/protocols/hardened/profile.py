@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from gmpy2 import mpz
 
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.crypto.vector import CipherVector, Unchecked
 from crowdfl.errors import (
@@ -110,13 +111,9 @@ class _Shape:
     task: Task
     seed: bytes
 
-    @property
-    def sigma(self) -> int:
-        return self.task.settings.sigma or _SIGMA
-
     @cached_property
     def budget(self) -> WidthBudget:
-        return width_budget(self.task.settings, self.task.parameters, self.sigma)
+        return _budget(self.task.settings, self.task.parameters)
 
     @cached_property
     def packing(self) -> Packing:
@@ -132,11 +129,14 @@ class _Shape:
         return reward_widths(self.task.settings, self.task.parameters)
 
 
+def _budget(settings: TaskSettings, parameters: int) -> WidthBudget:
+    return width_budget(settings, parameters, settings.sigma or _SIGMA)
+
+
 def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
-    budget = width_budget(settings, parameters, settings.sigma or _SIGMA)
     largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
-    return RewardWidths(budget, settings.epsilon_units, largest)
+    return RewardWidths(_budget(settings, parameters), settings.epsilon_units, largest)
 
 
 class HardenedProfile:
@@ -145,7 +145,7 @@ class HardenedProfile:
     name = "hardened"
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        budget = width_budget(settings, parameters, settings.sigma or _SIGMA)
+        budget = _budget(settings, parameters)
         if settings.total == "hidden":
             hidden_widths(budget)
         if settings.lanes != 0:
@@ -160,29 +160,25 @@ class HardenedProfile:
         return deal(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
 
     def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedSp":
-        """SP has lambda_sc and no audience key."""
         own = SpBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        party = tools.party("SP", public, own.key_share(public))
+        party = tools.party("SP", public, KeyShare(public, mpz(own.share)))
         return HardenedSp(party, _Shape(about.task(public), own.seed), own.csp_key)
 
     def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
-        """CSP has lambda_c and both audience keys."""
         own = CspBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        party = tools.party("CSP", public, own.key_share(public))
+        party = tools.party("CSP", public, KeyShare(public, mpz(own.share)))
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
         return HardenedCsp(party, _Shape(about.task(public), own.seed), audiences, SigningKey(own.signing))
 
     def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
-        """The requester has its audience key."""
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         shape = _Shape(about.task(public), own.seed)
         return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
 
     def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
-        """A participant has the participants' audience key and keys of its own."""
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         shape = _Shape(about.task(public), own.seed)
@@ -196,8 +192,7 @@ class _Reader:
         self.party, self._shape, self.audience = party, shape, audience
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        codec = self._shape.codec
-        task = self._shape.task
+        codec, task = self._shape.codec, self._shape.task
         limits = self.party.limits(codec.budget.ciphertexts + 1)
         message = Publication.from_bytes(publication, limits)
         opened = read(message, self.audience, task.context(round_number), task.public)
@@ -368,7 +363,7 @@ class HardenedSp(BaseSp):
         return self._claims.check(claim).participant
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
-        return self._claims.pay(self._claims.check(claim), attestation)
+        return self._claims.pay(claim, attestation)
 
 
 @dataclass(frozen=True)
@@ -406,8 +401,7 @@ class HardenedCsp(BaseCsp):
         self._answers[OpenRequest.kind] = OpeningCsp(party, audiences).answer
         self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
         if settings.total == "hidden":
-            hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
-            self._answers[ScaleRequest.kind] = hidden.answer
+            self._answers[ScaleRequest.kind] = HiddenAverageCsp(party, shape.budget, shape.packing).answer
         if settings.lanes != 0:
             self._add_rewards(signing)
 

@@ -6,7 +6,6 @@ agree (D10); eps = 10^-L, as the text says (the printed +[[1]] means 10^-2L).
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.randomness import Coins
@@ -22,69 +21,28 @@ __all__ = ["PaperRewardSp", "PaperRewardWidths"]
 _Exchange = Generator[bytes, Reply, CipherVector]
 
 
-@dataclass(frozen=True)
 class PaperRewardWidths:
-    """kappa of every operand of Alg. 4, from the task's bounds: 32 bits, as printed, would be far too few."""
+    """kappa of every operand of Alg. 4, from the task's bounds: 32 bits, as printed, would be far too few.
 
-    budget: WidthBudget
-    epsilon_units: int
-    largest_payment: int  # at scale 10^L
-    sigma: int
+    All are numbers of bits. The weights, the payment and the samples are at scale 10^L, the distances at scale 10^2L.
+    """
 
-    def __post_init__(self) -> None:
-        if self.quotient >= self.sigma - 1:
-            raise WidthBudgetExceeded(f"weights of {self.quotient} bits are not covered by masks of {self.sigma}")
-
-    @property
-    def difference(self) -> int:
-        """Bits of a coordinate of w_i - average."""
-        return bits(2 * self.budget.encoding.bound)
-
-    @property
-    def distance(self) -> int:
-        """Bits of d'_i, at scale 10^2L."""
-        return bits(self.budget.parameters * (2 * self.budget.encoding.bound) ** 2 + self.epsilon_units)
-
-    @property
-    def all_distances(self) -> int:
-        """Bits of Omega."""
-        return self.distance + bits(self.budget.max_participants)
-
-    @property
-    def samples(self) -> int:
-        """Bits of the total of the samples, at scale 10^L."""
-        return bits(self.budget.max_participants * self.budget.max_samples * self.budget.encoding.scale)
-
-    @property
-    def quotient(self) -> int:
-        """Bits of w_i before its scale: at most Omega over eps."""
-        return max(1, self.all_distances - bits(self.epsilon_units) + 1)
-
-    @property
-    def weight(self) -> int:
-        """Bits of w_i at scale 10^L."""
-        return self.quotient + bits(self.budget.encoding.scale)
-
-    @property
-    def payment(self) -> int:
-        """Bits of b at scale 10^L."""
-        return bits(self.largest_payment)
-
-    @property
-    def factors(self) -> tuple[int, int, int]:
-        """Bits of the factors of Alg. 4's three kinds of SMUL."""
-        return self.difference, self.all_distances + self.samples, self.payment + self.weight
-
-    @property
-    def weight_kappa(self) -> int:
-        """kappa of the division that makes w_i."""
-        return self.samples + self.all_distances
-
-    @property
-    def reward_kappa(self) -> int:
-        """kappa of the division that makes mu_i."""
-        scaled = bits(self.budget.encoding.scale) + bits(self.budget.max_participants)
-        return self.weight + max(self.payment, scaled)
+    def __init__(self, budget: WidthBudget, epsilon_units: int, largest_payment: int, sigma: int) -> None:
+        self.budget, self.epsilon_units, self.sigma = budget, epsilon_units, sigma
+        largest, scale, people = 2 * budget.encoding.bound, budget.encoding.scale, budget.max_participants
+        self.difference = bits(largest)  # a coordinate of w_i - average
+        self.distance = bits(budget.parameters * largest**2 + epsilon_units)  # d'_i
+        self.all_distances = self.distance + bits(people)  # Omega
+        self.samples = bits(people * budget.max_samples * scale)  # pi
+        self.quotient = max(1, self.all_distances - bits(epsilon_units) + 1)  # w_i unscaled: at most Omega over eps
+        if self.quotient >= sigma - 1:
+            raise WidthBudgetExceeded(f"weights of {self.quotient} bits are not covered by masks of {sigma}")
+        self.weight = self.quotient + bits(scale)  # w_i
+        self.payment = bits(largest_payment)  # b
+        # The factors of Alg. 4's three kinds of SMUL, and kappa of the divisions that make w_i and mu_i.
+        self.factors = (self.difference, self.all_distances + self.samples, self.payment + self.weight)
+        self.weight_kappa = self.samples + self.all_distances
+        self.reward_kappa = self.weight + max(self.payment, bits(scale) + bits(people))
 
 
 class PaperRewardSp:

@@ -28,16 +28,7 @@ from crowdfl.protocols.hardened.prifedavg import upload_digest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import (
-    Average,
-    Dealing,
-    Identity,
-    ParticipantKeys,
-    Task,
-    TaskSpec,
-    Tools,
-    whole_samples,
-)
+from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, Task, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
@@ -133,7 +124,8 @@ class _Widths:
 
 
 class PaperProfile:
-    """Deals two splits: (lambda_c, lambda_sc) for CSP and SP, (lambda_p, lambda_sp) for all participants and SP."""
+    """Deals two splits, (lambda_c, lambda_sc) to CSP and SP, (lambda_p, lambda_sp) to all participants and SP, and sk to the
+    requester."""
 
     name = "paper"
 
@@ -155,7 +147,6 @@ class PaperProfile:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
 
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """Make the keys of a task: two splits, and sk itself for the requester."""
         self.check(about.settings, about.parameters)
         keys = pctd.keygen(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
         lambda_c, lambda_sc = keys.private.split_as_printed()
@@ -173,24 +164,20 @@ class PaperProfile:
         )
 
     def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
-        """SP has lambda_sc and lambda_sp."""
         public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
         party = tools.party("SP", public, KeyShare(public, lambda_sc))
         return PaperSp(party, about.task(public), KeyShare(public, lambda_sp))
 
     def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
-        """CSP has lambda_c."""
         public, (lambda_c,) = _open_bundle(bundle, 1, tools)
         return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), about.task(public))
 
     def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
-        """The requester owns sk."""
         public, (lambda_, u) = _open_bundle(bundle, 2, tools)
         private = PrivateKey(public, lambda_, u)
         return PaperRequester(tools.party("requester", public), about.task(public), private)
 
     def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
-        """Every participant has the same lambda_p."""
         public, (lambda_p,) = _open_bundle(bundle, 1, tools)
         party = tools.party("participant", public, KeyShare(public, lambda_p))
         return PaperParticipant(party, about.task(public), keys.who)
