@@ -291,7 +291,9 @@ def test_a_restarted_sp_can_finish_a_hidden_total_with_a_live_csp():
     for sp in (sides.sp, again):
         read = [side.read(sp.publication(), 1).weights for side in sides.people.values()]
         assert all(np.array_equal(one, read[0]) for one in read)
-        assert np.abs(read[0] - [0.2, -0.5, 1.5]).max() < 2 * 10**-sp.task.settings.decimals, "a unit of dither, and rounding"
+        assert np.abs(read[0] - [0.2, -0.5, 1.5]).max() < 2 * 10**-sp.task.settings.decimals, (
+            "a unit of dither, and rounding"
+        )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -116,7 +116,7 @@ class PaperSmulCsp:
 
 
 class PolynomialsRequest(Message, kind=5):
-    """SP to CSP: packed masked operands with SP's half of the decryption, their widths, and the products wanted."""
+    """SP to CSP: packed masked operands with SP's half of the decryption, their widths, and the products asked for."""
 
     packed: CipherVector
     packed_1: PartialVector

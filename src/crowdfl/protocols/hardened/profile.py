@@ -155,33 +155,33 @@ class HardenedProfile:
                 "lanes=0 leaves no room for rewards, and there is a budget: set lanes, or leave the budget out"
             )
 
-    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        self.check(about.settings, about.parameters)
-        return deal(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
+    def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
+        self.check(spec.settings, spec.parameters)
+        return deal(spec.settings.key_bits // 2, insecure_test_key=insecure_test_key)
 
-    def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedSp":
+    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedSp":
         own = SpBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         party = tools.party("SP", public, KeyShare(public, mpz(own.share)))
-        return HardenedSp(party, _Shape(about.task(public), own.seed), own.csp_key)
+        return HardenedSp(party, _Shape(spec.task(public), own.seed), own.csp_key)
 
-    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
+    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
         own = CspBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         party = tools.party("CSP", public, KeyShare(public, mpz(own.share)))
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
-        return HardenedCsp(party, _Shape(about.task(public), own.seed), audiences, SigningKey(own.signing))
+        return HardenedCsp(party, _Shape(spec.task(public), own.seed), audiences, SigningKey(own.signing))
 
-    def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
+    def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        shape = _Shape(about.task(public), own.seed)
+        shape = _Shape(spec.task(public), own.seed)
         return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
 
-    def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
+    def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        shape = _Shape(about.task(public), own.seed)
+        shape = _Shape(spec.task(public), own.seed)
         return HardenedParticipant(tools.party("participant", public), shape, AudienceKey(own.audience), keys)
 
 

@@ -146,9 +146,9 @@ class PaperProfile:
         for kappa in kappas:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)
 
-    def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        self.check(about.settings, about.parameters)
-        keys = pctd.keygen(about.settings.key_bits // 2, insecure_test_key=insecure_test_key)
+    def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
+        self.check(spec.settings, spec.parameters)
+        keys = pctd.keygen(spec.settings.key_bits // 2, insecure_test_key=insecure_test_key)
         lambda_c, lambda_sc = keys.private.split_as_printed()
         lambda_p, lambda_sp = keys.private.split_as_printed()
 
@@ -163,24 +163,24 @@ class PaperProfile:
             participant=bundle(lambda_p.exponent),
         )
 
-    def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
+    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
         public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
         party = tools.party("SP", public, KeyShare(public, lambda_sc))
-        return PaperSp(party, about.task(public), KeyShare(public, lambda_sp))
+        return PaperSp(party, spec.task(public), KeyShare(public, lambda_sp))
 
-    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
+    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
         public, (lambda_c,) = _open_bundle(bundle, 1, tools)
-        return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), about.task(public))
+        return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), spec.task(public))
 
-    def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
+    def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
         public, (lambda_, u) = _open_bundle(bundle, 2, tools)
         private = PrivateKey(public, lambda_, u)
-        return PaperRequester(tools.party("requester", public), about.task(public), private)
+        return PaperRequester(tools.party("requester", public), spec.task(public), private)
 
-    def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
+    def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
         public, (lambda_p,) = _open_bundle(bundle, 1, tools)
         party = tools.party("participant", public, KeyShare(public, lambda_p))
-        return PaperParticipant(party, about.task(public), keys.who)
+        return PaperParticipant(party, spec.task(public), keys.who)
 
 
 def _check_products(key_bits: int, rewards: PaperRewardWidths) -> None:
