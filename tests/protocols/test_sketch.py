@@ -148,7 +148,7 @@ def test_the_encrypted_sketch_is_the_plain_one():
     rng = np.random.default_rng(1)
     weights, coins = rng.uniform(-2, 2, size=60), bytes(range(32))
     sides.sp.add("p0", sides.upload(weights, 7, "p0"))
-    upload = sides.sp._averaged()["p0"].part(0, -1)
+    upload = sides.sp.averaged("p0").part(0, -1)
     assert shape.budget.buckets < len(upload)
     sketched = sketch(upload, coins, shape.budget, sides.sp.party)
     opened = sides.csp.party.finish(sketched, sides.sp.party.partial_decrypt(sketched))
@@ -186,7 +186,7 @@ def test_a_sketch_of_everything_is_exact():
     """More lanes than parameters: the lanes are the upload, nothing is summed."""
     sides = small_task(lanes=1000, parameters=9)
     sides.sp.add("p0", sides.upload([0.5] * 9, 1, "p0"))
-    upload = sides.sp._averaged()["p0"].part(0, -1)
+    upload = sides.sp.averaged("p0").part(0, -1)
     assert sketch(upload, bytes(32), sides.sp._shape.budget, sides.sp.party) is upload
 
 

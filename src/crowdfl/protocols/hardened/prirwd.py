@@ -14,7 +14,7 @@ sum within b although a division may come out one too high (deviation D12).
 """
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -218,18 +218,18 @@ class RewardSp:
         self.budget = widths.budget
 
     def run(
-        self, uploads: Mapping[str, CipherVector], payment: int, context: bytes, seed: bytes
+        self, people: Iterable[str], upload_of: Callable[[str], CipherVector], payment: int, context: bytes, seed: bytes
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
         if not 0 < payment <= self.widths.largest_payment:
             raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
-        ids = sorted(uploads)
-        public_coins = yield from self._public_coins((uploads[i] for i in ids), context)
+        ids = sorted(people)
+        public_coins = yield from self._public_coins(map(upload_of, ids), context)
         # Bound to the sketch: should CSP ever deal another nonce, the other lanes meet other masks.
         coins = Coins(seed).child("sketch " + public_coins.hex())
         lanes, samples = [], []
         for i in ids:  # an upload at a time: of a sketched one, only its lanes and [[delta_i]] stay
-            upload = uploads[i]
+            upload = upload_of(i)
             lanes.append(sketch(upload.part(0, -1), public_coins, self.budget, self.party))
             samples.append(CipherVector(upload.public, upload.block[-1:].copy()))
         deltas = CipherVector.concat(samples)

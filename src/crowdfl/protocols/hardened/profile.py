@@ -1,7 +1,7 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,9 +11,9 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.pctd import KeyShare, PublicKey
+from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.crypto.vector import CipherVector, Unchecked
+from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import (
     KeyMismatch,
     NothingToAverage,
@@ -289,10 +289,14 @@ class HardenedSp(BaseSp):
         """The running products: encrypted sums of everything counted so far."""
         return self._products.result()
 
-    def _averaged(self) -> Mapping[str, CipherVector]:
+    def averaged(self, who: str) -> CipherVector:
+        """An upload that was counted: from memory, or read again, and then it must be the same bytes."""
         if self._load is None:
-            return self._vectors
-        return _ReadAgain(self._uploads, self._load, self.party.public, self._length)
+            return self._vectors[who]
+        upload = self._load(who)
+        if upload_digest(upload) != self._uploads[who]:
+            raise ProtocolError(f"the upload of {who} is not the one that was averaged: its file was altered")
+        return self._unchecked(upload).trusted()
 
     def publish(self, *, final: bool) -> Exchange:
         """Open the average to its audience; neither server sees it."""
@@ -344,7 +348,7 @@ class HardenedSp(BaseSp):
         state = self._seed_for("rewards", self._rewarded(payment))
         side = self.reward_side(self.party, widths, self._shape.packing)
         context = self.task.context(self.round_number)
-        self._envelopes = yield from side.run(self._averaged(), payment, context, state.seed)
+        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, context, state.seed)
 
     def is_averaged(self) -> bool:
         """By the seed that was bound to this very set when it was opened: durable, so that a crash changes nothing."""
@@ -364,28 +368,6 @@ class HardenedSp(BaseSp):
 
     def pay(self, claim: bytes, attestation: bytes) -> int:
         return self._claims.pay(claim, attestation)
-
-
-@dataclass(frozen=True)
-class _ReadAgain(Mapping[str, CipherVector]):
-    """Uploads that were checked when they were counted, one in memory at a time."""
-
-    names: Mapping[str, bytes]
-    load: Callable[[str], bytes]
-    public: PublicKey
-    length: int
-
-    def __getitem__(self, who: str) -> CipherVector:
-        upload = self.load(who)
-        if upload_digest(upload) != self.names[who]:
-            raise ProtocolError(f"the upload of {who} is not the one that was averaged: its file was altered")
-        return Unchecked.parse(upload, self.public, max_count=self.length).trusted()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
 
 
 class HardenedCsp(BaseCsp):
