@@ -22,7 +22,7 @@ from crowdfl.errors import (
     TooLate,
     UnknownParticipant,
 )
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS

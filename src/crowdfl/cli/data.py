@@ -62,15 +62,15 @@ def fetch_wisdm(
     columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=as_json) as progress:
         bar = progress.add_task("", total=None)
-        found = fetch(url, archive, sha256, lambda done, of: progress.update(bar, completed=done, total=of or None))
+        size, digest = fetch(
+            url, archive, sha256, lambda done, of: progress.update(bar, completed=done, total=of or None)
+        )
     unpack_one(archive, WISDM_FILE, text)
-    facts = {"file": str(text), "archive": str(archive), "bytes": found.size, "sha256": found.sha256}
+    facts = {"file": str(text), "archive": str(archive), "bytes": size, "sha256": digest}
     if as_json:
         typer.echo(json.dumps(facts))
         return
-    typer.echo(
-        f"{archive}: {found.size:,} bytes\nSHA-256 {found.sha256}\n{text}\ntry: crowdfl data show wisdm-raw:{text}"
-    )
+    typer.echo(f"{archive}: {size:,} bytes\nSHA-256 {digest}\n{text}\ntry: crowdfl data show wisdm-raw:{text}")
 
 
 def _counts(source: Source, index: int) -> dict[str, Any]:

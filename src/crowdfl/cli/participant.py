@@ -12,7 +12,7 @@ import typer
 
 from crowdfl.cli.output import JsonLines, show, show_event
 from crowdfl.errors import SettingsError
-from crowdfl.learning.local_trainer import LocalTrainer
+from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition

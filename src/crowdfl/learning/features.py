@@ -49,7 +49,6 @@ def features(name: str, windows: Windows) -> Inputs:
 
 
 def features_per_window(name: str, length: int, channels: int) -> int:
-    """The number of inputs of a network."""
     return int(features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1])
 
 

@@ -23,7 +23,7 @@ _UNDER_WAY = ("running", "paused")
 
 
 class Trainer(Protocol):
-    """A participant's data and the task's model; see `crowdfl.learning.local_trainer.LocalTrainer`."""
+    """A participant's data and the task's model; see `crowdfl.learning.training.LocalTrainer`."""
 
     def prepare(self, shape: ModelShape) -> None:
         """Raise what would keep it from training a model of this shape."""

@@ -19,7 +19,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.report.results import Result, Row
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.parties import LocalParties, PlayedRound

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.learning.fedavg import fedavg
-from crowdfl.learning.local_trainer import LocalTrainer
+from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant import Arrays
 
 __all__ = ["Heard", "Plain", "plain_fedavg", "uploads_of", "weighted"]
