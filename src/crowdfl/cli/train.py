@@ -23,7 +23,7 @@ from crowdfl.learning.metrics import class_scores, confusion, scores
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve
-from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
 
 __all__ = ["sparkline", "train"]
@@ -115,9 +115,8 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
 
 def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
     """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
-    arrays = tuple(map(ModelArray, model.shape.names, model.shape.shapes))
     about = "tried on one person's data, without encryption"
-    definition = Definition(about, "none", "whoever has the file", arrays, "", TaskSettings(), 0.0, b"", training)
+    definition = Definition(about, "none", "whoever has the file", model.shape, "", TaskSettings(), 0.0, b"", training)
     try:
         write_model(path, definition, model.weights())
     except OSError as error:

@@ -12,9 +12,9 @@ from crowdfl.cli.settings_file import template_text
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.documents import Definition, ModelArray
-from crowdfl.roles.participant import Arrays
+from crowdfl.roles.documents import Definition
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
@@ -55,16 +55,15 @@ def _start(model: type[SettingsTable]) -> dict[str, Any]:
 template = _task_text()
 
 
-def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Arrays]:
+def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from."""
     task = TaskFile.parse(found, file)
     learner = Recipe.parse(task.training, f"{file}, [training]").make_learner(module)
-    shape = learner.shape
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        arrays=tuple(ModelArray(n, tuple(s)) for n, s in zip(shape.names, shape.shapes, strict=True)),
+        shape=learner.shape,
         initial="",
         settings=TaskSettings.parse(task.settings, f"{file}, [settings]"),
         claim_window=float(task.claim_window),
@@ -92,7 +91,7 @@ def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray
     write_private(_beside(path), json.dumps(about, indent=1).encode(), overwrite=True)
 
 
-def read_model(path: Path) -> tuple[Definition, Arrays]:
+def read_model(path: Path) -> tuple[Definition, Weights]:
     """A model as `write_model` left it."""
     if path.suffix not in _READERS:
         raise SettingsError(f"a model is read from {' or '.join(_READERS)}, not {path.suffix!r}")
