@@ -9,7 +9,7 @@ import pytest
 
 from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
 from crowdfl.cli.task.files import defined, template
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.errors import EncodingError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch

@@ -148,7 +148,6 @@ class LocalHost:
         return person
 
     def run(self) -> None:
-        """Tick until nothing is due."""
         while self.sp.tick():
             pass
 
@@ -294,7 +293,6 @@ class LocalFederation:
         return {name: self.recorder.costs(role) for name, role in names.items()}
 
     def views(self) -> dict[str, View]:
-        """What each server saw in the clear so far."""
         return {role: self.recorder.view(role) for role in ("SP", "CSP")}
 
     def _payment(self, budget: str | Decimal | None) -> int:

@@ -21,7 +21,6 @@ _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm 
 
 
 def flat(windows: Windows) -> Inputs:
-    """The samples themselves, in one row per window."""
     return windows.reshape(len(windows), -1)
 
 

@@ -77,9 +77,7 @@ class Participant:
     tools: Tools = field(default_factory=Tools.unwatched)
     on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
-    open_stock: Callable[[PublicKey], Stock] | None = (
-        None  # randomizers made while idle; without, all are made when needed
-    )
+    open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
@@ -141,7 +139,6 @@ class Participant:
 
     @property
     def has_left(self) -> bool:
-        """Whether this participant has left, and not joined again."""
         return self.blobs.has("left")
 
     def _explain(self, number: int) -> bool:
@@ -203,7 +200,7 @@ class Participant:
         wanted["digest"] = hashlib.sha256(upload).hexdigest()
         if {name: body.get(name) for name in wanted} != wanted:
             raise DocumentError(
-                f"the platform's receipt is not for this upload of round {number}: keep it, and complain"
+                f"the platform's receipt is not for this upload of round {number}: keep it and complain"
             )
         return body.get("late") is True
 
@@ -217,7 +214,6 @@ class Participant:
         return True
 
     def read(self, number: int) -> Average:
-        """A round's average as SP serves it now."""
         return self.side.read(self.sp.average(self.task, number, self.keys), number)
 
     def _open_reward(self, number: int) -> bool:
@@ -278,7 +274,6 @@ class Participant:
         self.on_event("left", {})
 
     def _quit(self) -> None:
-        """Until SP knows."""
         if not self.blobs.has("quit"):
             self.sp.quit(self.task, self.keys)
             self.blobs.put("quit", b"")
@@ -329,7 +324,6 @@ class _Stocked:
 
 
 def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
-    """Weights in order, as npz bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, *arrays)
     return buffer.getvalue()

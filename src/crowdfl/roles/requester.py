@@ -60,7 +60,6 @@ class Requester:
 
     @property
     def signing(self) -> SigningKey:
-        """The key that its tasks' definitions name."""
         return own_key(self.blobs)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
@@ -116,7 +115,6 @@ class Requester:
         return definition.shape.arrays(self.read(task, done[-1]).weights)
 
     def read(self, task: str, number: int) -> Average:
-        """The average of a round that was opened to the requester."""
         definition = self.definition(task)
         profile = profile_named(definition.settings.profile)
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), self.tools)

@@ -21,9 +21,7 @@ from crowdfl.storage.atomic import write_private
 
 __all__ = ["FORMATS", "defined", "read_model", "require_model_path", "template", "write_model"]
 
-FORMATS = (".safetensors", ".npz")
-_WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
-_READERS = {".safetensors": from_safetensors, ".npz": from_npz}
+FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
 
 _PURPOSE = {
     "purpose": "Recognise which exercise the wearer of a watch is doing",
@@ -75,8 +73,8 @@ def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tup
 
 def require_model_path(path: Path) -> None:
     """A model can be written here: to be asked before the work, not after it."""
-    if path.suffix not in _WRITERS:
-        raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {path.suffix!r}")
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {path.suffix!r}")
     if not path.parent.is_dir():
         raise SettingsError(f"there is no folder {path.parent} to write {path.name} into")
     if path.is_dir():
@@ -86,15 +84,14 @@ def require_model_path(path: Path) -> None:
 def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:
     """The model, and beside it the definition: arrays alone do not say which network they fill."""
     require_model_path(path)
-    write_private(path, _WRITERS[path.suffix](definition.shape, arrays), overwrite=True)
+    write_private(path, FORMATS[path.suffix][0](definition.shape, arrays), overwrite=True)
     about = {"task": definition.task, "definition": definition.body()}
     write_private(_beside(path), json.dumps(about, indent=1).encode(), overwrite=True)
 
 
 def read_model(path: Path) -> tuple[Definition, Weights]:
-    """A model as `write_model` left it."""
-    if path.suffix not in _READERS:
-        raise SettingsError(f"a model is read from {' or '.join(_READERS)}, not {path.suffix!r}")
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is read from {' or '.join(FORMATS)}, not {path.suffix!r}")
     try:
         about, data = json.loads(_beside(path).read_bytes()), path.read_bytes()
         definition = Definition.from_body(about["definition"])
@@ -102,7 +99,7 @@ def read_model(path: Path) -> tuple[Definition, Weights]:
         raise SettingsError(f"there is no {missing.filename}: `crowdfl task fetch` writes both files") from None
     except (ValueError, KeyError, TypeError) as wrong:
         raise FormatError(f"{_beside(path)} does not describe a model: {wrong}") from None
-    return definition, _READERS[path.suffix](definition.shape, data)
+    return definition, FORMATS[path.suffix][1](definition.shape, data)
 
 
 def _beside(path: Path) -> Path:

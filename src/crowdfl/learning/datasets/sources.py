@@ -63,7 +63,6 @@ def open_source(spec: Spec, cut: Cut | None = None) -> Source:
 
 
 def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
-    """The data set, and the index of the person that the text names."""
     spec = parse_spec(text)
     source = open_source(spec, cut)
     people = list(source.people)

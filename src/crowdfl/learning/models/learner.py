@@ -82,7 +82,6 @@ def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]
 
 
 def check_pairs(inputs: npt.NDArray[np.floating], labels: Labels, width: int | None = None) -> None:
-    """Check that each row has a label and as many inputs as the model takes."""
     if inputs.ndim != 2 or labels.shape != (len(inputs),):
         raise DataMalformed(f"inputs of shape {inputs.shape} do not match labels of shape {labels.shape}")
     if width is not None and inputs.shape[1] != width:

@@ -31,7 +31,6 @@ def convolutional(labels: int) -> list[str]:
 
 
 def _need_torch() -> None:
-    """Check that torch can be imported, and limit it to one thread."""
     try:
         import torch
     except ModuleNotFoundError as error:

@@ -83,7 +83,6 @@ class Settlement:
         self._core, self._ports, self._aggregators, self._steps = core, core.ports, aggregators, steps
 
     def finish(self, task: str, last: Round | None) -> bool:
-        """All rounds are done."""
         try:
             self.deliver(task)
         except (CrowdFLError, ConnectionError):

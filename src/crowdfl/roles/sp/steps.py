@@ -26,7 +26,6 @@ _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have
 
 
 def publication_name(task: str, number: int, *, final: bool) -> str:
-    """The blob of a round's average, by its audience."""
     return f"{task}/rounds/{number}/{'requester' if final else 'participants'}"
 
 
@@ -47,7 +46,6 @@ class RoundSteps:
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
 
     def step(self, task: str) -> bool:
-        """True if a step was taken."""
         last = self._core.last_round(task)
         if last is not None and last.state is RoundState.OPEN:
             return self._decide(task, last.number) or self._head_start(task, last.number)
