@@ -8,9 +8,10 @@ import numpy.typing as npt
 from sqlalchemy import event
 
 from crowdfl.crypto.compute import Threads
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
@@ -73,7 +74,7 @@ def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> 
         purpose="which exercise",
         terms="none",
         readers="the requester",
-        arrays=(ModelArray("w", (2, 3)), ModelArray("b", (2,))),
+        shape=ModelShape(("w", "b"), ((2, 3), (2,))),
         initial="",
         settings=settings,
         claim_window=claim_window,

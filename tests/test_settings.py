@@ -9,13 +9,14 @@ import pytest
 
 from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
 from crowdfl.cli.task.files import defined, template
-from crowdfl.crypto.compute import BACKENDS
+from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.errors import EncodingError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.features import FEATURES
 from crowdfl.learning.models.learner import Training
-from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.roles.documents import Definition
 from crowdfl.schema import expected, settable, table_of
 from crowdfl.settings import (
     ComputingSettings,
@@ -90,7 +91,7 @@ def test_a_task_file_to_start_from_makes_a_task():
 )
 def test_a_task_keeps_its_id(settings, task):
     """Ids of tasks that exist: settings go into them as they were written, 16 and 16.0 apart."""
-    arrays = (ModelArray("w", (2, 3)),)
+    arrays = ModelShape(("w",), ((2, 3),))
     made = TaskSettings(**settings)
     definition = Definition("p", "t", "r", arrays, "ab" * 32, made, 60.0, bytes(32), {"labels": ["a"]})
     assert definition.task == task

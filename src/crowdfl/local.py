@@ -23,13 +23,14 @@ from crowdfl.errors import (
     TooManyUploads,
     UnknownParticipant,
 )
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant import Participant
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcStore, SpStore
@@ -53,7 +54,6 @@ class Disk(Protocol):
     """Where the roles of a host keep what must survive: a store and blobs by name."""
 
     def store(self, role: str) -> Store: ...
-
     def blobs(self, name: str) -> Blobs: ...
 
 
@@ -107,8 +107,11 @@ class LocalHost:
         self.signing = signing or SigningKey.fresh()  # KGC's
         self._wire = wire  # between SP and CSP: a test may lose, delay or repeat what passes
         self.people: dict[str, Participant] = {}
+        # Any: most of what the links offer is the role's own.
+        self.kgc_link: Any = _KgcLink(self, "kgc")
+        self.sp_link: Any = _SpLink(self, "sp")
         self.restart()
-        self.requester = Requester(self.disk.blobs("requester"), self.clock, self, self, tools)
+        self.requester = Requester(self.disk.blobs("requester"), self.clock, self.kgc_link, self.sp_link, tools)
 
     def restart(self) -> None:
         """As after a crash: nothing but what is on the disk."""
@@ -128,8 +131,8 @@ class LocalHost:
         """An SP process; there may be others on the same disk."""
         disk, kgc = disk or self.disk, _KgcFor(self, "sp")
         blobs, keys = disk.blobs("sp/blobs"), disk.blobs("sp/keys")
-        csp = self._wire(_CspNow(self))
-        ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, csp, self.signing.public)
+        csp: Any = _Now(self, "csp")
+        ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, self._wire(csp), self.signing.public)
         return Sp(ports, options or self.options)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
@@ -138,69 +141,25 @@ class LocalHost:
     def join(self, task: str, name: str) -> Participant:
         """Invite and enrol somebody, who goes by this name here and by a pseudonym at SP."""
         (invitation,) = self.requester.invite(task, 1, _FOREVER)
-        person = Participant(task, self.disk.blobs(f"people/{name}"), self, self, self.signing.public, self.tools)
+        blobs, links = self.disk.blobs(f"people/{name}"), (self.kgc_link, self.sp_link)
+        person = Participant(task, blobs, *links, self.signing.public, self.tools)
         person.join(invitation)
         self.people[name] = person
         return person
 
     def run(self) -> None:
-        """Tick until nothing is due."""
         while self.sp.tick():
             pass
 
-    # The ports of participants and requester, as function calls.
 
-    def enrol(self, task: str, *papers: Any) -> Any:  # noqa: ANN401 -- two ports in one
-        """KGC's with an invitation and keys, SP's with a certificate."""
-        return self.kgc.enrol(task, *papers) if len(papers) > 1 else self.sp.enrol(task, *papers)
+class _Now:
+    """A role as it is at this moment: it may be restarted while its peers live on. What is not defined here is its own."""
 
-    def create_task(self, definition: str, *rest: Any) -> Any:  # noqa: ANN401 -- two ports in one
-        """KGC's, or SP's with appointment and weights."""
-        return self.sp.create_task(definition, *rest) if rest else self.kgc.create_task(definition)
+    def __init__(self, host: LocalHost, role: str) -> None:
+        self._host, self._role = host, role
 
-    def done(self, task: str) -> None:
-        self.kgc.acknowledge(task, "requester")
-
-    def close_enrolment(self, task: str, order: str) -> None:
-        self.kgc.close_enrolment(task, order)
-
-    def papers(self, task: str) -> tuple[str, str]:
-        stored = self.sp.store.task(task)
-        return stored.definition, stored.appointment
-
-    def initial_weights(self, task: str) -> bytes:
-        return self.sp.blobs.get(f"{task}/initial")
-
-    def status(self, task: str) -> dict[str, Any]:
-        return self.sp.status(task)
-
-    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """The digest stands for a receipt: within one process nobody has to prove anything."""
-        return self.sp.upload(task, number, keys.who, upload).digest
-
-    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return self.sp.publication(task, number, keys.who)
-
-    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return self.sp.envelope(task, number, keys.who)
-
-    def claim(self, task: str, claim: bytes) -> int:
-        return self.sp.claim(task, claim)
-
-    def quit(self, task: str, keys: ParticipantKeys) -> None:
-        self.sp.leave(task, keys.who)
-
-    def deposit(self, task: str, name: str, amount: int) -> None:
-        self.sp.deposit(task, name, amount)
-
-    def order(self, task: str, order: str) -> None:
-        self.sp.order(task, order)
-
-    def final(self, task: str, number: int) -> bytes:
-        return self.sp.publication(task, number, None)
-
-    def movements(self, task: str) -> list[dict[str, Any]]:
-        return [vars(movement) for movement in self.sp.statement(task).movements]
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(getattr(self._host, self._role), name)
 
 
 @dataclass(frozen=True)
@@ -215,20 +174,41 @@ class _KgcFor:
         self.host.kgc.acknowledge(task, self.role)
 
 
-@dataclass(frozen=True)
-class _CspNow:
-    """The CSP of this moment: it may be restarted while SP lives on."""
+class _KgcLink(_Now):
+    """KGC as participants and the requester reach it."""
 
-    host: LocalHost
+    def done(self, task: str) -> None:
+        self.acknowledge(task, "requester")
 
-    def prepare(self, task: str) -> None:
-        self.host.csp.prepare(task)
 
-    def enrol(self, task: str, certificate: str) -> None:
-        self.host.csp.enrol(task, certificate)
+class _SpLink(_Now):
+    """SP as participants and the requester reach it."""
 
-    def answer(self, task: str, request: bytes) -> bytes:
-        return self.host.csp.answer(task, request)
+    def papers(self, task: str) -> tuple[str, str]:
+        stored = self.store.task(task)
+        return stored.definition, stored.appointment
+
+    def initial_weights(self, task: str) -> bytes:
+        return bytes(self.blobs.get(f"{task}/initial"))
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        """The digest stands for a receipt: within one process nobody has to prove anything."""
+        return str(self.upload(task, number, keys.who, upload).digest)
+
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return bytes(self.publication(task, number, keys.who))
+
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return bytes(self.envelope(task, number, keys.who))
+
+    def quit(self, task: str, keys: ParticipantKeys) -> None:
+        self.leave(task, keys.who)
+
+    def final(self, task: str, number: int) -> bytes:
+        return bytes(self.publication(task, number, None))
+
+    def movements(self, task: str) -> list[dict[str, Any]]:
+        return [vars(movement) for movement in self.statement(task).movements]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +223,7 @@ class Update:
 class RoundResult:
     """What a round gave, to whom it may concern: a real deployment shows each part to its owner alone."""
 
-    average: list[npt.NDArray[np.float64]]
+    average: Weights
     total: int | None
     rewards: dict[str, Decimal] | None
     costs: dict[str, Costs]
@@ -271,7 +251,7 @@ class LocalFederation:
         self.host = LocalHost(tools, options=SpOptions(tools, checker=backend, opens_rounds=False))
         self.task: str | None = None
         self.round_number = 0
-        self._shapes: list[tuple[int, ...]] | None = None
+        self._shape: ModelShape | None = None
 
     def round(
         self, updates: Mapping[str, Update], budget: str | Decimal | None = None, *, final: bool = False
@@ -303,7 +283,7 @@ class LocalFederation:
             raise UnknownParticipant(f"nobody called {who} took part")
         if self.host.people[who].blobs.has("paid"):
             raise AlreadyPaid(f"{who} was paid for this task already")
-        if self.host.status(self.task)["state"] == "running":
+        if self.host.sp.status(self.task)["state"] == "running":
             self.host.requester.order(self.task, "cancel")
         return from_millionths(self.host.people[who].claim())
 
@@ -313,7 +293,6 @@ class LocalFederation:
         return {name: self.recorder.costs(role) for name, role in names.items()}
 
     def views(self) -> dict[str, View]:
-        """What each server saw in the clear so far."""
         return {role: self.recorder.view(role) for role in ("SP", "CSP")}
 
     def _payment(self, budget: str | Decimal | None) -> int:
@@ -329,15 +308,13 @@ class LocalFederation:
     def _posted(self) -> str:
         """The task; it is posted, and KGC deals its keys, once the model's shapes are known."""
         if self.task is None:
-            shapes = self._shapes or []
-            arrays = tuple(ModelArray(f"array {i}", shape) for i, shape in enumerate(shapes))
-            words = "a task in one process"
-            definition = Definition(words, words, words, arrays, "", self.settings, _FOREVER, b"", {})
-            self.task = self.host.create(definition, [np.zeros(shape) for shape in shapes])
+            shape, words = self._shape or ModelShape((), ()), "a task in one process"
+            definition = Definition(words, words, words, shape, "", self.settings, _FOREVER, b"", {})
+            self.task = self.host.create(definition, [np.zeros(sides) for sides in shape.shapes])
         return self.task
 
     def _encrypted(
-        self, task: str, number: int, arrays: Mapping[str, list[npt.NDArray[np.float64]]], samples: Mapping[str, int]
+        self, task: str, number: int, arrays: Mapping[str, Weights], samples: Mapping[str, int]
     ) -> dict[str, int]:
         """Everyone's upload, kept where `send` finds it; how many weights of each were clipped."""
         people = {who: self.host.people.get(who) or self.host.join(task, who) for who in arrays}
@@ -359,20 +336,11 @@ class LocalFederation:
         while not sp.store.round(task, self.round_number).is_over:
             sp.tick()
 
-    def _checked(self, who: str, update: Update) -> list[npt.NDArray[np.float64]]:
-        """Shapes are learnt from the first update and enforced after."""
-        arrays = [np.asarray(array, dtype=np.float64) for array in update.weights]
-        shapes = [array.shape for array in arrays]
-        if self._shapes is None:
-            self._shapes = shapes
-        if shapes != self._shapes:
-            wrong = [
-                f"array {i}: {a} instead of {b}"
-                for i, (a, b) in enumerate(zip(shapes, self._shapes, strict=False))
-                if a != b
-            ]
-            counts = (
-                [] if len(shapes) == len(self._shapes) else [f"{len(shapes)} arrays instead of {len(self._shapes)}"]
-            )
-            raise ModelMismatch(f"the update of {who} does not match the model: {'; '.join(counts + wrong)}")
-        return arrays
+    def _checked(self, who: str, update: Update) -> Weights:
+        """The shape is learnt from the first update and enforced after."""
+        if self._shape is None:
+            self._shape = ModelShape.of({f"array {i}": array for i, array in enumerate(update.weights)})
+        try:
+            return self._shape.check(update.weights)
+        except ModelMismatch as wrong:
+            raise ModelMismatch(f"the update of {who} does not match the model: {wrong}") from None

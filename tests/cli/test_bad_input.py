@@ -17,6 +17,7 @@ from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.requester import own_key
 from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
 from crowdfl.schema import is_host
 from crowdfl.services import run as services
@@ -24,6 +25,7 @@ from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
 from crowdfl.settings import CspSettings, KgcSettings, SpSettings
 from crowdfl.storage import migrations
+from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
 from tests.http.world import definition_of
@@ -202,7 +204,7 @@ def test_three_machines_with_three_names(tmp_path):
     assert {role: one.host for role, one in found.items()} == hosts
     assert (found["sp"].kgc.url, found["sp"].csp.url) == ("https://kgc.example:7101", "https://[fd00::3]:7103")
     requester = RequesterFile.read(folder / "requester/settings.toml")
-    assert (requester.kgc.url, requester.sp.url) == ("https://kgc.example:7101", "https://10.0.0.7:7102")
+    assert (requester.settings.kgc, requester.settings.sp) == ("https://kgc.example:7101", "https://10.0.0.7:7102")
     for role, host in hosts.items():
         certificate = x509.load_pem_x509_certificate((folder / role / "tls.pem").read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -353,9 +355,9 @@ def test_a_model_that_could_not_be_written_is_refused_at_the_start(workspace, tm
 def posted(workspace, monkeypatch):
     """A requester's settings and a task that it has posted, with an SP that tells its key."""
     settings = workspace / "requester/settings.toml"
-    own = RequesterFile.read(settings)
-    definition = definition_of(own.key)
-    own.blobs.put(f"{definition.task}/definition", definition.sign(own.key).encode())
+    blobs = FileBlobs(RequesterFile.read(settings).folder / "state")
+    definition = definition_of(own_key(blobs))
+    blobs.put(f"{definition.task}/definition", definition.sign(own_key(blobs)).encode())
     monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp())
     return settings, definition.task
 

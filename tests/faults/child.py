@@ -22,8 +22,9 @@ import numpy as np
 from sqlalchemy import Pool, event
 
 from crowdfl.errors import NotReady, ServiceUnavailable
+from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.participant import Arrays, Participant, arrays_to_npz
+from crowdfl.roles.participant import Participant, arrays_to_npz
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services import run, server
 from crowdfl.services.apps import batches
@@ -195,7 +196,7 @@ def _person(life: Life) -> None:
             time.sleep(_PAUSE)
 
 
-def update(number: int, _model: Arrays, _training: Mapping[str, Any], round_number: int) -> tuple[Arrays, int]:
+def update(number: int, _model: Weights, _training: Mapping[str, Any], round_number: int) -> tuple[Weights, int]:
     """What a person sends in a round, always the same: weights of two arrays, and a count of samples."""
     weights = np.random.default_rng([number, round_number]).uniform(-1.5, 1.5, 8)
     return [weights[:6].reshape(2, 3), weights[6:]], 3 + 2 * number

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.keys import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message

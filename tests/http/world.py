@@ -12,11 +12,12 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name
+from crowdfl.roles.documents import Definition, Invitation, participant_name
 from crowdfl.roles.kgc import Created, Kgc, enrolment_context
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
@@ -50,7 +51,7 @@ def definition_of(requester: SigningKey, **changes: object) -> Definition:
         "to test",
         "none",
         "the requester",
-        (ModelArray("w", (3, 4)),),
+        ModelShape(("w",), ((3, 4),)),
         hashlib.sha256(INITIAL).hexdigest(),
         TaskSettings.of(**(settings | changes)),
         1000.0,

@@ -15,10 +15,10 @@ from crowdfl.cli.train import sparkline
 from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.datasets.download import WISDM_FILE
 from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.local_trainer import LocalTrainer
 from crowdfl.learning.models.files import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.training import LocalTrainer
 from tests.learning.shared import shared_file
 from tests.learning.test_download import archive
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import NothingToAverage
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 
 
 def test_models_count_as_often_as_they_have_samples():

@@ -75,7 +75,7 @@ def test_another_models_arrays_are_told_apart_by_name():
     cases = [
         (
             {first: arrays[first], third: arrays[third]},
-            f"'{second}' of shape .* is missing; there are {first}, {third}",
+            f"'{second}' of shape .* is missing among {first}, {third}",
         ),
         (
             arrays | {second: (9, 9)},

@@ -132,7 +132,7 @@ def test_standardising_is_by_the_persons_own_training_windows():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"channels": 6}, r"100 samples of 3 channels, the task's are \(100, 6\)"),
+        ({"channels": 6}, r"shape \(100, 3\), the task's have \(100, 6\)"),
         ({"labels": ["PEN"]}, "none of the labels"),
         ({"window": 5000}, "record longer stretches"),
     ],

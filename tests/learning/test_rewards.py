@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import crowdfl.learning
-from crowdfl.learning.rewards import distances, rewards, weights
+from crowdfl.learning.oracle import distances, rewards, weights
 
 
 def test_distances_sum_squares_over_all_parameters():

@@ -1,12 +1,10 @@
-"""People put together and apart."""
+"""One person's data on a task's terms."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Person, Split, by_person, merged, relabelled, standardised
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.datasets.data import Person, Split, relabelled, standardised
 
 NAMES = ("still", "moving")
 
@@ -19,38 +17,6 @@ def person(name: str, value: float, count: int = 4) -> Person:
 def split_of(number: int) -> Split:
     """Person `number` holds this number to train and its negative held out."""
     return Split(person(f"p{number}", number), person(f"p{number}", -number, 2))
-
-
-@given(count=st.integers(2, 12), share=st.floats(0.05, 0.95), seed=st.integers(0, 5))
-def test_nobody_is_on_both_sides(count, share, seed):
-    """Every window of everyone is on one side."""
-    people = [split_of(number) for number in range(1, count + 1)]
-    if not 0 < round(count * share) < count:
-        with pytest.raises(SettingsError, match="cannot be held out"):
-            by_person(people, share, seed)
-        return
-    split = by_person(people, share, seed)
-    train, test = (set(np.abs(side.windows).ravel().tolist()) for side in (split.train, split.held_out))
-    assert train.isdisjoint(test)
-    assert train | test == set(range(1, count + 1))
-    assert len(test) == round(count * share)
-    assert len(split.train) + len(split.held_out) == 6 * count
-
-
-def test_who_is_held_out_follows_the_seed():
-    """Another seed, others."""
-    people = [split_of(number) for number in range(1, 9)]
-    chosen = [frozenset(by_person(people, 0.5, seed).held_out.windows.ravel().tolist()) for seed in (0, 0, 1)]
-    assert chosen[0] == chosen[1] != chosen[2]
-
-
-def test_merging_needs_the_same_labels():
-    """Or a number would mean two things."""
-    other = Person("x", np.zeros((1, 5, 2), dtype=np.float32), np.array([0]), ("moving", "still"))
-    assert len(merged("all", [person("a", 1), person("b", 2, 3)])) == 7
-    for people in ([person("a", 1), other], []):
-        with pytest.raises(DataMalformed, match="all: "):
-            merged("all", people)
 
 
 def test_standardising_looks_at_the_training_windows_alone():

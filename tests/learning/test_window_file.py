@@ -1,4 +1,4 @@
-"""Windows cut by others: whose they are, which are held out, and dealing them anew."""
+"""Windows cut by others: whose they are, and which are held out."""
 
 import zipfile
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Split
-from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED, WindowFile, dealt_at_random
+from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED, WindowFile
 from tests.learning.shared import shared_file
 from tests.learning.test_model_files import HOSTILE_HEADERS, member_with
 
@@ -94,29 +93,6 @@ def test_a_missing_file_is_named(tmp_path):
         WindowFile(tmp_path / "gone.npz").load_person(0)
 
 
-def content(people: list[Split], side: str) -> list[bytes]:
-    """Every window with its label, in an order of their own."""
-    sides = [getattr(split, side) for split in people]
-    return sorted(w.tobytes() + bytes([label]) for s in sides for w, label in zip(s.windows, s.labels, strict=True))
-
-
-def test_dealing_changes_whose_windows_are_whose_and_nothing_else(path):
-    """Every window stays once, with its label and on its side; everyone has as many as before."""
-    people = [WindowFile(path).load_person(index) for index in range(2)]
-    dealt = dealt_at_random(people, seed=3)
-    assert [(len(s.train), len(s.held_out)) for s in dealt] == [(len(s.train), len(s.held_out)) for s in people]
-    for side in ("train", "held_out"):
-        assert content(dealt, side) == content(people, side)
-
-
-def test_dealing_follows_the_seed(path):
-    """The same seed deals alike, another does not."""
-    people = [WindowFile(path).load_person(index) for index in range(2)]
-    deals = [[s.train.windows.tobytes() for s in dealt_at_random(people, seed)] for seed in range(8)]
-    assert deals[0] == [s.train.windows.tobytes() for s in dealt_at_random(people, 0)]
-    assert len(set(map(tuple, deals))) > 1
-
-
 def test_the_set_of_the_papers_size():
     """36 users, 49 windows to train and 21 held out, the totals of table 2, and what must be said of it."""
     source = WindowFile(shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz"))
@@ -133,9 +109,6 @@ def test_the_set_of_the_papers_size():
         "Standing": 85,
     }
     assert source.notes == (STANDARDISED, SWAPPED)
-    dealt = dealt_at_random(people, seed=1)
-    assert content(dealt, "train") == content(people, "train")
-    assert max(len(set(s.train.labels.tolist())) for s in people[:2]) < min(len(set(s.train.labels)) for s in dealt)
 
 
 def test_the_larger_set():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from tests.protocols.driving import federation, updates
 
 CLIP, SAMPLES, N_MAX = 16.0, 100, 5

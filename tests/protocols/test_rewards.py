@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.errors import SettingsError
 from crowdfl.learning import rewards as oracle
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from tests.protocols.driving import SMALL, SMALL_PAPER, federation, updates
 
 MILLIONTH = 1e-6

@@ -11,7 +11,7 @@ import pytest
 
 from crowdfl.crypto.randomness import public_permutation, public_stream
 from crowdfl.errors import CrowdFLError, ProtocolError
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings

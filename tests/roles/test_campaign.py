@@ -22,7 +22,7 @@ from crowdfl.errors import (
     TooLate,
     UnknownParticipant,
 )
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
@@ -59,7 +59,7 @@ def desk(tmp_path):
 
 def state_of(desk: Desk, number: int) -> str:
     """A round's state."""
-    return {entry["number"]: entry["state"] for entry in desk.status(desk.task)["rounds"]}[number]
+    return {entry["number"]: entry["state"] for entry in desk.sp.status(desk.task)["rounds"]}[number]
 
 
 def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
@@ -83,7 +83,7 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     report = desk.requester.report(desk.task)
     assert report["paid_in"] == 2 * BUDGET
     assert report["rewards"] + report["returned"] == 2 * BUDGET
-    assert desk.status(desk.task)["state"] == TaskState.SETTLED
+    assert desk.sp.status(desk.task)["state"] == TaskState.SETTLED
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -119,7 +119,7 @@ def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
         desk.run()
         take_part(desk)
     desk.run()
-    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
     assert all(person.claim() > 0 for person in desk.crowd)
     assert b"CFLM" not in b"".join(path.read_bytes() for path in tmp_path.glob("*/keys/*"))
 
@@ -144,7 +144,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
 
 def test_a_short_key_is_shown_with_a_warning(desk):
     """In every status."""
-    assert desk.status(desk.task)["key"] == "768 bits, INSECURE TEST KEY"
+    assert desk.sp.status(desk.task)["key"] == "768 bits, INSECURE TEST KEY"
     assert TaskSettings().key == "2048 bits"
 
 
@@ -165,7 +165,7 @@ def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk.invite(3)
     desk.requester.fund(desk.task, BUDGET - 1, "first")
     desk.run()
-    assert desk.status(desk.task)["rounds"] == []
+    assert desk.sp.status(desk.task)["rounds"] == []
     desk.requester.fund(desk.task, 1, "second")
     desk.run()
     assert state_of(desk, 1) == "open"
@@ -233,7 +233,7 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
     desk.clock.time += 200
     desk.run()
     assert state_of(desk, 2) == "aborted"
-    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
     with_read = desk.crowd[0]
     with_read.step(trainer(0))
     for ours, read in zip(desk.requester.model(desk.task), with_read.model(), strict=True):
@@ -339,7 +339,7 @@ def test_a_pause_takes_nothing_from_a_round(desk):
     assert state_of(desk, 1) == "open"
     desk.clock.time += 2
     desk.run()
-    assert (state_of(desk, 1), desk.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
+    assert (state_of(desk, 1), desk.sp.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
 
 
 def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkeypatch):
@@ -478,8 +478,8 @@ def test_who_left_uploads_nothing_until_it_joins_again(desk):
     person.join("")
     take_part(desk)
     desk.run()
-    assert desk.status(desk.task)["enrolled"] == 4
-    assert desk.status(desk.task)["rounds"][0]["uploads"] == 4
+    assert desk.sp.status(desk.task)["enrolled"] == 4
+    assert desk.sp.status(desk.task)["rounds"][0]["uploads"] == 4
 
 
 def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
@@ -499,7 +499,7 @@ def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
     person.leave()
     desk.run()
     take_part(desk)
-    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
     assert person.claim() > 0
 
 
@@ -512,7 +512,7 @@ def test_leaving_survives_a_crash(desk):
         person.leave()
     desk.sp.leave = told
     assert not person.step(trainer(0))
-    assert desk.status(desk.task)["enrolled"] == 3
+    assert desk.sp.status(desk.task)["enrolled"] == 3
 
 
 def test_a_repeat_is_welcome_from_one_who_has_left(desk):
@@ -542,9 +542,9 @@ def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
         moved = desk.sp.tick()
         desk.restart()
         take_part(desk)
-        if not moved and desk.status(desk.task)["state"] == TaskState.FINISHED:
+        if not moved and desk.sp.status(desk.task)["state"] == TaskState.FINISHED:
             break
-    assert desk.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
     assert sum(person.claim() for person in desk.crowd) <= 2 * BUDGET
 
 

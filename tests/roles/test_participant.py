@@ -150,7 +150,7 @@ def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
     def refuse(*_args):
         raise TaskNotRunning("the task is cancelled")
 
-    desk.send = refuse
+    desk.sp_link.send = refuse
     assert person.step(train) is True
     assert person.step(train) is False
     assert said == ["trained", "refused"]
@@ -165,7 +165,7 @@ def test_claims_come_after_the_end_and_before_the_deadline(desk):
     desk.run()
     desk.clock.time += 10_000
     desk.run()
-    assert desk.status(desk.task)["state"] == "settled"
+    assert desk.sp.status(desk.task)["state"] == "settled"
     with pytest.raises(TooLate, match="deadline"):
         person.claim()
 

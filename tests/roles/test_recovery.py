@@ -162,11 +162,11 @@ def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch
             desk.run()
         for person in desk.crowd:
             person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    assert desk.status(desk.task)["state"] == "running"
+    assert desk.sp.status(desk.task)["state"] == "running"
     desk.clock.time += 2 * desk.sp.options.csp_patience
     with contextlib.suppress(ProtocolError):
         desk.run()
-    assert desk.status(desk.task)["state"] == "finished"
+    assert desk.sp.status(desk.task)["state"] == "finished"
     assert desk.crowd[0].claim() > 0
 
 

@@ -310,7 +310,7 @@ def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_p
     for _ in range(2):
         _take_part(desk)
         desk.run()
-        if desk.status(desk.task)["state"] == TaskState.RUNNING:
+        if desk.sp.status(desk.task)["state"] == TaskState.RUNNING:
             _take_part(desk)
             with pytest.raises(NotReady):
                 desk.crowd[0].claim()
@@ -367,7 +367,7 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     desk.invite(3)
     desk.requester.fund(desk.task, 10**9, "all")
     desk.run()
-    send, person = desk.send, desk.crowd[0]
+    send, person = desk.sp_link.send, desk.crowd[0]
 
     def lost(*upload: Any) -> str:
         send(*upload)

@@ -12,11 +12,12 @@ import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, Invitation, ModelArray, participant_name, sign_document
+from crowdfl.roles.documents import Definition, Invitation, participant_name, sign_document
 from crowdfl.roles.kgc import enrolment_context
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
@@ -118,7 +119,7 @@ class World:
             "purpose",
             "terms",
             "readers",
-            (ModelArray("w", (1,)),),
+            ModelShape(("w",), ((1,),)),
             hashlib.sha256(b"initial").hexdigest(),
             self.settings,
             CLAIMS,

@@ -1,6 +1,5 @@
 """`crowdfl data`: look at a data set before training on it, and fetch one."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,18 +10,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
-from crowdfl.cli.output import Json, waiting
+from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.learning.datasets.data import Source
 from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
 
-__all__ = ["app", "fetch_wisdm", "show"]
+__all__ = ["app", "fetch_wisdm", "show_data"]
 
 app = typer.Typer(help="Data sets: look at one, fetch one.", no_args_is_help=True)
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_data(
     data: Annotated[str, typer.Argument(help="; ".join(FORMS.values()) + ". Without a person: everyone.")],
     as_json: Json = False,
 ) -> None:
@@ -31,23 +30,16 @@ def show(
     with waiting("reading the data", quiet=as_json):
         if spec.person is None:
             source = open_source(spec)
-            chosen = list(range(len(source.people)))
+            rows = [_counts(source, index) for index in range(len(source.people))]
         else:
             source, index = open_person(data)
-            chosen = [index]
-        rows = [_counts(source, index) for index in chosen]
-    if as_json:
-        about = {"people": list(source.people), "labels": list(source.label_names), "notes": list(source.notes)}
-        typer.echo(json.dumps({**about, "windows": rows}))
-        return
-    console = Console(highlight=False)
+            rows = [_counts(source, index)]
+    about = {"people": list(source.people), "labels": list(source.label_names), "notes": list(source.notes)}
     table = Table("person", "window", *map(escape, source.label_names), title="windows to train on + held out")
     for row in rows:
         cells = (f"{train} + {held}" for train, held in zip(row["train"], row["held_out"], strict=True))
         table.add_row(escape(row["person"]), "x".join(map(str, row["window"])), *cells)
-    console.print(table)
-    for note in source.notes:
-        console.print(f"[yellow]Note:[/yellow] {escape(note)}", soft_wrap=True)
+    show({**about, "windows": rows}, table, *marked(source.notes), as_json=as_json)
 
 
 @app.command()
@@ -62,15 +54,13 @@ def fetch_wisdm(
     columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=as_json) as progress:
         bar = progress.add_task("", total=None)
-        found = fetch(url, archive, sha256, lambda done, of: progress.update(bar, completed=done, total=of or None))
+        size, digest = fetch(
+            url, archive, sha256, lambda done, of: progress.update(bar, completed=done, total=of or None)
+        )
     unpack_one(archive, WISDM_FILE, text)
-    facts = {"file": str(text), "archive": str(archive), "bytes": found.size, "sha256": found.sha256}
-    if as_json:
-        typer.echo(json.dumps(facts))
-        return
-    typer.echo(
-        f"{archive}: {found.size:,} bytes\nSHA-256 {found.sha256}\n{text}\ntry: crowdfl data show wisdm-raw:{text}"
-    )
+    facts = {"file": str(text), "archive": str(archive), "bytes": size, "sha256": digest}
+    words = f"{archive}: {size:,} bytes\nSHA-256 {digest}\n{text}\ntry: crowdfl data show wisdm-raw:{text}"
+    show(facts, words, as_json=as_json)
 
 
 def _counts(source: Source, index: int) -> dict[str, Any]:

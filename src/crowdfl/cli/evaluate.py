@@ -1,18 +1,17 @@
 """`crowdfl evaluate` and `crowdfl predict`: how well a fetched model does, and what it says about new data."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.cli.output import Json, waiting
+from crowdfl.cli.output import Json, show, waiting
 from crowdfl.cli.task.files import read_model
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
@@ -23,7 +22,7 @@ from crowdfl.learning.metrics import class_scores, confusion
 from crowdfl.learning.models.learner import score
 from crowdfl.learning.recipe import Recipe
 
-__all__ = ["evaluate", "predict"]
+__all__ = ["class_report", "class_table", "evaluate", "predict"]
 
 _Model = Annotated[
     Path, typer.Argument(help="A model that `crowdfl task fetch` or `train --save` wrote: .safetensors or .npz.")
@@ -35,13 +34,8 @@ _WHICH = "what is held out of watch:N or other data that `participant run` takes
 _NO_LABEL = "?"
 
 
-@dataclass(frozen=True, eq=False)
-class _Samples:
-    """Windows, the second at which each begins where that is known, and their labels where those are."""
-
-    windows: Windows
-    starts: npt.NDArray[np.float64] | None
-    labels: Labels | None
+# Windows, the second at which each begins where that is known, and their labels where those are.
+_Samples = tuple[Windows, npt.NDArray[np.float64] | None, Labels | None]
 
 
 def evaluate(
@@ -51,38 +45,22 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Show how well a model does: accuracy, precision and recall of each class, and the confusion matrix."""
-    names: list[str] = []
     found = []
     with waiting("loading the model and the data", quiet=as_json):
         for spec in data:
-            samples, probabilities, names = _predicted(model, spec, module)
-            if samples.labels is None:
-                raise DataMalformed(
-                    f"{spec} has no labels to compare with: add a column `label`, or use `crowdfl predict`"
-                )
-            found.append((probabilities, samples.labels))
+            (_, _, labels), probabilities, names = _predicted(model, spec, module)
+            if labels is None:
+                raise DataMalformed(f"{spec} has no labels to compare with: add a column `label`, or use `predict`")
+            found.append((probabilities, labels))
     probabilities, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
     metrics = score(probabilities, labels)
-    table = confusion(labels, probabilities.argmax(axis=1), len(names))
-    each = class_scores(table)
-    result = {
-        "accuracy": metrics.accuracy,
-        "loss": metrics.loss,
-        "windows": metrics.samples,
-        "classes": {
-            name: {
-                "precision": float(each.precision[i]),
-                "recall": float(each.recall[i]),
-                "windows": int(each.support[i]),
-            }
-            for i, name in enumerate(names)
-        },
-        "confusion": table.tolist(),
-    }
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        _show(result)
+    matrix = confusion(labels, probabilities.argmax(axis=1), len(names)).tolist()
+    classes = class_report(labels, probabilities.argmax(axis=1), names)
+    title = "scores, and the confusion matrix: rows are the true classes"
+    table = class_table(classes, title, dict(zip(names, matrix, strict=True)))
+    result = {"accuracy": metrics.accuracy, "loss": metrics.loss, "windows": metrics.samples}
+    words = f"accuracy {metrics.accuracy:.3f}, loss {metrics.loss:.3f}, on {metrics.samples} windows"
+    show({**result, "classes": classes, "confusion": matrix}, words, table, as_json=as_json)
 
 
 def predict(
@@ -93,24 +71,34 @@ def predict(
 ) -> None:
     """Show which label each window gets, and its probability."""
     with waiting("loading the model and the data", quiet=as_json):
-        samples, probabilities, names = _predicted(model, data, module)
-    chosen = probabilities.argmax(axis=1)
-    starts = [None] * len(chosen) if samples.starts is None else [round(float(start), 3) for start in samples.starts]
-    rows: list[dict[str, Any]] = [
-        {
-            "start": start,
-            "label": names[label],
-            "probabilities": dict(zip(names, row.round(6).tolist(), strict=True)),
-        }
-        for start, label, row in zip(starts, chosen, probabilities, strict=True)
-    ]
-    if as_json:
-        typer.echo(json.dumps({"windows": rows}))
-        return
-    typer.echo("window,start,label,probability")
-    for number, row in enumerate(rows):
-        start = "" if row["start"] is None else row["start"]
-        typer.echo(f"{number},{start},{row['label']},{row['probabilities'][row['label']]:.4f}")
+        (_, seconds, _), probabilities, names = _predicted(model, data, module)
+    starts = [None] * len(probabilities) if seconds is None else seconds.round(3).tolist()
+    rows, lines = [], ["window,start,label,probability"]
+    for number, (start, row) in enumerate(zip(starts, probabilities, strict=True)):
+        label = names[row.argmax()]
+        rows.append(
+            {"start": start, "label": label, "probabilities": dict(zip(names, row.round(6).tolist(), strict=True))}
+        )
+        lines.append(f"{number},{'' if start is None else start},{label},{row.max():.4f}")
+    show({"windows": rows}, *lines, as_json=as_json)
+
+
+def class_report(labels: Labels, predicted: Labels, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each class, and how many windows it has."""
+    each = class_scores(confusion(labels, predicted, len(names)))
+    columns = {"windows": each.support, "precision": each.precision, "recall": each.recall, "f1": each.f1}
+    return {name: {key: column[i].item() for key, column in columns.items()} for i, name in enumerate(names)}
+
+
+def class_table(
+    classes: Mapping[str, Mapping[str, float]], title: str, confused: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> Table:
+    """Such a report as a table, with the rows of the confusion matrix where they are given."""
+    table = Table("class", "windows", "precision", "recall", "F1", *map(escape, confused), title=title)
+    for name, row in classes.items():
+        values = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
+        table.add_row(escape(name), str(row["windows"]), *values, *map(str, confused.get(name, ())))
+    return table
 
 
 def _predicted(path: Path, spec: str, module: str | None) -> tuple[_Samples, Any, list[str]]:
@@ -119,7 +107,7 @@ def _predicted(path: Path, spec: str, module: str | None) -> tuple[_Samples, Any
     samples = _load_samples(spec, recipe)
     learner = recipe.make_learner(module)
     learner.load(arrays)
-    return samples, learner.predict(recipe.inputs_of(samples.windows)), list(recipe.labels)
+    return samples, learner.predict(recipe.inputs_of(samples[0])), list(recipe.labels)
 
 
 def _load_samples(spec: str, recipe: Recipe) -> _Samples:
@@ -127,11 +115,10 @@ def _load_samples(spec: str, recipe: Recipe) -> _Samples:
     if spec.lower().endswith(".csv") and not spec.startswith("csv:"):
         return _from_csv(Path(spec), recipe)
     held_out = recipe.load(spec).held_out
-    return _Samples(held_out.windows, None, held_out.labels)
+    return held_out.windows, None, held_out.labels
 
 
 def _from_csv(path: Path, recipe: Recipe) -> _Samples:
-    """All of the file, cut as the recipe says."""
     if not path.is_file():
         raise DataMissing(f"there is no file {path}")
     if recipe.standardise:
@@ -149,7 +136,7 @@ def _from_csv(path: Path, recipe: Recipe) -> _Samples:
     if not sum(map(len, windows)):
         raise DataMalformed(f"{path} has no {cut.length / hertz:g} s without a gap, the length of a window")
     labels = np.concatenate(found)
-    return _Samples(np.concatenate(windows), np.concatenate(starts), labels if (labels >= 0).all() else None)
+    return np.concatenate(windows), np.concatenate(starts), labels if (labels >= 0).all() else None
 
 
 def _places(path: Path, labels: Sequence[str], recipe: Recipe) -> Labels:
@@ -159,20 +146,3 @@ def _places(path: Path, labels: Sequence[str], recipe: Recipe) -> Labels:
     if unknown:
         raise DataMalformed(f"{path}: the model has no label {unknown[0]!r}; its labels are {', '.join(recipe.labels)}")
     return np.array([known[label.lower()] for label in labels], dtype=np.int64)
-
-
-def _show(result: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    console.print(f"accuracy {result['accuracy']:.3f}, loss {result['loss']:.3f}, on {result['windows']} windows")
-    names = list(result["classes"])
-    table = Table(
-        "class",
-        "windows",
-        "precision",
-        "recall",
-        *names,
-        title="scores, and the confusion matrix: rows are the true classes",
-    )
-    for (name, row), line in zip(result["classes"].items(), result["confusion"], strict=True):
-        table.add_row(name, str(row["windows"]), f"{row['precision']:.3f}", f"{row['recall']:.3f}", *map(str, line))
-    console.print(table)

@@ -1,6 +1,7 @@
 """`crowdfl`: the command tree, and one place that turns errors into messages and exit codes."""
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ _COMMANDS = {
     "evaluate": "cli.evaluate:evaluate",
     "predict": "cli.evaluate:predict",
     "settings": "cli.settings_file:settings",
-    "doctor": "cli.doctor.run:doctor",
+    "doctor": "cli.doctor.command:doctor",
     "demo": "lab.demo.run:demo",
     "audit": "lab.audit.command:audit",
     "bench": "lab.bench.command:app",
@@ -63,25 +64,23 @@ def _load(name: str) -> Any:  # noqa: ANN401
         if (missing.name or "").startswith("crowdfl"):
             raise
         return _missing(name, missing.name)
-    if isinstance(found, typer.Typer):
-        return typer.main.get_group(found)
-    alone = typer.Typer(add_completion=False)
-    alone.command()(found)
-    return typer.main.get_command(alone)
+    return typer.main.get_group(found) if isinstance(found, typer.Typer) else _single(found)
 
 
 def _missing(command: str, package: str | None) -> Any:  # noqa: ANN401
     extra = "participant" if command == "participant" else "services"
     needed = f"pip install 'crowdfl[{extra}]'"
-    alone = typer.Typer(add_completion=False)
 
-    @alone.command(
-        help=f"Not installed: {escape(needed)}",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
     def complain() -> None:
         raise PackageMissing(f"`crowdfl {command}` needs {package}: `{needed}`")
 
+    takes_all = {"allow_extra_args": True, "ignore_unknown_options": True}
+    return _single(complain, help=f"Not installed: {escape(needed)}", context_settings=takes_all)
+
+
+def _single(function: Callable[..., None], **options: Any) -> Any:  # noqa: ANN401
+    alone = typer.Typer(add_completion=False)
+    alone.command(**options)(function)
     return typer.main.get_command(alone)
 
 
@@ -114,11 +113,9 @@ def run() -> None:
     complain = Console(stderr=True, highlight=False)
     try:
         app()
-    except CrowdFLError as error:
-        complain.print(f"[red]{type(error).__name__}[/red]: {escape(str(error))}", soft_wrap=True)
-        sys.exit(EXIT_ERROR)
-    except OSError as error:  # a closed pipe at standard output is not among them: Typer ends quietly there
-        complain.print(f"[red]{type(error).__name__}[/red]: {escape(_told(error))}", soft_wrap=True)
+    except (CrowdFLError, OSError) as error:  # not a closed pipe at standard output: Typer ends quietly there
+        words = _told(error) if isinstance(error, OSError) else str(error)
+        complain.print(f"[red]{type(error).__name__}[/red]: {escape(words)}", soft_wrap=True)
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         complain.print("interrupted")

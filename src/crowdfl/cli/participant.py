@@ -4,19 +4,20 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from crowdfl.cli.output import JsonLines, show, show_event
 from crowdfl.errors import SettingsError
-from crowdfl.learning.local_trainer import LocalTrainer
-from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.learning.training import LocalTrainer
+from crowdfl.protocols.profile import Tools
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant, ParticipantSp
+from crowdfl.roles.participant import Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.settings import ParticipantSettings, from_millionths
@@ -70,12 +71,10 @@ def run(
     ] = 0,
 ) -> None:
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, hold=hold_upload) as person:
         agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(definition, agreed=yes or agent.has_joined, as_json=as_json)
-        if hold_upload:
-            person.sp = cast(ParticipantSp, _Holding(person.sp, hold_upload, person))
         trainer = LocalTrainer(data, definition.training, module)
         agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
 
@@ -83,8 +82,7 @@ def run(
 @app.command()
 def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
     """Show what you earned, by round. Only you can read this."""
-    _require_joined(home)
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         for number, millionths in person.rewards().items():
             amount = from_millionths(millionths)
             show({"round": number, "amount": str(amount)}, f"round {number}: {amount:.6f}", as_json=as_json)
@@ -93,8 +91,7 @@ def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = F
 @app.command("claim")
 def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
     """Claim what you earned, after the task's end. Both servers learn the amount only then."""
-    _require_joined(home)
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         person.on_event = lambda _what, _details: None  # the amount is this command's answer
         amount = from_millionths(person.claim())
     show({"paid": str(amount)}, f"{amount:.6f}", as_json=as_json)
@@ -103,8 +100,7 @@ def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines =
 @app.command()
 def leave(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
     """Leave the task; what you earned stays claimable."""
-    _require_joined(home)
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         person.leave()
 
 
@@ -127,21 +123,18 @@ def _described(definition: Definition) -> str:
     )
 
 
-class _Holding:
-    """A connection over which one round's upload never gets through, however long one waits."""
+@dataclass
+class _Holding(Participant):
+    """One round's upload is never sent, however long one waits."""
 
-    def __init__(self, sp: ParticipantSp, number: int, person: Participant) -> None:
-        self._sp, self._number, self._person = sp, number, person
+    hold: int = 0
 
-    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        if number == self._number:
-            self._person.on_event("holding", {"round": number})
+    def send(self, number: int) -> bool:
+        if number == self.hold:
+            self.on_event("holding", {"round": number})
             while True:
                 time.sleep(3600)
-        return self._sp.send(task, number, keys, upload)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- everything else goes through
-        return getattr(self._sp, name)
+        return super().send(number)
 
 
 def _read(path: Path) -> ParticipantSettings:
@@ -156,24 +149,20 @@ def _read(path: Path) -> ParticipantSettings:
     return ParticipantSettings.parse(found, path)
 
 
-def _require_joined(home: Path) -> None:
-    """Before anything is made there: a mistyped home would look like that of someone who has not joined yet."""
-    if not (home / "keys").is_file():
-        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
-
-
 @contextmanager
-def open_participant(invitation: Path, home: Path, *, as_json: bool) -> Iterator[Participant]:
+def open_participant(
+    invitation: Path, home: Path, *, as_json: bool, joined: bool = False, hold: int = 0
+) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
+    if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
+        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
     found = _read(invitation)
     with tempfile.TemporaryDirectory() as scratch:
-        ca = None
-        if found.ca:
-            ca = Path(scratch) / "ca.pem"
-            ca.write_text(found.ca)
-        kgc, sp = Link(found.kgc, ca).open(), SpClient(Link(found.sp, ca).open())
-        try:
-            yield Participant(
+        ca = Path(scratch) / "ca.pem" if found.ca else None
+        if ca is not None:
+            ca.write_text(found.ca or "")
+        with closing(Link(found.kgc, ca).open()) as kgc, closing(SpClient(Link(found.sp, ca).open())) as sp:
+            yield _Holding(
                 found.task,
                 FileBlobs(home),
                 KgcClient(kgc),
@@ -183,10 +172,8 @@ def open_participant(invitation: Path, home: Path, *, as_json: bool) -> Iterator
                 on_event=show_event if as_json else _say,
                 sp_key=found.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
+                hold=hold,
             )
-        finally:
-            kgc.close()
-            sp.close()
 
 
 _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdfl.cli.settings_file import read_file
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.requester import Requester, own_key
@@ -27,52 +26,31 @@ _INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
 
 @dataclass(frozen=True)
 class RequesterFile:
-    """A requester's settings."""
+    """A requester's settings, the folder they lie in, and the tokens they name."""
 
     folder: Path
-    kgc: Link
-    sp: Link
-    kgc_key: bytes
-    kgc_token: str
-    sp_token: str
-    insecure_test_key: bool
-
-    @property
-    def blobs(self) -> FileBlobs:
-        """What this requester keeps."""
-        return FileBlobs(self.folder / "state")
-
-    @property
-    def key(self) -> SigningKey:
-        """What this requester signs with."""
-        return own_key(self.blobs)
+    settings: RequesterSettings
+    kgc_token: str = field(repr=False)
+    sp_token: str = field(repr=False)
 
     @classmethod
     def read(cls, path: Path) -> "RequesterFile":
-        """From TOML."""
         found = read_file(RequesterSettings, path)
-        return cls(
-            folder=path.resolve().parent,
-            kgc=Link(found.kgc, found.ca, found.plain_http),
-            sp=Link(found.sp, found.ca, found.plain_http),
-            kgc_key=found.kgc_key,
-            kgc_token=read_secret(found.kgc_token, "token for KGC"),
-            sp_token=read_secret(found.sp_token, "token for SP"),
-            insecure_test_key=found.insecure_test_key,
-        )
+        tokens = read_secret(found.kgc_token, "token for KGC"), read_secret(found.sp_token, "token for SP")
+        return cls(path.resolve().parent, found, *tokens)
+
+    def link(self, url: str) -> Link:
+        return Link(url, self.settings.ca, self.settings.plain_http)
 
 
 @contextmanager
 def open_requester(own: RequesterFile) -> Iterator[Requester]:
-    """A requester with its links, which are let go at the end."""
-    kgc = KgcClient(own.kgc.as_requester(own.kgc_token, own.key))
-    sp = SpClient(own.sp.as_requester(own.sp_token, own.key))
-    tools = Tools.unwatched(insecure_test_key=own.insecure_test_key)
-    try:
-        yield Requester(own.blobs, SystemClock(), kgc, sp, tools)
-    finally:
-        kgc.close()
-        sp.close()
+    """A requester with its links, which are closed at the end."""
+    blobs, found = FileBlobs(own.folder / "state"), own.settings
+    kgc = KgcClient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)))
+    sp = SpClient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)))
+    with closing(kgc), closing(sp):
+        yield Requester(blobs, SystemClock(), kgc, sp, Tools.unwatched(insecure_test_key=found.insecure_test_key))
 
 
 def write_invitations(
@@ -82,27 +60,23 @@ def write_invitations(
     requester.definition(task)  # an invitation to another's task would open nothing
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"{folder} is a file; name a folder for the invitations")
-    service = own.sp.open()
-    try:
-        sp_key = SpClient(service).key()
-    finally:
-        service.close()
+    found = own.settings
+    with closing(SpClient(own.link(found.sp).open())) as sp:
+        sp_key = sp.key()
+    contents = {
+        "task": task,
+        "kgc": found.kgc,
+        "sp": found.sp,
+        "kgc_key": found.kgc_key.hex(),
+        "sp_key": sp_key.hex(),
+        "ca": _certificates(found.ca) if found.ca else None,
+        "insecure_test_key": found.insecure_test_key,
+    }
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    first = _first_free(folder)
-    paths = []
+    first, paths = _first_free(folder), []
     for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
-        contents = {
-            "task": task,
-            "invitation": invitation,
-            "kgc": own.kgc.url,
-            "sp": own.sp.url,
-            "kgc_key": own.kgc_key.hex(),
-            "sp_key": sp_key.hex(),
-            "ca": _certificates(own.kgc.ca) if own.kgc.ca else None,
-            "insecure_test_key": own.insecure_test_key,
-        }
         paths.append(folder / f"invitation-{number}.json")
-        write_private(paths[-1], json.dumps(contents).encode())
+        write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
     return paths
 
 

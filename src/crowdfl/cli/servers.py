@@ -101,20 +101,12 @@ def payouts(
     """Show who was paid how much, as CSV or JSON, for whoever moves the money. The requester is told sums only."""
     paid = read_ledger(read_service(SpSettings, settings), task).paid()
     rows = [(who, f"{from_millionths(amount):f}") for who, amount in paid.items()]
-    text = _as_json(rows) if as_json else _as_csv(rows)
-    if file is None:
-        typer.echo(text, nl=False)
-    else:
-        write_private(file, text.encode(), overwrite=True)
-
-
-def _as_json(rows: list[tuple[str, str]]) -> str:
-    return json.dumps([{"participant": who, "amount": amount} for who, amount in rows]) + "\n"
-
-
-def _as_csv(rows: list[tuple[str, str]]) -> str:
     text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(("participant", "amount"))
-    table.writerows(rows)
-    return text.getvalue()
+    if as_json:
+        text.write(json.dumps([{"participant": who, "amount": amount} for who, amount in rows]) + "\n")
+    else:
+        csv.writer(text).writerows([("participant", "amount"), *rows])
+    if file is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_private(file, text.getvalue().encode(), overwrite=True)

@@ -24,16 +24,7 @@ from crowdfl.settings import (
     TrainingSettings,
 )
 
-__all__ = [
-    "SERVICES",
-    "in_url",
-    "read_file",
-    "read_service",
-    "read_settings",
-    "settings",
-    "settings_page",
-    "template_text",
-]
+__all__ = ["SERVICES", "read_file", "read_service", "read_settings", "settings", "settings_page", "template_text"]
 
 SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSettings, "csp": CspSettings}
 _PAGES = (
@@ -79,27 +70,20 @@ def read_service(model: type[_Service], path: Path) -> _Service:
     return read_file(model, path, data=path.resolve().parent)
 
 
-def in_url(host: str) -> str:
-    """A host as URLs write it."""
-    return f"[{host}]" if ":" in host else host
-
-
 def template_text(model: type[SettingsTable], values: Mapping[str, Any], prefix: str = "") -> str:
     """A commented file: these values, and every other setting as a comment with its default or an example."""
     lines, tables = [], ""
     for name, field in settable(model).items():
         table = table_of(field)
         if table is not None and name in values:
-            tables += f"\n# {field.description}\n[{prefix}{name}]\n" + template_text(
-                table, values[name], f"{prefix}{name}."
-            )
-        elif table is None and not _is_section(field):
+            inner = template_text(table, values[name], f"{prefix}{name}.")
+            tables += f"\n# {field.description}\n[{prefix}{name}]\n{inner}"
+        elif table is None and get_origin(field.annotation) is not dict:  # a section is a file's own part
             lines.append(_line(name, field, values))
     return "\n".join(lines) + "\n" + tables
 
 
 def settings_page() -> str:
-    """docs/settings.md."""
     head = (
         "# Settings\n\n"
         "Every setting, from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
@@ -143,10 +127,6 @@ def _line(name: str, field: FieldInfo, values: Mapping[str, Any]) -> str:
     text = f"{name} = {_toml(values[name])}" if name in values else f"# {name} = {_toml(example)}"
     beside = f"{text:<26} # {field.description}"
     return beside if len(beside) <= _LONGEST_LINE else f"# {field.description}\n{text}"
-
-
-def _is_section(field: FieldInfo) -> bool:
-    return get_origin(field.annotation) is dict
 
 
 def _toml(value: object) -> str:

@@ -1,29 +1,29 @@
 """`crowdfl train`: try a model on one person's data, without encryption, before a campaign."""
 
-import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from crowdfl.cli.output import Json, waiting
+from crowdfl.cli.evaluate import class_report, class_table
+from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import require_model_path, write_model
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
-from crowdfl.learning.metrics import class_scores, confusion, scores
+from crowdfl.learning.metrics import scores
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve
-from crowdfl.roles.documents import Definition, ModelArray
+from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
 
 __all__ = ["sparkline", "train"]
@@ -67,10 +67,7 @@ def train(
     if plot is not None:
         _plot(curve, data, plot)
         result["plot"] = str(plot)
-    if as_json:
-        typer.echo(json.dumps(result, allow_nan=False))
-    else:
-        _show(result, Console(highlight=False))
+    show(result, *_told(result), as_json=as_json)
 
 
 def _entries(texts: Sequence[str]) -> dict[str, Any]:
@@ -115,9 +112,8 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
 
 def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
     """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
-    arrays = tuple(map(ModelArray, model.shape.names, model.shape.shapes))
     about = "tried on one person's data, without encryption"
-    definition = Definition(about, "none", "whoever has the file", arrays, "", TaskSettings(), 0.0, b"", training)
+    definition = Definition(about, "none", "whoever has the file", model.shape, "", TaskSettings(), 0.0, b"", training)
     try:
         write_model(path, definition, model.weights())
     except OSError as error:
@@ -140,7 +136,6 @@ def _result(
 ) -> dict[str, Any]:
     held_out, names = split.held_out, recipe.labels
     predicted = model.predict(recipe.inputs_of(held_out.windows)).argmax(axis=1)
-    each = class_scores(confusion(held_out.labels, predicted, len(names)))
     return {
         "data": data,
         "notes": list(notes),
@@ -148,27 +143,16 @@ def _result(
         "learner": recipe.learner,
         "parameters": model.shape.parameters,
         "windows": {"train": len(split.train), "held_out": len(held_out)},
-        "epochs": [
-            {
-                "epoch": epoch.number,
-                "train_accuracy": epoch.train.accuracy,
-                "train_loss": epoch.train.loss,
-                "accuracy": epoch.held_out.accuracy,
-                "loss": epoch.held_out.loss,
-            }
-            for epoch in curve
-        ],
+        "epochs": [_epoch_row(epoch) for epoch in curve],
         "held_out": asdict(scores(held_out.labels, predicted, len(names))),
-        "classes": {
-            name: {
-                "windows": int(each.support[i]),
-                "precision": float(each.precision[i]),
-                "recall": float(each.recall[i]),
-                "f1": float(each.f1[i]),
-            }
-            for i, name in enumerate(names)
-        },
+        "classes": class_report(held_out.labels, predicted, names),
     }
+
+
+def _epoch_row(epoch: Epoch) -> dict[str, float]:
+    train, held_out = epoch.train, epoch.held_out
+    row = {"epoch": epoch.number, "train_accuracy": train.accuracy, "train_loss": train.loss}
+    return {**row, "accuracy": held_out.accuracy, "loss": held_out.loss}
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -178,22 +162,17 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round((value - low) * scale)] for value in values)
 
 
-def _show(result: Mapping[str, Any], console: Console) -> None:
+def _told(result: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     sizes = f"{result['windows']['train']:,} windows to train on, {result['windows']['held_out']:,} held out"
-    console.print(f"{escape(result['data'])}: {sizes}; {result['learner']} of {result['parameters']:,} parameters")
-    for note in result["notes"]:
-        console.print(f"[yellow]Note:[/yellow] {escape(note)}", soft_wrap=True)
-    epochs = result["epochs"]
+    yield f"{result['data']}: {sizes}; {result['learner']} of {result['parameters']:,} parameters"
+    yield from marked(result["notes"])
     for name in ("accuracy", "loss"):
-        values = [epoch[name] for epoch in epochs]
-        console.print(f"held-out {name:8} {sparkline(values)}  {values[0]:.3f} to {values[-1]:.3f}")
-    console.print(_curve_table(epochs))
-    console.print(_class_table(result["classes"]))
-    held_out = result["held_out"]
-    console.print("held out: " + ", ".join(f"{name} {value:.4f}" for name, value in held_out.items()))
-    for what in ("saved", "plot"):
-        if what in result:
-            console.print(f"{what}: {escape(result[what])}", soft_wrap=True)
+        values = [epoch[name] for epoch in result["epochs"]]
+        yield f"held-out {name:8} {sparkline(values)}  {values[0]:.3f} to {values[-1]:.3f}"
+    yield _curve_table(result["epochs"])
+    yield class_table(result["classes"], "held-out windows")
+    yield "held out: " + ", ".join(f"{name} {value:.4f}" for name, value in result["held_out"].items())
+    yield from (f"{what}: {result[what]}" for what in ("saved", "plot") if what in result)
 
 
 def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
@@ -224,12 +203,4 @@ def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
         epoch = epochs[place]
         values = (epoch[name] for name in ("accuracy", "loss", "train_accuracy", "train_loss"))
         table.add_row(str(epoch["epoch"]), *(f"{value:.3f}" for value in values))
-    return table
-
-
-def _class_table(classes: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table("class", "held-out windows", "precision", "recall", "F1")
-    for name, row in classes.items():
-        values = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
-        table.add_row(escape(name), str(row["windows"]), *values)
     return table

@@ -1,12 +1,12 @@
 """`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.settings_file import SERVICES, in_url, template_text
+from crowdfl.cli.output import Json, show
+from crowdfl.cli.settings_file import SERVICES, template_text
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected, is_host
 from crowdfl.services.http.auth import Tokens
@@ -15,7 +15,7 @@ from crowdfl.services.run import signing_key
 from crowdfl.settings import RequesterSettings, ServiceSettings
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["init"]
+__all__ = ["in_url", "init"]
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each
@@ -36,7 +36,7 @@ def init(
     sp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["sp"],
     csp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["csp"],
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make certificates, tokens and settings for KGC, SP, CSP and a requester."""
     if folder.exists() and any(folder.iterdir()):
@@ -45,9 +45,11 @@ def init(
     hosts = {"kgc": kgc_host or host, "sp": sp_host or host, "csp": csp_host or host}
     _require_hosts(hosts)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = _authority(folder)
+    (folder / "ca").mkdir(mode=0o700)
+    authority = make_ca(folder / "ca")
     held = _tokens(folder)
     key = signing_key(folder / "kgc" / "signing.key").public.hex()
+    common = {"ca": "ca.pem", "kgc_key": key, "insecure_test_key": insecure_test_key}
     urls = {role: f"https://{in_url(hosts[role])}:{port}" for role, port in ports.items()}
     for role, port in ports.items():
         make_server_certificate(folder / role, authority, "tls", [hosts[role]])
@@ -56,16 +58,17 @@ def init(
         if role in _SCHEDULERS:
             make_cluster_certificate(folder / role)
             (folder / role / "keys").mkdir(mode=0o700)  # for the cluster's workers, which may start before the role
-        text = _service_text(role, hosts[role], port, peers, key, insecure_test_key)
+        text = _service_text(role, hosts[role], port, peers, common)
         write_private(folder / role / "settings.toml", text.encode())
     _put_ca(folder / "requester", authority)
-    write_private(folder / "requester" / "settings.toml", _requester_text(urls, key, insecure_test_key).encode())
-    if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "roles": [*ports, "requester"]}))
-        return
-    typer.echo(f"{folder}: kgc, sp, csp and requester are set up; start each with")
-    for role in ports:
-        typer.echo(f"  crowdfl {role} serve {folder / role / 'settings.toml'}")
+    write_private(folder / "requester" / "settings.toml", _requester_text(urls, common).encode())
+    told = f"{folder}: kgc, sp, csp and requester are set up; start each with"
+    starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}" for role in ports]
+    show({"folder": str(folder), "roles": [*ports, "requester"]}, told, *starts, as_json=as_json)
+
+
+def in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _require_hosts(hosts: dict[str, str]) -> None:
@@ -74,11 +77,6 @@ def _require_hosts(hosts: dict[str, str]) -> None:
     for role, host in hosts.items():
         if not is_host(host):
             raise SettingsError(f"the host of {role} is {host!r}; expected {words}")
-
-
-def _authority(folder: Path) -> CertificateFiles:
-    (folder / "ca").mkdir(mode=0o700)
-    return make_ca(folder / "ca")
 
 
 def _put_ca(folder: Path, authority: CertificateFiles) -> None:
@@ -98,16 +96,8 @@ def _tokens(folder: Path) -> dict[str, list[str]]:
     return held
 
 
-def _service_text(role: str, host: str, port: int, peers: dict[str, str], key: str, insecure: bool) -> str:
-    values: dict[str, Any] = {
-        "host": host,
-        "port": port,
-        "certificate": "tls.pem",
-        "key": "tls.key",
-        "ca": "ca.pem",
-        "kgc_key": key,
-        "insecure_test_key": insecure,
-    }
+def _service_text(role: str, host: str, port: int, peers: dict[str, str], common: dict[str, Any]) -> str:
+    values = {**common, "host": host, "port": port, "certificate": "tls.pem", "key": "tls.key"}
     values |= {peer: {"url": url, "token": f"{peer}.token"} for peer, url in peers.items()}
     if role in _SCHEDULERS:
         files = {"ca": "cluster.pem", "certificate": "cluster.pem", "key": "cluster.key"}
@@ -115,14 +105,6 @@ def _service_text(role: str, host: str, port: int, peers: dict[str, str], key: s
     return _HEAD.format(role.upper()) + template_text(SERVICES[role], values)
 
 
-def _requester_text(urls: dict[str, str], key: str, insecure: bool) -> str:
-    values = {
-        "kgc": urls["kgc"],
-        "sp": urls["sp"],
-        "ca": "ca.pem",
-        "kgc_key": key,
-        "kgc_token": "kgc.token",
-        "sp_token": "sp.token",
-        "insecure_test_key": insecure,
-    }
+def _requester_text(urls: dict[str, str], common: dict[str, Any]) -> str:
+    values = {**common, "kgc": urls["kgc"], "sp": urls["sp"], "kgc_token": "kgc.token", "sp_token": "sp.token"}
     return _HEAD.format("a requester") + template_text(RequesterSettings, values)

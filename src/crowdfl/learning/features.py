@@ -21,7 +21,6 @@ _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm 
 
 
 def flat(windows: Windows) -> Inputs:
-    """The samples themselves, in one row per window."""
     return windows.reshape(len(windows), -1)
 
 
@@ -49,7 +48,6 @@ def features(name: str, windows: Windows) -> Inputs:
 
 
 def features_per_window(name: str, length: int, channels: int) -> int:
-    """The number of inputs of a network."""
     return int(features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1])
 
 

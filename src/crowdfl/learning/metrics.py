@@ -1,11 +1,10 @@
 """How good a classifier is: the columns of the paper's table 3.
 
 Precision, recall and F1 are macro averages: computed for each class alone, then averaged, every class counting once. A class
-that neither occurs nor is ever predicted is left out; one that is never predicted has precision 0. The paper names MAD and does
-not define it: the mean over the four columns of the absolute difference to the baseline's gives its five values to the digit.
+that neither occurs nor is ever predicted is left out; one that is never predicted has precision 0.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.datasets.data import Labels
 
-__all__ = ["ClassScores", "Scores", "class_scores", "confusion", "mad", "scores"]
+__all__ = ["ClassScores", "Scores", "class_scores", "confusion", "scores"]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -55,18 +54,12 @@ def class_scores(matrix: Labels) -> ClassScores:
 
 
 def scores(labels: Labels, predicted: Labels, classes: int) -> Scores:
-    """Accuracy and the three macro averages."""
     if not len(labels):
         raise DataMalformed("there is nothing to score: no samples are held out")
     matrix = confusion(labels, predicted, classes)
     each, seen = class_scores(matrix), matrix.sum(axis=0) + matrix.sum(axis=1) > 0
     means = (float(column[seen].mean()) for column in (each.precision, each.recall, each.f1))
     return Scores(float(np.diag(matrix).sum() / matrix.sum()), *means)
-
-
-def mad(found: Scores, baseline: Scores) -> float:
-    """The mean absolute deviation from the baseline's scores."""
-    return float(np.abs(np.subtract(astuple(found), astuple(baseline))).mean())
 
 
 def _share(part: Labels, whole: Labels) -> _Floats:

@@ -33,13 +33,11 @@ class Recipe(TrainingSettings):
 
     @property
     def cut(self) -> Cut:
-        """How recordings become windows."""
         step = max(1, self.window // 4) if self.step is None else self.step
         return Cut(self.window, step, self.held_out, self.window if self.gap is None else self.gap, self.hertz)
 
     @property
     def training(self) -> Training:
-        """How to train in one round."""
         return Training(self.epochs, self.batch, self.rate, self.seed)
 
     @property
@@ -55,7 +53,7 @@ class Recipe(TrainingSettings):
         if self.learner == "module":
             if not module:
                 raise SettingsError(
-                    f"the task trains code of its own: install and read it, then say --module {self.module}"
+                    f"the task trains its own code: install and read it, then say --module {self.module}"
                 )
             return TorchLearner.around(own_module(module, self.inputs, labels, seed), self.inputs)
         usual = convolutional(labels) if self.learner == "conv" else mlp(self.hidden, labels)
@@ -75,16 +73,11 @@ class Recipe(TrainingSettings):
         """A person's windows with the task's labels, or what does not fit."""
         name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.channels)
         if found != wanted:
-            raise DataMalformed(
-                f"{name}: the windows are {found[0]} samples of {found[1]} channels, the task's are {wanted}"
-            )
+            raise DataMalformed(f"{name}: the windows have the shape {found}, the task's have {wanted}")
         split = relabelled(split, self.labels)
         if not len(split.train):
-            raise DataMalformed(
-                f"{name}: there is no window of {wanted[0]} samples to train on: record longer stretches"
-            )
+            raise DataMalformed(f"{name}: no window of {wanted[0]} samples to train on: record longer stretches")
         return standardised(split) if self.standardise else split
 
     def inputs_of(self, windows: Windows) -> Inputs:
-        """What the network is fed."""
         return np.ascontiguousarray(features(self.features, windows))

@@ -1,22 +1,24 @@
-"""Training in the clear: one person's learning curve, and federated averaging round after round.
+"""Training: what a participant does in a round, one person's learning curve, and federated averaging in the clear.
 
-The rounds are what an encrypted campaign on the same data is compared with.
+The plain rounds are what an encrypted campaign on the same data is compared with.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from crowdfl.errors import DataMalformed, NothingToAverage
 from crowdfl.learning.datasets.data import Split
 from crowdfl.learning.features import features
-from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.models.learner import Learner, ModelScores, Training
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.recipe import Recipe
 
-__all__ = ["Epoch", "PlainRound", "learning_curve", "plain_rounds"]
+__all__ = ["Epoch", "LocalTrainer", "PlainRound", "learning_curve", "plain_rounds"]
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,53 @@ class PlainRound:
 
     @property
     def accuracy(self) -> float:
-        """Over all held-out windows, whoever they belong to."""
-        return self._mean([scores.accuracy for scores in self.scores.values()])
+        return self._mean("accuracy")
 
     @property
     def loss(self) -> float:
-        """Over all held-out windows."""
-        return self._mean([scores.loss for scores in self.scores.values()])
+        return self._mean("loss")
 
-    def _mean(self, values: Sequence[float]) -> float:
-        return float(np.average(values, weights=[scores.samples for scores in self.scores.values()]))
+    def _mean(self, name: str) -> float:
+        """Over all held-out windows, whoever they belong to."""
+        rows = [(getattr(scores, name), scores.samples) for scores in self.scores.values()]
+        return float(np.average([value for value, _ in rows], weights=[samples for _, samples in rows]))
+
+
+class LocalTrainer:
+    """A person's data and the task's learner, loaded when first needed: torch alone takes seconds."""
+
+    def __init__(self, data: str, training: Mapping[str, Any], module: str | None = None) -> None:
+        self._data, self._training, self._module = data, training, module
+
+    def prepare(self, shape: ModelShape) -> None:
+        """Load everything now and compare with the shape of the task's model; raises what would fail later."""
+        _ = self.recipe, self.split
+        shape.match(self.learner.shape)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return Recipe.of(self._training)
+
+    @cached_property
+    def split(self) -> Split:
+        return self.recipe.load(self._data)
+
+    @cached_property
+    def learner(self) -> Learner:
+        return self.recipe.make_learner(self._module)
+
+    def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
+        mine, learner = self.split.train, self.learner
+        learner.load(arrays)
+        training = self.recipe.training.at(number, mine.name)
+        used = learner.train(self.recipe.inputs_of(mine.windows), mine.labels, training)
+        return learner.weights(), used
+
+    def evaluate(self, arrays: Weights) -> Mapping[str, float]:
+        held_out, learner = self.split.held_out, self.learner
+        learner.load(arrays)
+        metrics = learner.evaluate(self.recipe.inputs_of(held_out.windows), held_out.labels)
+        return {"accuracy": metrics.accuracy, "loss": metrics.loss, "windows": float(metrics.samples)}
 
 
 def learning_curve(

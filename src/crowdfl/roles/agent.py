@@ -23,16 +23,13 @@ _UNDER_WAY = ("running", "paused")
 
 
 class Trainer(Protocol):
-    """A participant's data and the task's model; see `crowdfl.learning.local_trainer.LocalTrainer`."""
+    """A participant's data and the task's model; see `crowdfl.learning.training.LocalTrainer`."""
 
-    def prepare(self, shape: ModelShape) -> None:
-        """Raise what would keep it from training a model of this shape."""
+    def prepare(self, shape: ModelShape) -> None: ...  # raises what would keep it from training such a model
+    def evaluate(self, arrays: Weights, /) -> Mapping[str, float]: ...  # on the participant's held-out data
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int, /) -> tuple[Weights, int]:
         """The trained model, and the number of samples it was trained on."""
-
-    def evaluate(self, arrays: Weights, /) -> Mapping[str, float]:
-        """How a model does on the participant's held-out data."""
 
 
 @dataclass
@@ -49,7 +46,6 @@ class Agent:
         return self.person.blobs.has("certificate")
 
     def look(self) -> Definition:
-        """The task to take part in."""
         return self._patiently(self.person.look)
 
     def take_part(self, definition: Definition, trainer: Trainer, invitation: str, *, claim: bool = True) -> None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections import ChainMap, Counter
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 from crowdfl.errors import CrowdFLError, DocumentError
@@ -24,11 +25,12 @@ class Csp:
     kgc: KgcPeer
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
-    _sides: dict[str, "_Enrolling"] = field(default_factory=dict, repr=False)
+    _sides: dict[str, CspProtocol] = field(default_factory=dict, repr=False)
+    _enrolled: Counter[str] = field(default_factory=Counter, repr=False)  # participants that a task's side knows
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
-        """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Again is fine."""
+        """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Idempotent."""
         if not self.bundles.has(f"{task}.csp"):
             definition, appointment, bundle = self.kgc.bundle(task)
             if Definition.open(definition).task != task or Appointment.open(appointment, self.kgc_key).task != task:
@@ -53,7 +55,8 @@ class Csp:
         if known is not None:
             return self.blobs.get(known)
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
-            draft = _Draft(self.store.memory(task))
+            # What the side writes stays apart until the answer is kept: a long computation holds no transaction.
+            draft = ChainMap({}, self.store.memory(task))
             try:
                 with self.tools.observer.working("CSP"):
                     reply = self._side(task, draft).answer(request)
@@ -63,13 +66,13 @@ class Csp:
                 raise
             return self._keep(task, name, reply, draft)
 
-    def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
+    def _keep(self, task: str, name: str, reply: bytes, draft: ChainMap[str, bytes]) -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
         with self.store.transaction():  # what the side remembers and the answer stand or fall together
             kept = self.store.answered(task, name)
             if kept is None:
-                draft.commit()
+                self.store.memory(task).update(draft.maps[0])
                 self.store.put_answer(task, name, blob)
         return reply if kept is None else self.blobs.get(kept)
 
@@ -77,46 +80,10 @@ class Csp:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
             bundle = self.bundles.get(f"{task}.csp")
-            side = profile_named(definition.settings.profile).csp(definition.about, bundle, self.tools)
-            self._sides[task] = _Enrolling(side)
-        known = self._sides[task]
-        for participant in self.store.participants(task, known.enrolled):  # whichever process was told of them
-            known.side.enrol(participant.identity)
-            known.enrolled += 1
-        known.side.remember(memory)
-        return known.side
-
-
-@dataclass
-class _Enrolling:
-    """A side, and how many participants it knows."""
-
-    side: CspProtocol
-    enrolled: int = 0
-
-
-class _Draft(MutableMapping[str, bytes]):
-    """What a side writes while it computes, apart until the answer is kept: a long computation holds no transaction."""
-
-    def __init__(self, durable: MutableMapping[str, bytes]) -> None:
-        self._durable = durable
-        self._written: dict[str, bytes] = {}
-
-    def commit(self) -> None:
-        """Make it durable, inside the caller's transaction."""
-        self._durable.update(self._written)
-
-    def __getitem__(self, name: str) -> bytes:
-        return self._written[name] if name in self._written else self._durable[name]
-
-    def __setitem__(self, name: str, value: bytes) -> None:
-        self._written[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        raise NotImplementedError("CSP forgets nothing within a task")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**dict.fromkeys(self._durable), **self._written})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+            self._sides[task] = profile_named(definition.settings.profile).csp(definition.about, bundle, self.tools)
+        side = self._sides[task]
+        for participant in self.store.participants(task, self._enrolled[task]):  # whichever process was told of them
+            side.enrol(participant.identity)
+            self._enrolled[task] += 1
+        side.remember(memory)
+        return side

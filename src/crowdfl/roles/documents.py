@@ -7,8 +7,8 @@ language can check one, and one kind never passes for another.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar
 
 from crowdfl.crypto.sealing import SigningKey, verify
 from crowdfl.errors import CrowdFLError, DocumentError
@@ -21,7 +21,6 @@ __all__ = [
     "Certificate",
     "Definition",
     "Invitation",
-    "ModelArray",
     "open_document",
     "participant_name",
     "sign_document",
@@ -44,7 +43,7 @@ def open_document(text: str, kind: str, public: bytes | None = None) -> dict[str
         document = json.loads(text)
         found, body, signature = document["kind"], document["body"], bytes.fromhex(document["signature"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise DocumentError(f"this is no {kind}: it must be JSON with kind, body and signature") from None
+        raise DocumentError(f"this is not a {kind}: it must be JSON with kind, body and signature") from None
     if found != kind or not isinstance(body, dict):
         raise DocumentError(f"a {found} where a {kind} is expected")
     if public is not None:
@@ -58,28 +57,13 @@ def participant_name(signing: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class ModelArray:
-    """One array of a model."""
-
-    name: str
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        size = 1
-        for side in self.shape:
-            size *= side
-        return size
-
-
-@dataclass(frozen=True)
 class Definition:
     """A task as its requester defines it: what for, on which terms, who reads the model, which model, which settings."""
 
     purpose: str
     terms: str
     readers: str
-    arrays: tuple[ModelArray, ...]
+    shape: ModelShape
     initial: str  # SHA-256 of the initial weights, in hex
     settings: TaskSettings
     claim_window: float  # seconds after the end of the task in which rewards can be claimed
@@ -93,19 +77,14 @@ class Definition:
 
     @property
     def about(self) -> TaskSpec:
-        return TaskSpec(self.task, self.settings, sum(array.size for array in self.arrays))
-
-    @property
-    def shape(self) -> ModelShape:
-        """The model's arrays, to lay them in a row and take them apart again."""
-        return ModelShape(tuple(array.name for array in self.arrays), tuple(array.shape for array in self.arrays))
+        return TaskSpec(self.task, self.settings, self.shape.parameters)
 
     def body(self) -> dict[str, Any]:
         return {
             "purpose": self.purpose,
             "terms": self.terms,
             "readers": self.readers,
-            "arrays": [[array.name, list(array.shape)] for array in self.arrays],
+            "arrays": [[name, list(sides)] for name, sides in zip(self.shape.names, self.shape.shapes, strict=True)],
             "initial": self.initial,
             "settings": self.settings.model_dump(),
             "claim_window": self.claim_window,
@@ -127,73 +106,73 @@ class Definition:
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> "Definition":
         """From JSON that was checked before."""
-        arrays = tuple(ModelArray(str(name), tuple(_whole(side) for side in shape)) for name, shape in body["arrays"])
+        arrays = [(str(name), tuple(map(_side, sides))) for name, sides in body["arrays"]]
         return cls(
             purpose=_text(body, "purpose"),
             terms=_text(body, "terms"),
             readers=_text(body, "readers"),
-            arrays=arrays,
+            shape=ModelShape(tuple(name for name, _ in arrays), tuple(sides for _, sides in arrays)),
             initial=_text(body, "initial"),
             settings=TaskSettings.of(**body["settings"]),
-            claim_window=_seconds(body["claim_window"]),
+            claim_window=_seconds(body, "claim_window"),
             requester=bytes.fromhex(body["requester"]),
             training=dict(body["training"]),
         )
 
 
 @dataclass(frozen=True)
-class Appointment:
-    """KGC's word that this task has this key."""
+class _Signed:
+    """A document that somebody else than its subject signs; `open` takes that one's public key."""
 
+    kind: ClassVar[str]
     task: str
-    fingerprint: str
+
+    def body(self) -> dict[str, Any]:
+        return asdict(self)
 
     def sign(self, key: SigningKey) -> str:
-        return sign_document("appointment", asdict(self), key)
+        return sign_document(self.kind, self.body(), key)
 
     @classmethod
-    def open(cls, text: str, kgc: bytes) -> "Appointment":
-        body = open_document(text, "appointment", kgc)
-        return _read("appointment", body, lambda b: cls(_text(b, "task"), _text(b, "fingerprint")))
+    def open(cls, text: str, signer: bytes) -> Self:
+        return _read(cls.kind, open_document(text, cls.kind, signer), cls.from_body)
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any]) -> Self:
+        readers: dict[Any, Callable[[dict[str, Any], str], Any]] = {str: _text, float: _seconds}
+        return cls(*(readers[field.type](body, field.name) for field in fields(cls)))
 
 
 @dataclass(frozen=True)
-class Invitation:
+class Appointment(_Signed):
+    """KGC's word that this task has this key."""
+
+    kind = "appointment"
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Invitation(_Signed):
     """The requester lets one person join."""
 
-    task: str
+    kind = "invitation"
     number: str
     expires: float
 
-    def sign(self, key: SigningKey) -> str:
-        return sign_document("invitation", asdict(self), key)
-
-    @classmethod
-    def open(cls, text: str, requester: bytes) -> "Invitation":
-        body = open_document(text, "invitation", requester)
-        return _read("invitation", body, lambda b: cls(_text(b, "task"), _text(b, "number"), _seconds(b["expires"])))
-
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(_Signed):
     """KGC's word that these are a participant's keys, and that it was invited."""
 
-    task: str
+    kind = "certificate"
     identity: Identity
 
-    def sign(self, key: SigningKey) -> str:
+    def body(self) -> dict[str, Any]:
         who = self.identity
-        body = {"task": self.task, "who": who.who, "signing": who.signing.hex(), "reading": who.reading.hex()}
-        return sign_document("certificate", body, key)
+        return {"task": self.task, "who": who.who, "signing": who.signing.hex(), "reading": who.reading.hex()}
 
     @classmethod
-    def open(cls, text: str, kgc: bytes) -> "Certificate":
-        body = open_document(text, "certificate", kgc)
-        return _read("certificate", body, cls.from_body)
-
-    @classmethod
-    def from_body(cls, body: dict[str, Any]) -> "Certificate":
-        """From JSON that was checked before."""
+    def from_body(cls, body: dict[str, Any]) -> Self:
         keys = bytes.fromhex(body["signing"]), bytes.fromhex(body["reading"])
         return cls(_text(body, "task"), Identity(_text(body, "who"), *keys))
 
@@ -211,19 +190,20 @@ def _read(kind: str, body: dict[str, Any], reader: Callable[[dict[str, Any]], _D
 
 def _text(body: dict[str, Any], name: str) -> str:
     if not isinstance(body[name], str):
-        raise TypeError(f"{name} must be text")
+        raise TypeError(f"{name} must be a string")
     return str(body[name])
 
 
-def _seconds(value: Any) -> float:  # noqa: ANN401
+def _seconds(body: dict[str, Any], name: str) -> float:
+    value = body[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e12:
-        raise ValueError(f"{value!r} is no number of seconds")
+        raise ValueError(f"{value!r} is not a number of seconds")
     return float(value)
 
 
-def _whole(value: Any) -> int:  # noqa: ANN401
+def _side(value: Any) -> int:  # noqa: ANN401
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
-        raise ValueError(f"{value!r} is no side of an array")
+        raise ValueError(f"{value!r} is not the side of an array")
     return value
 
 

@@ -60,17 +60,11 @@ class Kgc:
         profile = profile_named(definition.settings.profile)
         dealing = profile.deal(definition.about, insecure_test_key=self.insecure_test_key)
         # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
-        for role, bundle in (
-            ("sp", dealing.sp),
-            ("csp", dealing.csp),
-            ("requester", dealing.requester),
-            ("participant", dealing.participant),
-        ):
-            self.bundles.delete(f"{task}.{role}")
-            self.bundles.put(f"{task}.{role}", bundle)
-        appointment = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing)
-        self.bundles.delete(f"{task}.appointment")
-        self.bundles.put(f"{task}.appointment", appointment.encode())
+        bundles = {role: getattr(dealing, role) for role in ("sp", "csp", "requester", "participant")}
+        bundles["appointment"] = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing).encode()
+        for name, bundle in bundles.items():
+            self.bundles.delete(f"{task}.{name}")
+            self.bundles.put(f"{task}.{name}", bundle)
         self.bundles.put(f"{task}.dealt", b"")
 
     def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:
@@ -102,9 +96,8 @@ class Kgc:
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
         sealed = seal_to(reading, self.bundles.get(f"{task}.participant"), enrolment_context(task, who))
-        self.store.use_invitation(
-            task, opened.number, who
-        )  # last: keys that cannot be used do not use an invitation up
+        # Last: keys that cannot be used do not use an invitation up.
+        self.store.use_invitation(task, opened.number, who)
         certificate = Certificate(task, Identity(who, signing, reading)).sign(self.signing)
         return Enrolled(certificate, sealed)
 

@@ -30,7 +30,7 @@ from crowdfl.errors import (
     TooLate,
 )
 from crowdfl.learning.models.files import from_npz
-from crowdfl.learning.models.shape import ModelShape
+from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
@@ -39,10 +39,9 @@ from crowdfl.roles.ports import Blobs, Stock
 
 __all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train", "arrays_from_npz", "arrays_to_npz"]
 
-Arrays = list[npt.NDArray[np.float64]]
-Train = Callable[[Arrays, Mapping[str, Any], int], tuple[Arrays, int]]
+Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
-Evaluate = Callable[[Arrays], Mapping[str, float]]
+Evaluate = Callable[[Weights], Mapping[str, float]]
 """How a model does on this participant's own held-out data."""
 
 
@@ -78,9 +77,7 @@ class Participant:
     tools: Tools = field(default_factory=Tools.unwatched)
     on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
-    open_stock: Callable[[PublicKey], Stock] | None = (
-        None  # randomizers made while idle; without, all are made when needed
-    )
+    open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
@@ -94,7 +91,7 @@ class Participant:
         return opened
 
     def join(self, invitation: str) -> str:
-        """Enrol with KGC and SP; again is fine. The name this participant goes by."""
+        """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
         definition = self.look()
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
@@ -142,7 +139,6 @@ class Participant:
 
     @property
     def has_left(self) -> bool:
-        """Whether this participant has left, and not joined again."""
         return self.blobs.has("left")
 
     def _explain(self, number: int) -> bool:
@@ -171,7 +167,7 @@ class Participant:
             self.encrypt(number, *train(self.model(), self._definition.training, number))
         return self.send(number)
 
-    def encrypt(self, number: int, weights: Arrays, samples: int) -> None:
+    def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
         upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples)
         self.blobs.put(f"rounds/{number}/upload", upload)
@@ -204,7 +200,7 @@ class Participant:
         wanted["digest"] = hashlib.sha256(upload).hexdigest()
         if {name: body.get(name) for name in wanted} != wanted:
             raise DocumentError(
-                f"the platform's receipt is not for this upload of round {number}: keep it, and complain"
+                f"the platform's receipt is not for this upload of round {number}: keep it and complain"
             )
         return body.get("late") is True
 
@@ -218,7 +214,6 @@ class Participant:
         return True
 
     def read(self, number: int) -> Average:
-        """A round's average as SP serves it now."""
         return self.side.read(self.sp.average(self.task, number, self.keys), number)
 
     def _open_reward(self, number: int) -> bool:
@@ -279,12 +274,11 @@ class Participant:
         self.on_event("left", {})
 
     def _quit(self) -> None:
-        """Until SP knows."""
         if not self.blobs.has("quit"):
             self.sp.quit(self.task, self.keys)
             self.blobs.put("quit", b"")
 
-    def model(self) -> Arrays:
+    def model(self) -> Weights:
         """The newest model this participant has: the last average read, or the initial weights."""
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
@@ -330,13 +324,11 @@ class _Stocked:
 
 
 def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
-    """Arrays in order, as npz bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, *arrays)
     return buffer.getvalue()
 
 
-def arrays_from_npz(data: bytes, definition: Definition) -> Arrays:
-    """Arrays of a task's model from npz bytes, compared with its definition before anything is allocated."""
-    shapes = tuple(spec.shape for spec in definition.arrays)
-    return from_npz(ModelShape(tuple(f"arr_{i}" for i in range(len(shapes))), shapes), data)
+def arrays_from_npz(data: bytes, definition: Definition) -> Weights:
+    """Weights of a task's model from npz bytes, compared with its definition before anything is allocated."""
+    return from_npz(definition.shape, data, [f"arr_{i}" for i in range(len(definition.shape.names))])

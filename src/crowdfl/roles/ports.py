@@ -134,9 +134,7 @@ class SpStore(CrowdStore, Protocol):
     def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
     def movements(self, task: str) -> list[Movement]: ...  # in order
     def release(self, task: str, owner: str) -> None: ...
-
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
-        """By name, in the order they joined, but for the first `since`."""
+    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are enrolled and have not left."""
@@ -165,18 +163,14 @@ class CspStore(CrowdStore, Protocol):
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
-    def use_invitation(self, task: str, number: str, who: str) -> None:
-        """Once per invitation; idempotent for the same holder, refused for another."""
+    def use_invitation(self, task: str, number: str, who: str) -> None: ...  # idempotent for one holder, else refused
 
 
 class KgcPeer(Protocol):
     """KGC as SP or CSP reaches it, authenticated as itself."""
 
-    def bundle(self, task: str) -> tuple[str, str, bytes]:
-        """Definition, appointment, and this role's bundle."""
-
-    def acknowledge(self, task: str) -> None:
-        """The bundle is durable here: KGC may destroy its copy."""
+    def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
+    def acknowledge(self, task: str) -> None: ...  # the bundle is durable here: KGC may destroy its copy
 
 
 class CspPeer(Protocol):
@@ -184,6 +178,4 @@ class CspPeer(Protocol):
 
     def prepare(self, task: str) -> None: ...  # fetch the task's bundle; idempotent
     def enrol(self, task: str, certificate: str) -> None: ...
-
-    def answer(self, task: str, request: bytes) -> bytes:
-        """One request, one reply; the same request again, the same reply."""
+    def answer(self, task: str, request: bytes) -> bytes: ...  # the same request again, the same reply

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import FormatError, NotReady, UnknownTask
+from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition, Invitation, sign_document
@@ -59,11 +60,10 @@ class Requester:
 
     @property
     def signing(self) -> SigningKey:
-        """The key that its tasks' definitions name."""
         return own_key(self.blobs)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
-        """Have keys made, post the task. Again with the same definition is fine."""
+        """Have keys made, post the task. Idempotent for the same definition."""
         weights = arrays_to_npz(initial)
         complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
         profile_named(complete.settings.profile).check(complete.settings, complete.about.parameters)
@@ -103,7 +103,7 @@ class Requester:
             raise UnknownTask(f"this requester has posted no task {task!r}; look for its id again") from None
         return Definition.open(text)
 
-    def model(self, task: str) -> list[npt.NDArray[np.float64]]:
+    def model(self, task: str) -> Weights:
         """The last average, opened to the requester."""
         definition = self.definition(task)
         status = self.sp.status(task)
@@ -115,7 +115,6 @@ class Requester:
         return definition.shape.arrays(self.read(task, done[-1]).weights)
 
     def read(self, task: str, number: int) -> Average:
-        """The average of a round that was opened to the requester."""
         definition = self.definition(task)
         profile = profile_named(definition.settings.profile)
         side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), self.tools)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3
+from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3, mad
 from crowdfl.lab.experiments.command import CATALOG
 from crowdfl.lab.experiments.crowd import Attendance, LearnSettings, load_crowd
 from crowdfl.lab.experiments.federated import Clear, Encrypted, Keys, PaidRounds, PaidSettings, Trained, federated
 from crowdfl.lab.experiments.rewards import FIG_4
-from crowdfl.learning.rewards import rewards
+from crowdfl.learning.metrics import Scores
+from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.messages import Message
@@ -21,6 +22,15 @@ from tests.learning.shared import shared_file
 
 LEARN = LearnSettings(hidden=6, source="synthetic", people=5, epochs=10, rate=0.03, rounds=2)
 SHORT = Keys(key_bits=512, insecure_test_key=True)
+# The paper's table 3: accuracy, precision, recall, F1, and the MAD it prints.
+NN = Scores(0.7778, 0.6891, 0.6961, 0.6825)
+PRINTED = [
+    (Scores(0.6481, 0.6358, 0.574, 0.6144), 0.0933),
+    (Scores(0.7553, 0.6497, 0.642, 0.5733), 0.0563),
+    (Scores(0.7619, 0.6311, 0.6605, 0.6077), 0.0461),
+    (Scores(0.7725, 0.6335, 0.6653, 0.6186), 0.0389),
+    (Scores(0.7751, 0.6446, 0.6757, 0.6390), 0.0278),
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +44,12 @@ def table3(out):
     """Its rows."""
     learn = replace(LEARN, hidden=8)
     return run(tiny(TABLE_3, learn=learn, encrypted_hidden=6, seeds=(0, 1), keys=SHORT), out)
+
+
+@pytest.mark.parametrize(("row", "printed"), PRINTED, ids=[f"FedAvg_{n}" for n in range(1, 6)])
+def test_mad_is_the_papers(row, printed):
+    """The definition gives every value of the printed table."""
+    assert mad(row, NN) == pytest.approx(printed, abs=0.00005001)  # half a unit of the last digit
 
 
 class TestTable3:

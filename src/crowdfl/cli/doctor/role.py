@@ -4,27 +4,28 @@ import datetime
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 
-from crowdfl.cli.doctor.machine import DoctorCheck, fail, ok, warn
+from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import in_url, read_service, read_settings
+from crowdfl.cli.settings_file import read_service, read_settings
+from crowdfl.cli.workspace import in_url
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
-from crowdfl.services.client.transport import Link, Service
+from crowdfl.services.client.transport import Link
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.signatures import SKEW_SECONDS
 from crowdfl.services.run import certificate_files
 from crowdfl.services.server import bind
-from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
+from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
 __all__ = ["role_checks"]
@@ -40,17 +41,13 @@ def role_checks(path: Path) -> list[DoctorCheck]:
     """Of the server or the requester whose settings file this is."""
     try:
         found = read_settings(path)
-        server = "host" in found
-        checks = _server(read_service(_model(found), path)) if server else _requester(RequesterFile.read(path))
+        # SP alone is told where CSP is, and KGC knows no peer.
+        model = SpSettings if "csp" in found else CspSettings if "kgc" in found else KgcSettings
+        checks = _server(read_service(model, path)) if "host" in found else _requester(RequesterFile.read(path))
     except CrowdFLError as wrong:
         return [fail(str(path), str(wrong), "correct the file; `crowdfl init` makes one to compare with")]
     name = path.resolve().parent.name
     return [replace(found, what=f"{name}: {found.what}") for found in checks]
-
-
-def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
-    """SP alone is told where CSP is, and KGC knows no peer."""
-    return SpSettings if "csp" in found else CspSettings if "kgc" in found else KgcSettings
 
 
 def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
@@ -63,19 +60,15 @@ def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
     if isinstance(settings, ComputingSettings):
         if settings.compute == "dask":
             yield _named("cluster", lambda: _cluster(settings))
-        yield from _service("KGC", _peer(settings, settings.kgc), settings.kgc_key)
+        yield from _service("KGC", _link(settings, settings.kgc.url), settings.kgc_key)
     if isinstance(settings, SpSettings):
-        yield from _service("CSP", _peer(settings, settings.csp), None)
-
-
-def _peer(settings: ServiceSettings, peer: PeerSettings) -> Service:
-    return Link(peer.url, settings.ca, settings.plain_http).open(retries=_ONCE)
+        yield from _service("CSP", _link(settings, settings.csp.url), None)
 
 
 def _requester(own: RequesterFile) -> Iterator[DoctorCheck]:
     yield _permissions(own.folder)
-    for name, link, key in (("KGC", own.kgc, own.kgc_key), ("SP", own.sp, None)):
-        yield from _service(name, link.open(retries=_ONCE), key)
+    for name, url, key in (("KGC", own.settings.kgc, own.settings.kgc_key), ("SP", own.settings.sp, None)):
+        yield from _service(name, own.link(url), key)
 
 
 def _named(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
@@ -86,7 +79,6 @@ def _named(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
 
 
 def _permissions(folder: Path) -> DoctorCheck:
-    """The folder and each file in it are closed to other users."""
     everything = [folder, *sorted(folder.rglob("*"))]
     open_ones = [path for path in everything if path.lstat().st_mode & _OTHERS and not path.is_symlink()]
     foreign = [path for path in everything if path.lstat().st_uid != os.geteuid()]
@@ -120,14 +112,11 @@ def _cluster(settings: ComputingSettings) -> DoctorCheck:
         return fail("cluster", "no scheduler in the settings", "see docs/cluster.md")
     role = "sp" if isinstance(settings, SpSettings) else "csp"
     chosen = settings.dask.changed(plain_tcp=settings.plain_http, patience=_CLUSTER_SECONDS)
-    cluster = Cluster(role, chosen)
-    try:
+    with closing(Cluster(role, chosen)) as cluster:
         threads = cluster.connect()
-    finally:
-        cluster.close()
-    return (
-        ok("cluster", f"{threads} worker threads") if threads else warn("cluster", "no worker", "start `dask worker`")
-    )
+    if not threads:
+        return warn("cluster", "no worker", "start `dask worker`")
+    return ok("cluster", f"{threads} worker threads")
 
 
 def _port(settings: ServiceSettings) -> DoctorCheck:
@@ -137,37 +126,40 @@ def _port(settings: ServiceSettings) -> DoctorCheck:
     except ServiceUnavailable as taken:
         scheme = "http" if settings.certificate is None else "https"
         url = f"{scheme}://{in_url(settings.host)}:{settings.port}"
-        service = Link(url, settings.ca, settings.plain_http).open(retries=_ONCE)
         try:
-            service.call("GET", "/healthz")
-            service.call("GET", "/readyz")
+            with closing(_link(settings, url).open(retries=_ONCE)) as service:
+                service.call("GET", "/healthz")
+                service.call("GET", "/readyz")
         except CrowdFLError as wrong:
             return fail(what, f"{taken}; no healthy service answers there: {wrong}", "look into the service's log")
-        finally:
-            service.close()
         return ok(what, "the service runs, its store and disk work")
     return ok(what, "free: the service does not run now")
 
 
-def _service(name: str, service: Service, key: bytes | None) -> Iterator[DoctorCheck]:
+def _link(settings: ServiceSettings, url: str) -> Link:
+    return Link(url, settings.ca, settings.plain_http)
+
+
+def _service(name: str, link: Link, key: bytes | None) -> Iterator[DoctorCheck]:
     """Reachable over TLS, of the same protocol, with a clock like ours, and the one that it should be."""
     try:
-        before = time.time()
-        reply = service.call("GET", "/healthz")
-        yield ok(name, f"{service.http.base_url} answers, and speaks the same protocol")
-        yield _clock(name, before, reply.headers.get("date"))
-        if key is not None:
-            known = KgcClient(service).key() == key
-            wrong = fail(
-                f"{name}'s key", "not the one in the settings", "ask KGC's operator which is right; trust neither"
-            )
-            yield ok(f"{name}'s key", "is the one in the settings") if known else wrong
+        with closing(link.open(retries=_ONCE)) as service:
+            before = time.time()
+            reply = service.call("GET", "/healthz")
+            yield ok(name, f"{service.http.base_url} answers, and speaks the same protocol")
+            yield _clock(name, before, reply.headers.get("date"))
+            if key is not None:
+                yield _key(f"{name}'s key", known=KgcClient(service).key() == key)
     except ServiceUnavailable as away:
         yield fail(name, str(away), _START)
     except CrowdFLError as refusal:
         yield fail(name, f"{type(refusal).__name__}: {refusal}", "update the older side, or correct the address")
-    finally:
-        service.close()
+
+
+def _key(what: str, *, known: bool) -> DoctorCheck:
+    if known:
+        return ok(what, "is the one in the settings")
+    return fail(what, "not the one in the settings", "ask KGC's operator which is right; trust neither")
 
 
 def _clock(name: str, before: float, date: str | None) -> DoctorCheck:

@@ -1,6 +1,5 @@
 """`crowdfl task`: what a requester does, one command for each step; `run` does them all."""
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,21 +17,7 @@ from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths, to_millionths
 
-__all__ = [
-    "app",
-    "cancel",
-    "close",
-    "create",
-    "fetch",
-    "fund",
-    "invite",
-    "new",
-    "pause",
-    "report",
-    "resume",
-    "run",
-    "watch",
-]
+__all__ = ["app", "close", "create", "fetch", "fund", "invite", "new", "report", "run", "watch"]
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -113,22 +98,16 @@ def watch(
         campaign.watch(task, lambda status: until in (None, status["state"]))
 
 
-@app.command()
-def pause(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Pause the task: nothing happens until it is resumed."""
-    _order(task, "pause", settings)
+def _add_order(action: str, words: str) -> None:
+    @app.command(action, help=words)
+    def _order(task: _Task, settings: _Settings = _SETTINGS) -> None:
+        with open_requester(RequesterFile.read(settings)) as requester:
+            requester.order(task, action)
 
 
-@app.command()
-def resume(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Continue a paused task."""
-    _order(task, "resume", settings)
-
-
-@app.command()
-def cancel(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """End the task without further rounds; money that was not earned is returned."""
-    _order(task, "cancel", settings)
+_add_order("pause", "Pause the task: nothing happens until it is resumed.")
+_add_order("resume", "Continue a paused task.")
+_add_order("cancel", "End the task without further rounds; money that was not earned is returned.")
 
 
 @app.command()
@@ -163,14 +142,11 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
     """Show what was paid in, earned and returned, and every movement; what a single participant was paid is not shown."""
     with open_requester(RequesterFile.read(settings)) as requester:
         found = requester.report(task)
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    for name in _SUMS:
-        typer.echo(f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}")
+    lines = [f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}" for name in _SUMS]
     for movement in found["movements"]:
         amount = from_millionths(movement["amount"])
-        typer.echo(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
+        lines.append(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
+    show(found, *lines, as_json=as_json)
 
 
 @app.command()
@@ -199,11 +175,6 @@ def run(
 
         campaign = Campaign(requester, time.sleep, show_event if as_json else _say)
         campaign.run(definition, initial, people, invite=invite_all, save=save)
-
-
-def _order(task: str, action: str, settings: Path) -> None:
-    with open_requester(RequesterFile.read(settings)) as requester:
-        requester.order(task, action)
 
 
 def _say(what: str, details: Mapping[str, Any]) -> None:

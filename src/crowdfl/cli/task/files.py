@@ -12,18 +12,16 @@ from crowdfl.cli.settings_file import template_text
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.documents import Definition, ModelArray
-from crowdfl.roles.participant import Arrays
+from crowdfl.roles.documents import Definition
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["FORMATS", "defined", "read_model", "require_model_path", "template", "write_model"]
 
-FORMATS = (".safetensors", ".npz")
-_WRITERS = {".safetensors": to_safetensors, ".npz": to_npz}
-_READERS = {".safetensors": from_safetensors, ".npz": from_npz}
+FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
 
 _PURPOSE = {
     "purpose": "Recognise which exercise the wearer of a watch is doing",
@@ -55,16 +53,15 @@ def _start(model: type[SettingsTable]) -> dict[str, Any]:
 template = _task_text()
 
 
-def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Arrays]:
+def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from."""
     task = TaskFile.parse(found, file)
     learner = Recipe.parse(task.training, f"{file}, [training]").make_learner(module)
-    shape = learner.shape
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        arrays=tuple(ModelArray(n, tuple(s)) for n, s in zip(shape.names, shape.shapes, strict=True)),
+        shape=learner.shape,
         initial="",
         settings=TaskSettings.parse(task.settings, f"{file}, [settings]"),
         claim_window=float(task.claim_window),
@@ -76,8 +73,8 @@ def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tup
 
 def require_model_path(path: Path) -> None:
     """A model can be written here: to be asked before the work, not after it."""
-    if path.suffix not in _WRITERS:
-        raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {path.suffix!r}")
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {path.suffix!r}")
     if not path.parent.is_dir():
         raise SettingsError(f"there is no folder {path.parent} to write {path.name} into")
     if path.is_dir():
@@ -87,15 +84,14 @@ def require_model_path(path: Path) -> None:
 def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:
     """The model, and beside it the definition: arrays alone do not say which network they fill."""
     require_model_path(path)
-    write_private(path, _WRITERS[path.suffix](definition.shape, arrays), overwrite=True)
+    write_private(path, FORMATS[path.suffix][0](definition.shape, arrays), overwrite=True)
     about = {"task": definition.task, "definition": definition.body()}
     write_private(_beside(path), json.dumps(about, indent=1).encode(), overwrite=True)
 
 
-def read_model(path: Path) -> tuple[Definition, Arrays]:
-    """A model as `write_model` left it."""
-    if path.suffix not in _READERS:
-        raise SettingsError(f"a model is read from {' or '.join(_READERS)}, not {path.suffix!r}")
+def read_model(path: Path) -> tuple[Definition, Weights]:
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is read from {' or '.join(FORMATS)}, not {path.suffix!r}")
     try:
         about, data = json.loads(_beside(path).read_bytes()), path.read_bytes()
         definition = Definition.from_body(about["definition"])
@@ -103,7 +99,7 @@ def read_model(path: Path) -> tuple[Definition, Arrays]:
         raise SettingsError(f"there is no {missing.filename}: `crowdfl task fetch` writes both files") from None
     except (ValueError, KeyError, TypeError) as wrong:
         raise FormatError(f"{_beside(path)} does not describe a model: {wrong}") from None
-    return definition, _READERS[path.suffix](definition.shape, data)
+    return definition, FORMATS[path.suffix][1](definition.shape, data)
 
 
 def _beside(path: Path) -> Path:

@@ -26,7 +26,7 @@ from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.workload import BenchSettings, Floats, Say, made_up_weights
 from crowdfl.lab.report.results import Cell, Figure, Reference, Result, ResultTable, Row, Target
 from crowdfl.lab.timing import machine, timed_call
-from crowdfl.learning.rewards import rewards as plain_rewards
+from crowdfl.learning.oracle import rewards as plain_rewards
 from crowdfl.settings import MILLION
 
 __all__ = ["PAPER_GPU", "QUICK_GPU", "STAGES", "GpuSettings", "bench_gpu", "decryption_rows", "reward_error"]

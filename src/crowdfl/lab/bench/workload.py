@@ -20,7 +20,7 @@ from crowdfl.errors import ProtocolError
 from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.parties import LocalParties, PlayedRound
 from crowdfl.lab.report.results import Result, Row
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.profile import CspProtocol, Task, TaskSpec, Tools

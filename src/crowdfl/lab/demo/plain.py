@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.learning.fedavg import fedavg
-from crowdfl.learning.local_trainer import LocalTrainer
-from crowdfl.roles.participant import Arrays
+from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.training import LocalTrainer
 
 __all__ = ["Heard", "Plain", "plain_fedavg", "uploads_of", "weighted"]
 
@@ -21,7 +21,7 @@ Heard = Sequence[tuple[str, Mapping[str, Any]]]
 class Plain:
     """The average of each round, and how it does on the held-out windows of each person who was ever in."""
 
-    averages: Mapping[int, Arrays]
+    averages: Mapping[int, Weights]
     accuracy: Mapping[int, Mapping[int, tuple[float, float]]]  # by round and person: accuracy, windows
     trainers: Mapping[int, LocalTrainer]
 
@@ -29,7 +29,7 @@ class Plain:
         """Accuracy over the held-out windows of these people."""
         return weighted([self.accuracy[number][person] for person in people])
 
-    def measure(self, model: Arrays) -> float:
+    def measure(self, model: Weights) -> float:
         """Another model, on the held-out windows of everyone."""
         return weighted([_measured(trainer, model) for trainer in self.trainers.values()])
 
@@ -47,9 +47,9 @@ def plain_fedavg(task_file: Path, heard: Heard) -> Plain:
     """Train once more, in the clear, with the same people in each round."""
     training, rounds = tomllib.loads(task_file.read_text())["training"], uploads_of(heard)
     trainers = {person: LocalTrainer(f"watch:{person}", training) for people in rounds.values() for person in people}
-    averages: dict[int, Arrays] = {}
+    averages: dict[int, Weights] = {}
     accuracy = {}
-    model: Arrays | None = None
+    model: Weights | None = None
     for number, people in rounds.items():
         shape = trainers[people[0]].learner.shape
         start = model if model is not None else trainers[people[0]].learner.weights()
@@ -66,6 +66,6 @@ def weighted(rows: Sequence[tuple[float, float]]) -> float:
     return float(np.average(values[:, 0], weights=values[:, 1]))
 
 
-def _measured(trainer: LocalTrainer, model: Arrays) -> tuple[float, float]:
+def _measured(trainer: LocalTrainer, model: Weights) -> tuple[float, float]:
     row = trainer.evaluate(model)
     return row["accuracy"], row["windows"]

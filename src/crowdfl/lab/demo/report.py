@@ -16,7 +16,8 @@ from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
-from crowdfl.roles.participant import Arrays, arrays_from_npz
+from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
@@ -77,13 +78,13 @@ class FinishedCampaign:
         return [f"{name}'s of round {details['round']}" for name, details in rows if details["late"]]
 
     @cached_property
-    def final(self) -> Arrays | None:
+    def final(self) -> Weights | None:
         """The model that the requester fetched."""
         path = self.folder / "model.npz"
         return read_model(path)[1] if path.exists() else None
 
     @cached_property
-    def averages(self) -> dict[int, Arrays]:
+    def averages(self) -> dict[int, Weights]:
         """What readers hold of each round: a participant's copy, and the requester's of the last."""
         found = {} if self.final is None else {self.rounds: self.final}
         for number in range(1, self.rounds):
@@ -98,7 +99,7 @@ class FinishedCampaign:
         return look_at(self.folder / "roles", self.task, [_row(model) for model in self.averages.values()], initial)
 
 
-def _row(arrays: Arrays) -> npt.NDArray[np.float64]:
+def _row(arrays: Weights) -> npt.NDArray[np.float64]:
     return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
 
 

@@ -6,7 +6,7 @@ under dropouts, for CrowdFL-D and CrowdFL-R, with NN as a line.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +27,12 @@ from crowdfl.lab.experiments.published import FIGURES, TABLE3
 from crowdfl.lab.report.plots import Picture, Series, lines, panels
 from crowdfl.lab.report.results import ResultTable
 from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED
-from crowdfl.learning.metrics import Scores, mad
+from crowdfl.learning.metrics import Scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIG_3", "TABLE_3", "DropSettings", "Table3Settings"]
+__all__ = ["FIG_3", "TABLE_3", "DropSettings", "Table3Settings", "mad"]
 
 _SCORES = ("accuracy", "precision", "recall", "f1")
 _COLUMNS = (*_SCORES, "mad")
@@ -90,6 +90,11 @@ def _table3_points(settings: Table3Settings) -> list[ExperimentPoint]:
 def _table3_row(scheme: str, found: Record, baseline: Record | None, **more: str | int) -> Record:
     row: Record = {"scheme": scheme, **more, **{name: found[name] for name in _SCORES}}
     return row | {"mad": None if baseline is None else mad(_scores(found), _scores(baseline))}
+
+
+def mad(found: Scores, baseline: Scores) -> float:
+    """The mean absolute deviation from the baseline's scores."""
+    return float(np.abs(np.subtract(astuple(found), astuple(baseline))).mean())
 
 
 def _scores(row: Record) -> Scores:

@@ -8,8 +8,9 @@ import numpy as np
 
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.lab.experiments.experiment import Bench, Record
-from crowdfl.learning.datasets.data import Cut, Labels, Person, Source, Split, merged
-from crowdfl.learning.datasets.npz_files import WindowFile, dealt_at_random
+from crowdfl.lab.experiments.people import dealt_at_random, merged
+from crowdfl.learning.datasets.data import Cut, Labels, Person, Source, Split
+from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.features import Inputs, flat
 from crowdfl.learning.metrics import Scores, scores

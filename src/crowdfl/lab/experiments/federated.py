@@ -22,9 +22,8 @@ from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint, Record, R
 from crowdfl.lab.experiments.published import BUDGET
 from crowdfl.lab.parties import LocalParties
 from crowdfl.learning.features import flat
-from crowdfl.learning.fedavg import fedavg
 from crowdfl.learning.metrics import Scores
-from crowdfl.learning.rewards import distances, rewards, weights
+from crowdfl.learning.oracle import distances, fedavg, rewards, weights
 from crowdfl.protocols.exchange import Reply, Silent
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp

@@ -121,7 +121,6 @@ def read_table(path: Path, label: str) -> CsvTable:
 
 
 def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
-    """The columns of a file without a header."""
     if len(row) not in (4, 5):
         raise DataMalformed(f"{path} has no header and {len(row)} columns: give it `timestamp,x,y,z,label`")
     return _Columns(0, (1, 2, 3), 4 if len(row) == 5 else None)
@@ -164,24 +163,18 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
             sample = [_number(row[place], delimiter) for place in columns.channels]
             name = row[columns.label].strip().lower() if columns.label is not None else ""
             time = row[columns.time]
-            kind, value = (
-                (numbers, _number(time, delimiter)) if _is_number(time, delimiter) else (dates, _timestamp(time))
-            )
-        except IndexError:
-            dropped["a missing field"] += 1
+            is_number = _is_number(time, delimiter)
+            value = _number(time, delimiter) if is_number else _timestamp(time)
+        except (IndexError, ValueError) as wrong:
+            dropped["a missing field" if isinstance(wrong, IndexError) else "not a number"] += 1
             continue
-        except ValueError:
-            dropped["not a number"] += 1
-            continue
-        kind.append(value)
+        (numbers if is_number else dates).append(value)
         samples.append(sample)
         labels.append(name or label)
     if not all(labels):
         raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
     if numbers and dates:
-        raise DataMalformed(
-            f"{path}: some times are numbers and some are dates: export the file again with one of them"
-        )
+        raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
     times = _seconds(numbers, columns.time_unit) if numbers else np.array(dates, dtype=np.float64)
     return CsvTable(times, _scaled(signal, columns.units), labels, dropped)

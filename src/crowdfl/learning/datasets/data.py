@@ -1,6 +1,6 @@
 """Where training data comes from: one person's windows and labels, behind one small interface.
 
-Also here: putting people together and apart, and one person's data on a task's terms. No window changes sides within a split.
+Also here: one person's data on a task's terms. No window changes sides within a split.
 """
 
 import math
@@ -21,8 +21,6 @@ __all__ = [
     "Source",
     "Split",
     "Windows",
-    "by_person",
-    "merged",
     "person_at",
     "relabelled",
     "standardised",
@@ -99,20 +97,15 @@ class Source(Protocol):
     """A data set of several people, loaded one person at a time."""
 
     @property
-    def people(self) -> Sequence[str]:
-        """Their names, in order."""
-
+    def people(self) -> Sequence[str]: ...  # their names, in order
     @property
-    def label_names(self) -> tuple[str, ...]:
-        """What the labels mean, the same for everyone."""
-
+    def label_names(self) -> tuple[str, ...]: ...  # the same for everyone
     @property
     def notes(self) -> tuple[str, ...]:
         """What every report on this data must mention."""
         return ()
 
-    def load_person(self, index: int) -> Split:
-        """The data of `people[index]` and of nobody else."""
+    def load_person(self, index: int) -> Split: ...  # the data of `people[index]` and of nobody else
 
 
 def person_at(people: Sequence[str], index: int) -> str:
@@ -120,30 +113,6 @@ def person_at(people: Sequence[str], index: int) -> str:
     if not 0 <= index < len(people):
         raise DataMissing(f"the data has people 0 to {len(people) - 1}, not {index}")
     return people[index]
-
-
-def merged(name: str, people: Sequence[Person]) -> Person:
-    """Everyone's windows as one person's, as if they had been collected."""
-    if not people or any(person.label_names != people[0].label_names for person in people):
-        raise DataMalformed(f"{name}: merging needs at least one person, and the same label names for all")
-    windows = np.concatenate([person.windows for person in people])
-    return Person(name, windows, np.concatenate([person.labels for person in people]), people[0].label_names)
-
-
-def by_person(people: Sequence[Split], held_out: float, seed: int) -> Split:
-    """Train on some people and test on the others, of whom nothing was seen."""
-    count = round(len(people) * held_out)
-    if not 0 < count < len(people):
-        raise SettingsError(
-            f"a share of {held_out} of {len(people)} people cannot be held out: both sides need at least one person"
-        )
-    order = np.random.default_rng(seed).permutation(len(people))
-    train, test = ([people[i] for i in sorted(part)] for part in (order[count:], order[:count]))
-    return Split(merged("train", _both_halves(train)), merged("held-out", _both_halves(test)))
-
-
-def _both_halves(people: Sequence[Split]) -> list[Person]:
-    return [half for split in people for half in (split.train, split.held_out)]
 
 
 def standardised(split: Split) -> Split:

@@ -2,17 +2,17 @@
 
 import hashlib
 import os
+import shutil
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 
-__all__ = ["WISDM_FILE", "WISDM_URL", "Fetched", "fetch", "unpack_one"]
+__all__ = ["WISDM_FILE", "WISDM_URL", "fetch", "unpack_one"]
 
 WISDM_URL = "https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz"
 WISDM_FILE = "WISDM_ar_v1.1_raw.txt"
@@ -22,19 +22,10 @@ _CHUNK = 2**18
 _SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """A downloaded file."""
-
-    path: Path
-    size: int
-    sha256: str
-
-
 def fetch(
-    url: str, path: Path, sha256: str | None = None, progress: Callable[[int, int], None] | None = None
-) -> Fetched:
-    """Download to a new file, which appears only once it is complete and has the given hash."""
+    url: str, path: Path, sha256: str | None = None, progress: Callable[[int, int], None] = lambda _, __: None
+) -> tuple[int, str]:
+    """Download to a new file, which appears only once it is complete and has the given hash; its size and SHA-256."""
     if not url.startswith("https://") and not (sha256 and url.startswith("http://")):
         raise SettingsError(f"{url}: data is downloaded by https://, or by http:// if --sha256 is given")
     if path.exists():
@@ -43,15 +34,15 @@ def fetch(
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            found = _copy(url, file.write, progress or (lambda _, __: None))
-        if sha256 is not None and found[1] != sha256.lower():
+            size, digest = _copy(url, file.write, progress)
+        if sha256 is not None and digest != sha256.lower():
             raise DataAltered(
-                f"{url} sent {found[0]:,} bytes with SHA-256 {found[1]}, not {sha256.lower()}: nothing was kept"
+                f"{url} sent {size:,} bytes with SHA-256 {digest}, not {sha256.lower()}: nothing was kept"
             )
         Path(name).rename(path)
     finally:
         Path(name).unlink(missing_ok=True)
-    return Fetched(path, *found)
+    return size, digest
 
 
 def unpack_one(archive: Path, wanted: str, path: Path) -> None:
@@ -63,8 +54,7 @@ def unpack_one(archive: Path, wanted: str, path: Path) -> None:
             if member is None or source is None or member.size > _LONGEST:
                 raise DataAltered(f"{archive} does not contain {wanted}: is it the right archive?")
             with path.open("xb") as file:
-                while chunk := source.read(_CHUNK):
-                    file.write(chunk)
+                shutil.copyfileobj(source, file)
     except FileExistsError as error:
         raise SettingsError(f"{path} exists already: remove it, or name another file") from error
     except (tarfile.TarError, EOFError, OSError) as error:

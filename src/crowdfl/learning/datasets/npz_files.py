@@ -8,7 +8,7 @@ people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No ar
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Cut, Labels, Person, Recording, Source, Split, Windows, person_at
+from crowdfl.learning.datasets.data import Cut, Person, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "UNREADABLE",
     "MotionSense",
     "WindowFile",
-    "dealt_at_random",
     "read_arrays",
 ]
 
@@ -37,17 +36,8 @@ MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain a
 
 # What zipfile and NumPy raise on damaged or hostile files. NumPy warns of a header that Python 2 wrote.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, AttributeError, EOFError, OSError, RuntimeError)
-_HEADER_ERRORS = (
-    tokenize.TokenError,
-    ArithmeticError,
-    LookupError,
-    MemoryError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    Warning,
-)
-UNREADABLE: Final = (*_ZIP_ERRORS, *_HEADER_ERRORS)
+_HEADER_ERRORS = (tokenize.TokenError, ArithmeticError, LookupError, MemoryError, SyntaxError, TypeError, ValueError)
+UNREADABLE: Final = (*_ZIP_ERRORS, *_HEADER_ERRORS, Warning)
 
 STANDARDISED = (
     "The WISDM windows come standardised per user, time step and axis,"
@@ -69,9 +59,7 @@ _NAMES = {
     "wlk": "Walking",
     "jog": "Jogging",
 }
-
 _MOTIONSENSE_HERTZ = 50.0
-
 _Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -83,28 +71,34 @@ class WindowFile(Source):
 
     @property
     def people(self) -> tuple[str, ...]:
-        return tuple(str(user) for user in np.unique(self._content.users))
+        return tuple(str(user) for user in np.unique(self._arrays["user"]))
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return self._content.label_names
+        return tuple(map(str, self._arrays["label_names"]))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self._content.notes
+        standardised = _windows_in(self._arrays) != "windows"
+        return (STANDARDISED,) * standardised + (SWAPPED,) * ("src_index" in self._arrays)
 
     def load_person(self, index: int) -> Split:
-        content, name = self._content, person_at(self.people, index)
-        mine = content.users == np.unique(content.users)[index]
-        sides = (mine & content.train, mine & ~content.train)
-        train, held_out = (
-            Person(name, content.windows[side], content.labels[side], content.label_names) for side in sides
-        )
-        return Split(train, held_out)
+        name, train = person_at(self.people, index), self._arrays["train"].astype(np.bool_)
+        mine = self._arrays["user"] == np.unique(self._arrays["user"])[index]
+        return Split(self._side(name, mine & train), self._side(name, mine & ~train))
+
+    def _side(self, name: str, side: npt.NDArray[np.bool_]) -> Person:
+        windows, labels = self._arrays[_windows_in(self._arrays)][side], self._arrays["label"][side]
+        return Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
 
     @cached_property
-    def _content(self) -> "_Content":
-        return _content(self.path, read_arrays(self.path))
+    def _arrays(self) -> _Arrays:
+        found = read_arrays(self.path)
+        arrays = {"train": found["adatime_test"] == 0, **found} if "adatime_test" in found else found
+        _require(self.path, arrays, "label", _windows_in(arrays), "user", "train")
+        if "label_names" not in arrays:
+            raise DataMalformed(f"{self.path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -142,7 +136,6 @@ class MotionSense(Source):
 
 
 def read_arrays(path: Path) -> _Arrays:
-    """All arrays of the file, by name."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False, max_header_size=MAX_HEADER) as file:
             return dict(file)
@@ -152,51 +145,8 @@ def read_arrays(path: Path) -> _Arrays:
         raise DataMalformed(f"{path} is not an .npz file of plain arrays: {error}") from error
 
 
-def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
-    """As many people as before, the windows dealt at random; what was held out stays held out.
-
-    Everyone gets as many as the person in their place had. The paper does not say whose windows are whose.
-    """
-    order = np.random.default_rng(seed)
-    train = _deal([split.train for split in people], order)
-    held_out = _deal([split.held_out for split in people], order)
-    return [Split(*sides) for sides in zip(train, held_out, strict=True)]
-
-
-def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
-    windows = np.concatenate([person.windows for person in people])
-    labels = np.concatenate([person.labels for person in people])
-    ends = np.cumsum([len(person) for person in people])[:-1]
-    hands = enumerate(np.split(order.permutation(len(labels)), ends), start=1)
-    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], people[0].label_names) for n, hand in hands]
-
-
-@dataclass(frozen=True, eq=False)
-class _Content:
-    windows: Windows
-    labels: Labels
-    users: npt.NDArray[Any]
-    train: npt.NDArray[np.bool_]
-    label_names: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def _content(path: Path, found: _Arrays) -> _Content:
-    marked = {"train": found["adatime_test"] == 0} if "adatime_test" in found else {}
-    arrays = {**marked, **found}
-    windows = next((name for name in _WINDOWS if name in arrays), "windows")
-    _require(path, arrays, "label", windows, "user", "train")
-    if "label_names" not in arrays:
-        raise DataMalformed(f"{path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
-    notes = [STANDARDISED] if windows != "windows" else []
-    return _Content(
-        arrays[windows].astype(np.float32),
-        arrays["label"].astype(np.int64),
-        arrays["user"],
-        arrays["train"].astype(np.bool_),
-        tuple(map(str, arrays["label_names"])),
-        tuple([*notes, SWAPPED] if "src_index" in arrays else notes),
-    )
+def _windows_in(arrays: _Arrays) -> str:
+    return next((name for name in _WINDOWS if name in arrays), "windows")
 
 
 def _require(path: Path, arrays: _Arrays, *names: str) -> None:

@@ -70,7 +70,6 @@ def windows_of(signal: _Floats, length: int, step: int) -> Windows:
 
 
 def split_recordings(name: str, recordings: Sequence[Recording], label_names: tuple[str, ...], cut: Cut) -> Split:
-    """Cut every recording by time, then each part into windows."""
     early, late = [], []
     for recording in recordings:
         first, second = _parts(recording, cut)

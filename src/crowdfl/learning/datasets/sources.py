@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.learning.datasets import csv_files, synthetic, wisdm_raw
-from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.csv_files import CsvFolder
 from crowdfl.learning.datasets.data import Cut, Source, Split
-from crowdfl.learning.datasets.npz_files import MOTIONSENSE_CUT, MotionSense, WindowFile
+from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.datasets.watch_data import Watch
 from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
@@ -51,37 +50,32 @@ def parse_spec(text: str) -> Spec:
 
 
 def open_source(spec: Spec, cut: Cut | None = None) -> Source:
-    """The data set that the text names, cut as given or with its default."""
+    chosen: dict[str, Any] = {} if cut is None else {"cut": cut}
     makers: Mapping[str, Callable[[], Source]] = {
-        "watch": lambda: Watch(cut or watch.CUT),
-        "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), cut=cut or synthetic.CUT),
-        "csv": lambda: CsvFolder(spec.path, cut or csv_files.CUT),
-        "wisdm-raw": lambda: WisdmRaw(spec.path, cut or wisdm_raw.CUT),
+        "watch": lambda: Watch(**chosen),
+        "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), **chosen),
+        "csv": lambda: CsvFolder(spec.path, **chosen),
+        "wisdm-raw": lambda: WisdmRaw(spec.path, **chosen),
         "npz": lambda: WindowFile(spec.path),
-        "motionsense": lambda: MotionSense(spec.path, cut or MOTIONSENSE_CUT),
+        "motionsense": lambda: MotionSense(spec.path, **chosen),
     }
     return makers[spec.kind]()
 
 
 def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
-    """The data set, and the index of the person that the text names."""
     spec = parse_spec(text)
     source = open_source(spec, cut)
-    return source, _index(spec, source)
+    people = list(source.people)
+    if spec.kind in ("watch", "synthetic"):
+        return source, int(spec.person or 0)
+    if spec.person is None and len(people) == 1:
+        return source, 0
+    if spec.person not in people:
+        problem = f"no person {spec.person!r}" if spec.person else "more than one person: name one after a #"
+        raise DataMissing(f"{spec.path} has {problem}; there are {', '.join(people)}")
+    return source, people.index(spec.person)
 
 
 def load_split(text: str, cut: Cut | None = None) -> Split:
     source, index = open_person(text, cut)
     return source.load_person(index)
-
-
-def _index(spec: Spec, source: Source) -> int:
-    if spec.kind in ("watch", "synthetic"):
-        return int(spec.person or 0)
-    people = list(source.people)
-    if spec.person is None and len(people) == 1:
-        return 0
-    if spec.person not in people:
-        problem = f"no person {spec.person!r}" if spec.person else "more than one person: name one after a #"
-        raise DataMissing(f"{spec.path} has {problem}; there are {', '.join(people)}")
-    return people.index(spec.person)

@@ -1,6 +1,7 @@
 """Made-up people for tests and first tries: each swings a limb at three paces, with a strength of their own."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,21 +25,14 @@ class Synthetic(Source):
     seed: int = 0
     channels: int = 3
     cut: Cut = CUT
+    label_names: ClassVar = PACES
+    notes: ClassVar = ("The data is made up.",)
 
     @property
     def people(self) -> tuple[str, ...]:
         return tuple(f"synthetic-{number}" for number in range(1, self.count + 1))
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return PACES
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ("The data is made up.",)
-
     def load_person(self, index: int) -> Split:
-        """Every pace for 40 seconds."""
         name = person_at(self.people, index)
         generator = np.random.default_rng([self.seed, index])
         return split_recordings(name, [self._swing(label, generator) for label in range(3)], PACES, self.cut)

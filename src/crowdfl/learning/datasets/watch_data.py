@@ -7,6 +7,7 @@ import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,14 +40,8 @@ class Watch(Source):
 
     cut: Cut = CUT
     path: Path = FILE
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return tuple(f"watch-{number:02}" for number in range(1, PEOPLE + 1))
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return EXERCISES
+    people: ClassVar = tuple(f"watch-{number:02}" for number in range(1, PEOPLE + 1))
+    label_names: ClassVar = EXERCISES
 
     def load_person(self, index: int) -> Split:
         """In units of g and 2 rad/s."""
@@ -63,9 +58,7 @@ def read_checked(path: Path = FILE) -> bytes:
     except FileNotFoundError as error:
         raise DataMissing(f"there is no {path}: {_REINSTALL}") from error
     if (found := hashlib.sha256(data).hexdigest()) != SHA256:
-        raise DataAltered(
-            f"{path} is not the known watch data (SHA-256 {found[:16]}..., not {SHA256[:16]}...): {_REINSTALL}"
-        )
+        raise DataAltered(f"{path} has the SHA-256 {found[:16]}..., not {SHA256[:16]}...: {_REINSTALL}")
     return data
 
 

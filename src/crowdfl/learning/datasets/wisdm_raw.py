@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,11 +42,11 @@ class Faults:
     @property
     def notes(self) -> tuple[str, ...]:
         groups = {"Repaired": self.repaired, "Left out": self.dropped}
-        listed = {
-            name: ", ".join(f"{kind} {count:,}" for kind, count in sorted((+counter).items()))
+        return tuple(
+            f"{name}: " + ", ".join(f"{kind} {count:,}" for kind, count in sorted((+counter).items())) + "."
             for name, counter in groups.items()
-        }
-        return tuple(f"{name}: {kinds}." for name, kinds in listed.items() if kinds)
+            if +counter
+        )
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,11 @@ class WisdmRaw(Source):
 
     path: Path
     cut: Cut = CUT
+    label_names: ClassVar = ACTIVITIES
 
     @property
     def people(self) -> tuple[str, ...]:
         return tuple(map(str, sorted(self._content[0])))
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return ACTIVITIES
 
     @property
     def faults(self) -> Faults:
@@ -72,7 +70,6 @@ class WisdmRaw(Source):
         return self.faults.notes
 
     def load_person(self, index: int) -> Split:
-        """In g."""
         name = person_at(self.people, index)
         rows = np.frombuffer(self._content[0][int(name)], dtype=np.float64).reshape(-1, 5)
         times, signal, labels = rows[:, 0], rows[:, 1:4] / GRAVITY, rows[:, 4].astype(np.int64)
@@ -88,9 +85,7 @@ class WisdmRaw(Source):
         except FileNotFoundError as error:
             raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` downloads it") from error
         if not found[0]:
-            raise DataMalformed(
-                f"{self.path} holds no record `user,activity,timestamp,x,y,z;`: is it the raw WISDM text?"
-            )
+            raise DataMalformed(f"{self.path} has no record `user,activity,timestamp,x,y,z;`: is it WISDM's raw text?")
         return found
 
 
@@ -141,14 +136,10 @@ def _parse(text: str, faults: Faults) -> _Record | None:
     try:
         x, y, z = map(float, axes)
         record = int(user), float(time) / 1e9, x, y, z, _LABELS[activity.strip()]
-    except ValueError:
-        faults.dropped["not a number"] += 1
-        return None
-    except KeyError:
-        faults.dropped["unknown activity"] += 1
-        return None
-    if not math.isfinite(record[1] + x + y + z):
-        faults.dropped["not a number"] += 1
+        if not math.isfinite(record[1] + x + y + z):
+            raise ValueError
+    except (ValueError, KeyError) as wrong:
+        faults.dropped["not a number" if isinstance(wrong, ValueError) else "unknown activity"] += 1
         return None
     if not record[1]:
         faults.dropped["zero timestamp"] += 1

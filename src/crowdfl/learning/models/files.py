@@ -47,7 +47,6 @@ def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None
 
 
 def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
-    """The arrays under their names, as float64."""
     from safetensors import numpy as safetensors_numpy  # late: a bare GPU machine computes without it
 
     arrays = [np.asarray(array, order="C") for array in shape.check(weights)]
@@ -77,9 +76,7 @@ def _check_names(shape: ModelShape, found: Sequence[str]) -> None:
 
 def _check_kind(name: str, kind: str) -> None:
     if kind not in _FLOATS:
-        raise ModelMismatch(
-            f"the array {name!r} holds {kind}, a model's arrays hold float32 ('<f4') or float64 ('<f8')"
-        )
+        raise ModelMismatch(f"the array {name!r} holds {kind}; expected float32 ('<f4') or float64 ('<f8')")
 
 
 def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -52,23 +52,12 @@ class Learner(Protocol):
     """A model that can be loaded, trained and evaluated."""
 
     @property
-    def shape(self) -> ModelShape:
-        """The names and shapes of its arrays."""
-
-    def weights(self) -> Weights:
-        """Copies of its arrays, in the order of `shape`."""
-
-    def load(self, weights: Sequence[npt.ArrayLike]) -> None:
-        """Replace its arrays; raises ModelMismatch naming the first that does not fit."""
-
-    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """Train from the current weights on; returns how many samples were used."""
-
-    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
-        """The probability of each label, (n, labels)."""
-
-    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
-        """Accuracy and loss on these samples."""
+    def shape(self) -> ModelShape: ...
+    def weights(self) -> Weights: ...  # copies, in the order of `shape`
+    def load(self, weights: Sequence[npt.ArrayLike]) -> None: ...  # ModelMismatch names the first that does not fit
+    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int: ...  # how many samples were used
+    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]: ...  # the probability of each label, (n, labels)
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores: ...
 
 
 def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> ModelScores:
@@ -93,7 +82,6 @@ def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]
 
 
 def check_pairs(inputs: npt.NDArray[np.floating], labels: Labels, width: int | None = None) -> None:
-    """Check that each row has a label and as many inputs as the model takes."""
     if inputs.ndim != 2 or labels.shape != (len(inputs),):
         raise DataMalformed(f"inputs of shape {inputs.shape} do not match labels of shape {labels.shape}")
     if width is not None and inputs.shape[1] != width:

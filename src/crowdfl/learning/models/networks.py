@@ -31,7 +31,6 @@ def convolutional(labels: int) -> list[str]:
 
 
 def _need_torch() -> None:
-    """Check that torch can be imported, and limit it to one thread."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -56,9 +55,7 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
         for layer in layers:
             words = _words(layer)
             if width * (length or 1) * math.prod(word for word in words if isinstance(word, int)) > _LARGEST:
-                raise SettingsError(
-                    f"{layer!r:.60} takes more than {_LARGEST:,} steps for each window: too many for a phone"
-                )
+                raise SettingsError(f"{layer!r:.60} takes over {_LARGEST:,} steps per window: too many for a phone")
             match words:
                 case ["linear", int(size)]:
                     if length is not None:
@@ -107,10 +104,8 @@ def own_module(name: str, inputs: int, labels: int, seed: int) -> "torch.nn.Modu
                 scores = network.eval()(torch.zeros(2, inputs))
         except (TypeError, RuntimeError, ValueError) as error:
             raise SettingsError(f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}") from error
-    if tuple(getattr(scores, "shape", ())) != (2, labels):
-        raise SettingsError(
-            f"{name} returns {tuple(getattr(scores, 'shape', ()))} for two rows; expected (2, {labels})"
-        )
+    if (shape := tuple(getattr(scores, "shape", ()))) != (2, labels):
+        raise SettingsError(f"{name} returns {shape} for two rows; expected (2, {labels})")
     return network
 
 

@@ -34,16 +34,13 @@ class ModelShape:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the arrays hold together."""
         return sum(map(math.prod, self.shapes))
 
     def match(self, found: "ModelShape") -> None:
         """Check that the other has the same arrays in the same order; the error names the first that differs."""
         for name, wanted in zip(self.names, self.shapes, strict=True):
             if name not in found.names:
-                raise ModelMismatch(
-                    f"the array {name!r} of shape {wanted} is missing; there are {', '.join(found.names)}"
-                )
+                raise ModelMismatch(f"the array {name!r} of shape {wanted} is missing among {', '.join(found.names)}")
             if (shape := found.shapes[found.names.index(name)]) != wanted:
                 raise ModelMismatch(f"the array {name!r} has the shape {shape}, the model's has {wanted}")
         for name, shape in zip(found.names, found.shapes, strict=True):

@@ -74,7 +74,6 @@ class RoundAggregators:
         return sp
 
     def forget(self, task: str, number: int) -> None:
-        """The round is over."""
         self._rounds.pop((task, number), None)
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:

@@ -25,7 +25,6 @@ class Failures:
     """What becomes of a task whose step failed. Here: whoever asked for the step is told. A service lets the task back off."""
 
     def is_backing_off(self, task: str) -> bool:
-        """Whether its next step is not due yet."""
         del task
         return False
 
@@ -120,6 +119,5 @@ class SpCore:
 
 
 def require_running(state: str) -> None:
-    """Refuse what only a running or paused task can take."""
     if state not in (TaskState.RUNNING, TaskState.PAUSED):
         raise TaskNotRunning(f"the task is {state}")

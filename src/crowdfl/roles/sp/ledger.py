@@ -99,11 +99,9 @@ class Ledger:
         return Movement(f"deposit {name}", REQUESTER, ESCROW, amount)
 
     def fund_round(self, number: int, amount: int) -> Movement:
-        """A round's budget is set aside before it opens."""
         return Movement(f"fund round {number}", ESCROW, round_account(number), amount)
 
     def abort_round(self, number: int) -> Movement:
-        """An aborted round's budget returns to escrow."""
         return Movement(f"abort round {number}", round_account(number), ESCROW, self.balance(round_account(number)))
 
     def reward_round(self, number: int) -> Movement:

@@ -4,14 +4,11 @@ import json
 from typing import Any
 
 from crowdfl.errors import CrowdFLError, UnknownParticipant
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.claims import Claims
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
-from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import TaskState
-from crowdfl.roles.sp.settlement import Settlement
+from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
@@ -37,6 +34,7 @@ class Sp:
         self.statement, self.status = tasks.statement, tasks.status
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim = self.claims.pay
+        self.definition, self.ledger = core.definition, core.ledger
 
     @property
     def store(self) -> SpStore:
@@ -49,12 +47,6 @@ class Sp:
     @property
     def clock(self) -> Clock:
         return self.ports.clock
-
-    def definition(self, task: str) -> Definition:
-        return self._core.definition(task)
-
-    def ledger(self, task: str) -> Ledger:
-        return self._core.ledger(task)
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         return self.store.participant(task, who)

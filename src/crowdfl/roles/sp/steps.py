@@ -4,25 +4,28 @@ A process that dies inside a step leaves a state from which the next `tick`, her
 with the same masks.
 """
 
+import hashlib
 import json
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 
-from crowdfl.errors import CrowdFLError, RoundsExhausted, TaskNotRunning
+from crowdfl.errors import Conflict, CrowdFLError, RoundsExhausted, TaskNotRunning
+from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
-from crowdfl.roles.sp.csp_link import CspLink, replies_folder
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
 
-__all__ = ["RoundSteps", "publication_name", "rewards_name"]
+__all__ = ["RoundSteps", "publication_name", "replies_folder", "rewards_name"]
 
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
 def publication_name(task: str, number: int, *, final: bool) -> str:
-    """The blob of a round's average, by its audience."""
     return f"{task}/rounds/{number}/{'requester' if final else 'participants'}"
 
 
@@ -30,16 +33,19 @@ def rewards_name(task: str, number: int) -> str:
     return f"{task}/rounds/{number}/rewards"
 
 
+def replies_folder(task: str, number: int) -> str:
+    return f"{task}/rounds/{number}/replies"
+
+
 class RoundSteps:
     """`step` takes the next one of a task's last round, if there is one to take."""
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
-        self._csp = CspLink(core)
+        self._csp = _CspLink(core)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
 
     def step(self, task: str) -> bool:
-        """True if a step was taken."""
         last = self._core.last_round(task)
         if last is not None and last.state is RoundState.OPEN:
             return self._decide(task, last.number) or self._head_start(task, last.number)
@@ -149,9 +155,8 @@ class RoundSteps:
                 self._ports.store.post(task, self._core.ledger(task).reward_round(number))
                 self._ports.store.put_round(task, replace(current, state=RoundState.REWARDED))
         self._aggregators.forget(task, number)
-        self._ports.blobs.clear(
-            replies_folder(task, number)
-        )  # a crash before this leaves them until the task is scrubbed
+        # A crash before this leaves them until the task is scrubbed.
+        self._ports.blobs.clear(replies_folder(task, number))
         return True
 
     def _round(self, task: str, number: int) -> AggregationRound:
@@ -161,3 +166,47 @@ class RoundSteps:
     def _still(self, task: str, expected: Round) -> bool:
         """Whether a round is as it was when this step began: another process may have gone on with it meanwhile."""
         return self._ports.store.round(task, expected.number) == expected
+
+
+class _CspLink:
+    """Every reply of CSP is durable before it is used: after a crash SP goes on from what CSP said then."""
+
+    def __init__(self, core: SpCore) -> None:
+        self._core = core
+
+    def ask(self, task: str, number: int) -> Ask:
+        def ask(request: bytes) -> Reply:
+            self._core.renew_lease(task)
+            return self._reply(task, f"{replies_folder(task, number)}/{hashlib.sha256(request).hexdigest()}", request)
+
+        return ask
+
+    def enrol_everyone(self, task: str, number: int) -> None:
+        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost."""
+        ports = self._core.ports
+        for upload in ports.store.uploads(task, number):
+            ports.csp.enrol(task, ports.store.participant(task, upload.who).certificate)
+
+    def _reply(self, task: str, name: str, request: bytes) -> Reply:
+        ports, ahead = self._core.ports, self._core.options.ahead
+        if ports.blobs.has(name):
+            return partial(ports.blobs.get, name)
+        if ahead is None:
+            return partial(bytes, self._keep(name, ports.csp.answer(task, request)))
+        return self._waiting(task, name, ahead.submit(ports.csp.answer, task, request))
+
+    def _waiting(self, task: str, name: str, future: "Future[bytes]") -> Callable[[], bytes]:
+        def reply() -> bytes:
+            while not wait([future], self._core.options.lease_seconds / 3).done:
+                self._core.renew_lease(task)
+            return self._keep(name, future.result())
+
+        return reply
+
+    def _keep(self, name: str, reply: bytes) -> bytes:
+        blobs = self._core.ports.blobs
+        try:
+            blobs.put(name, reply)
+        except Conflict:  # another process has kept one: that one counts
+            return blobs.get(name)
+        return reply

@@ -44,9 +44,7 @@ class Tasks:
 
     def deposit(self, task: str, name: str, amount: int) -> None:
         """The requester pays in, once per name."""
-        with (
-            self._ports.store.transaction()
-        ):  # or the task could end in between, and nobody would look at the money again
+        with self._ports.store.transaction():  # or the task could end in between, and the money would be forgotten
             ledger = self._core.ledger(task)
             movement = ledger.deposit(name, amount)
             if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task

@@ -24,12 +24,10 @@ class PendingUpload:
 
     who: str
     upload: bytes = field(repr=False)
-
     digest: str  # SHA-256 of the upload, in hex: its name
 
     @classmethod
     def of(cls, who: str, upload: bytes) -> "PendingUpload":
-        """One whose digest nobody has computed yet."""
         return cls(who, upload, hashlib.sha256(upload).hexdigest())
 
 
@@ -44,7 +42,6 @@ class Uploads:
         return self._aggregators.checking(task).upload_bytes()
 
     def one(self, task: str, number: int, who: str, upload: bytes) -> Upload:
-        """`receive` for a single upload."""
         (received,) = self.receive(task, number, [PendingUpload.of(who, upload)])
         if isinstance(received, CrowdFLError):
             raise received
@@ -102,7 +99,7 @@ class Uploads:
     def _checked(
         self, task: str, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
     ) -> list[Upload | UploadOutcome]:
-        """The same, but for those whose bytes are no upload of this task."""
+        """The same, but for those whose bytes are not an upload of this task."""
         pairs = list(zip(arrivals, judged, strict=True))
         new = [arrival.upload for arrival, entry in pairs if isinstance(entry, Upload)]
         refusals = iter(self._aggregators.checking(task).refusals(new) if new else [])

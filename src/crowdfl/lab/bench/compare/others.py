@@ -11,7 +11,7 @@ from crowdfl.lab.bench.peers.run import ask_peer
 from crowdfl.lab.bench.workload import made_up_weights
 from crowdfl.lab.report.results import Figure
 from crowdfl.lab.timing import timed_call
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.learning.oracle import fedavg
 
 __all__ = ["PEERS", "PeerRound", "measure_peer", "peer_system", "plain_system"]
 

@@ -20,10 +20,11 @@ from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import Unchecked
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.lab.bench.workload import BenchSettings, Floats, Say
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.documents import Definition, ModelArray, participant_name
+from crowdfl.roles.documents import Definition, participant_name
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import KgcClient, SpClient
@@ -146,7 +147,7 @@ def _definition(settings: LoadSettings, weights: Floats) -> Definition:
         max_samples=1000,
         clip=float(np.ceil(np.abs(weights).max())),
     )
-    return Definition("load", "none", "nobody", (ModelArray("w", weights.shape),), "", task, 60.0, b"", {})
+    return Definition("load", "none", "nobody", ModelShape.of({"w": weights}), "", task, 60.0, b"", {})
 
 
 def _derived(side: ParticipantProtocol, weights: Floats, count: int) -> Iterator[bytes]:

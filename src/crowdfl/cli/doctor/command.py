@@ -1,4 +1,7 @@
-"""What `crowdfl doctor` checks on any machine: interpreter, packages, cores, entropy, disk."""
+"""`crowdfl doctor`: what is wrong on this machine or with a role, and what to do about it.
+
+Checked on any machine: interpreter, packages, cores, entropy, disk. `role` checks what a settings file adds.
+"""
 
 import os
 import shutil
@@ -6,18 +9,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from crowdfl.cli.output import Json, show, waiting
 from crowdfl.errors import LearningError
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["CheckStatus", "DoctorCheck", "fail", "machine_checks", "ok", "warn"]
+__all__ = ["DoctorCheck", "doctor", "fail", "ok", "warn"]
 
-_OLDEST = (3, 11)
 _GIB = 2**30
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 # package: what is missing without it, and how to get it
 _OPTIONAL = {
     "torch": ("tasks with a network cannot be trained here", "pip install 'crowdfl[learning]'"),
@@ -26,41 +35,52 @@ _OPTIONAL = {
 }
 
 
-class CheckStatus(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True)
 class DoctorCheck:
     """What was checked, what was found, and what to do about it."""
 
-    verdict: CheckStatus
+    verdict: str
     what: str
     found: str
     advice: str = ""
 
 
-def ok(what: str, found: str) -> DoctorCheck:
-    return DoctorCheck(CheckStatus.OK, what, found)
+ok = partial(DoctorCheck, "ok")
+warn = partial(DoctorCheck, "warn")  # usable, with a limit that the advice removes
+fail = partial(DoctorCheck, "fail")
 
 
-def warn(what: str, found: str, advice: str) -> DoctorCheck:
-    """Usable, with a limit that the advice removes."""
-    return DoctorCheck(CheckStatus.WARN, what, found, advice)
+def doctor(
+    settings: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Settings files of roles, as `crowdfl init` makes them; without, the machine alone."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where state would be kept: its disk is checked.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Check this machine, and each role whose settings are given. Exits with 1 if something fails."""
+    with waiting("checking", quiet=as_json):
+        found = list(_machine_checks(folder))
+        for path in settings or []:
+            from crowdfl.cli.doctor.role import role_checks  # the services' packages may be what is missing
+
+            found += role_checks(path)
+    failed = any(check.verdict == "fail" for check in found)
+    table = Table("", "what", "found", "what to do", show_lines=False)
+    for check in found:
+        colour = _COLOURS[check.verdict]
+        mark = f"[{colour}]{check.verdict}[/{colour}]"
+        table.add_row(mark, escape(check.what), escape(check.found), escape(check.advice))
+    show({"ok": not failed, "findings": [asdict(check) for check in found]}, table, as_json=as_json)
+    if failed:
+        raise typer.Exit(1)
 
 
-def fail(what: str, found: str, advice: str) -> DoctorCheck:
-    return DoctorCheck(CheckStatus.FAIL, what, found, advice)
+def _machine_checks(folder: Path) -> Iterator[DoctorCheck]:
+    import gmpy2
 
-
-def machine_checks(folder: Path) -> Iterator[DoctorCheck]:
-    """Everything that needs no settings."""
-    yield _python()
-    yield _gmp()
+    yield ok("Python", sys.version.split()[0])  # no older one could load this module
+    yield ok("gmpy2", f"{gmpy2.version()}, {gmpy2.mp_version()}")
     yield ok("cryptography", metadata.version("cryptography"))
     for package, (loss, advice) in _OPTIONAL.items():
         yield _package(package, loss, advice)
@@ -69,19 +89,6 @@ def machine_checks(folder: Path) -> Iterator[DoctorCheck]:
     yield _entropy()
     yield _space(folder)
     yield _sync(folder)
-
-
-def _python() -> DoctorCheck:
-    version = sys.version.split()[0]
-    if sys.version_info < _OLDEST:
-        return fail("Python", version, f"install Python {_OLDEST[0]}.{_OLDEST[1]} or later")
-    return ok("Python", version)
-
-
-def _gmp() -> DoctorCheck:
-    import gmpy2
-
-    return ok("gmpy2", f"{gmpy2.version()}, {gmpy2.mp_version()}")
 
 
 def _package(name: str, loss: str, advice: str) -> DoctorCheck:
@@ -116,9 +123,7 @@ def _entropy() -> DoctorCheck:
         else:
             os.urandom(32)
     except (BlockingIOError, NotImplementedError):
-        return fail(
-            "entropy", "the system's generator is not ready", "wait until the machine has gathered entropy, then start"
-        )
+        return fail("entropy", "the system's generator is not ready", "wait until the machine has gathered entropy")
     return ok("entropy", "the system's generator answers")
 
 

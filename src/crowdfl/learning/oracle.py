@@ -1,4 +1,4 @@
-"""Rewards in the clear: Eq. 10 of the paper. The oracle that PriRwd is compared with.
+"""The paper in the clear: Eq. 2 (FedAvg) and Eq. 10 (rewards), which PriFedAvg and PriRwd are compared with.
 
     w_i = delta_i / sum(delta) * sum(d) / (d_i + epsilon),    mu_i = budget * w_i / sum(w),    d_i = |model_i - average|^2
 
@@ -11,11 +11,20 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.learning.fedavg import fedavg
+from crowdfl.errors import NothingToAverage
 
-__all__ = ["distances", "rewards", "weights"]
+__all__ = ["distances", "fedavg", "rewards", "weights"]
 
 _Floats = npt.NDArray[np.float64]
+
+
+def fedavg(models: Sequence[npt.ArrayLike], samples: Sequence[int]) -> _Floats:
+    """The mean of the models, each counted as often as it has samples. A model without samples does not count."""
+    total = sum(samples)
+    if total <= 0:
+        raise NothingToAverage("an average needs at least one sample")
+    weighted = [delta * np.asarray(model, dtype=np.float64) for model, delta in zip(models, samples, strict=True)]
+    return np.asarray(np.sum(weighted, axis=0) / total)
 
 
 def distances(models: Sequence[npt.ArrayLike], average: npt.ArrayLike) -> _Floats:
