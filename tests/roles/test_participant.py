@@ -39,7 +39,7 @@ class Signing:
         return sign_document("receipt", body | self._change, self._key)
 
     def __getattr__(self, name):
-        return getattr(self._desk, name)
+        return getattr(self._desk.sp_link, name)
 
 
 @pytest.fixture

@@ -373,7 +373,7 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
         send(*upload)
         raise ConnectionError("the answer was lost")
 
-    monkeypatch.setattr(desk, "send", lost)
+    monkeypatch.setattr(desk.sp_link, "send", lost)
     with pytest.raises(ConnectionError):
         person.step(lambda arrays, *_settings: (arrays, 3))
     monkeypatch.undo()

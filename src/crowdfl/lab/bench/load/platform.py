@@ -121,11 +121,11 @@ def _enrolled(
     say("deriving everyone's upload from one")
     uploads = list(_derived(side, weights, settings.participants))
     names = [keys for keys, _ in people]
-    return Platform(own.sp.ca, pids, ports, task, requester, names, uploads, side.party.public, weights)
+    return Platform(own.settings.ca, pids, ports, task, requester, names, uploads, side.party.public, weights)
 
 
 def _join(own: RequesterFile, task: str, invitations: list[str]) -> Iterator[tuple[ParticipantKeys, Enrolled]]:
-    kgc, sp = KgcClient(own.kgc.open()), SpClient(own.sp.open())
+    kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())
     for invitation in invitations:
         fresh = ParticipantKeys.fresh("")
         keys = ParticipantKeys(participant_name(fresh.signing.public), fresh.signing, fresh.reader)
