@@ -18,9 +18,10 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 
-__all__ = ["ONE", "SMALL_TASK", "Desk", "FileDisk", "small_definition", "test_tools"]
+__all__ = ["INITIAL_MODEL", "ONE", "SMALL_TASK", "Desk", "FileDisk", "small_definition", "test_tools"]
 
 ONE = Threads(1)
+INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
 SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
     "key_bits": 768,
     "sigma": 20,
@@ -91,7 +92,7 @@ class Desk(LocalHost):
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder), clock=ManualClock(1000.0))
-        self.initial: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]
+        self.initial = INITIAL_MODEL
         self.task = self.create(small_definition(self.settings), self.initial)
 
     def invite(self, count: int) -> list[Participant]:

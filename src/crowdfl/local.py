@@ -33,7 +33,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant import Participant
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcStore, SpStore
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcPeer, KgcStore, SpStore
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
@@ -111,7 +111,7 @@ class LocalHost:
         self.kgc_link: Any = _KgcLink(self, "kgc")
         self.sp_link: Any = _SpLink(self, "sp")
         self.restart()
-        self.requester = Requester(self.disk.blobs("requester"), self.clock, self.kgc_link, self.sp_link, tools)
+        self.requester = self.new_requester()
 
     def restart(self) -> None:
         """As after a crash: nothing but what is on the disk."""
@@ -123,17 +123,29 @@ class LocalHost:
         return Kgc(self.disk.store("kgc"), keys, self.clock, self.signing, self.tools.insecure_test_key)
 
     def new_csp(self, disk: Disk | None = None) -> Csp:
-        disk, kgc = disk or self.disk, _KgcFor(self, "csp")
+        disk, kgc = disk or self.disk, self.kgc_for("csp")
         blobs, keys = disk.blobs("csp/blobs"), disk.blobs("csp/keys")
         return Csp(disk.store("csp"), blobs, keys, kgc, self.signing.public, self.tools)
 
     def new_sp(self, options: SpOptions | None = None, disk: Disk | None = None) -> Sp:
         """An SP process; there may be others on the same disk."""
-        disk, kgc = disk or self.disk, _KgcFor(self, "sp")
+        disk, kgc = disk or self.disk, self.kgc_for("sp")
         blobs, keys = disk.blobs("sp/blobs"), disk.blobs("sp/keys")
         csp: Any = _Now(self, "csp")
         ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, self._wire(csp), self.signing.public)
         return Sp(ports, options or self.options)
+
+    # A host whose parties reach each other in another way says so in these three.
+
+    def kgc_for(self, role: str) -> KgcPeer:
+        return _KgcFor(self, role)
+
+    def new_requester(self) -> Requester:
+        return Requester(self.disk.blobs("requester"), self.clock, self.kgc_link, self.sp_link, self.tools)
+
+    def new_participant(self, task: str, name: str) -> Participant:
+        blobs, links = self.disk.blobs(f"people/{name}"), (self.kgc_link, self.sp_link)
+        return Participant(task, blobs, *links, self.signing.public, self.tools)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         return self.requester.create(definition, initial)
@@ -141,8 +153,7 @@ class LocalHost:
     def join(self, task: str, name: str) -> Participant:
         """Invite and enrol somebody, who goes by this name here and by a pseudonym at SP."""
         (invitation,) = self.requester.invite(task, 1, _FOREVER)
-        blobs, links = self.disk.blobs(f"people/{name}"), (self.kgc_link, self.sp_link)
-        person = Participant(task, blobs, *links, self.signing.public, self.tools)
+        person = self.new_participant(task, name)
         person.join(invitation)
         self.people[name] = person
         return person

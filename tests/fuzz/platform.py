@@ -62,7 +62,7 @@ class Platform:
         self.over, people = world.open_round(window=100)
         for person in people:
             person.sp.upload(self.over, 1, person.update())
-        world.work()
+        world.run()
         world.csp.answer = answer  # type: ignore[method-assign]
         self.requests = asked  # of every kind that SP asks of CSP
         self.claims = [self._claim(person) for person in people]

@@ -45,11 +45,11 @@ def good_bodies(platform):
     stored = world.sp.store.task(task)
     person = platform.people[task][0]
     certificate = world.sp.participant(task, person.who).certificate
-    invitation = Invitation(task, "0", world.clock.now() + 1000).sign(world.requester)
+    invitation = Invitation(task, "0", world.clock.now() + 1000).sign(world.requester.signing)
     signing, reading = person.keys.signing.public.hex(), person.keys.reader.public.hex()
-    stranger = definition_of(world.signing, window=7).sign(world.signing)
-    order = sign_document("order", {"task": task, "action": "nothing", "at": 0}, world.requester)
-    close = sign_document("close enrolment", {"task": "0" * 32}, world.requester)
+    stranger = definition_of(world.receipts, window=7).sign(world.receipts)
+    order = sign_document("order", {"task": task, "action": "nothing", "at": 0}, world.requester.signing)
+    close = sign_document("close enrolment", {"task": "0" * 32}, world.requester.signing)
     papers = {
         "definition": stored.definition,
         "appointment": stored.appointment,
@@ -104,7 +104,7 @@ def signed_nonsense(draw, platform, body):
     said = draw(changed_body(document["body"]))
     if said.get("action") in ("cancel", "pause"):  # random text does not say so; a later example needs the round
         return body
-    key = platform.world.kgc.signing if document["kind"] == "certificate" else platform.world.requester
+    key = platform.world.kgc.signing if document["kind"] == "certificate" else platform.world.requester.signing
     kind = draw(st.sampled_from([document["kind"]] * 4 + ["order"]) | NAMES)
     return body | {name: _signed(kind, said, key)}
 

@@ -54,5 +54,5 @@ def campaign(tmp_path_factory, portal) -> Iterator[Campaign]:
 @pytest.fixture
 def person(campaign) -> Person:
     """Somebody new in the module's round."""
-    campaign.people.append(campaign.world.join(campaign.task, len(campaign.people)))
+    campaign.people.append(campaign.world.add_person(campaign.task))
     return campaign.people[-1]

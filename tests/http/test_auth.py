@@ -118,7 +118,7 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
         lambda *_: {"Authorization": "Basic cm9vdDpyb290"},
         lambda *_: {"Authorization": f"Token {world.token(service, own).token}"},
         world.token(other_service, own).headers,
-        Owner(world.token(other_service, own).token, world.requester).headers,
+        Owner(world.token(other_service, own).token, world.requester.signing).headers,
         Signer(campaign.people[0].who, SigningKey.fresh()).headers,
         Signer("0" * 20, campaign.people[0].keys.signing).headers,
     ]
@@ -130,7 +130,7 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
         token = world.token(service, role)
         assert call(campaign, service, route, token.headers).status_code in (401, 403), role
         if role != "requester":
-            owner = Owner(token.token, world.requester)
+            owner = Owner(token.token, world.requester.signing)
             assert call(campaign, service, route, owner.headers).status_code in (401, 403), role
 
 
@@ -152,7 +152,7 @@ def test_a_route_opens_to_its_role(campaign, service, route):
         answer = call(campaign, service, route, credential.headers)
         assert answer.status_code not in (401, 403), answer.text
         if "DELETE" in route:  # it did leave: somebody else stands in for the other tests
-            campaign.people[0] = world.join(campaign.task, len(campaign.people) + 100)
+            campaign.people[0] = world.add_person(campaign.task)
 
 
 @pytest.mark.parametrize(("service", "route"), [(s, r) for s, r in GUARDED if OWNER in OPENS[s][r] and "{task}" in r])
@@ -164,7 +164,7 @@ def test_a_requester_opens_nothing_of_anothers_task(campaign, service, route):
 
 def test_keys_go_to_the_requester_who_signed_the_definition_and_to_no_other(world):
     """A definition is public: whoever read it and has a token of its own gets nothing for it from KGC."""
-    definition = definition_of(world.requester).sign(world.requester)
+    definition = definition_of(world.requester.signing).sign(world.requester.signing)
     stranger = Owner(world.token("kgc", "requester").token, SigningKey.fresh())
     with pytest.raises(Forbidden):
         KgcClient(world.service("kgc", stranger)).create_task(definition)

@@ -126,7 +126,7 @@ def test_no_route_logs_what_its_callers_sent(campaign, service, logged, caplog):
                 for caller in callers:
                     call(campaign, service, route, partial(headers_of, caller))
     text = json.dumps(logged, default=repr) + caplog.text
-    private = [world.requester.private.hex(), person.keys.signing.private.hex(), world.signing.private.hex()]
+    private = [world.requester.signing.private.hex(), person.keys.signing.private.hex(), world.receipts.private.hex()]
     assert [secret for secret in {*sent, *private} if secret in text] == []
     assert len(logged) >= len(callers) * (len(OPENS[service]) - 1)
     assert all(entry.get("request") for entry in logged)
@@ -143,7 +143,7 @@ def test_keys_in_the_making_do_not_take_up_the_service(world, monkeypatch):
 
     monkeypatch.setattr(type(world.kgc), "create_task", slow)
     client = KgcClient(world.service("kgc", world.owner("kgc")))
-    definition = definition_of(world.requester).sign(world.requester)
+    definition = definition_of(world.requester.signing).sign(world.requester.signing)
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(client.create_task, definition) for _ in range(4)]
         for _ in waiting:

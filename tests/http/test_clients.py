@@ -153,12 +153,13 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
 
     def order(action):
         sp.order(
-            task, sign_document("order", {"task": task, "action": action, "at": world.clock.now()}, world.requester)
+            task,
+            sign_document("order", {"task": task, "action": action, "at": world.clock.now()}, world.requester.signing),
         )
         return sp.about(task)["status"]["state"]
 
     assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]
-    world.work()
+    world.run()
     books = sp.ledger(task)
     assert (books["balances"]["escrow"], books["balances"]["requester"]) == (0, 0)
     assert "fund round 1" in {movement["name"] for movement in books["movements"]}
@@ -177,11 +178,11 @@ def test_a_participant_leaves(world):
 
 def test_enrolment_closes_by_order(world):
     """The participants' bundle is gone: nobody else can join."""
-    task = world.create().task
-    order = sign_document("close enrolment", {"task": task}, world.requester)
+    task = world.post()
+    order = sign_document("close enrolment", {"task": task}, world.requester.signing)
     kgc = KgcClient(world.service("kgc", world.owner("kgc")))
     kgc.close_enrolment(task, order)
     with pytest.raises(Exception, match="enrolment is closed"):
-        world.join(task, 0)
+        world.add_person(task)
     kgc.acknowledge(task)
     assert not world.kgc.bundles.has(f"{task}.requester")

@@ -21,7 +21,7 @@ def slow(world, monkeypatch):
     world.start_csp()
     slow = SlowAnswers()
     monkeypatch.setattr(world.csp, "answer", slow.answer)
-    task = world.create().task
+    task = world.post()
     yield slow, CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0), task
     slow.go.set()
 

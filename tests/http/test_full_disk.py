@@ -120,23 +120,25 @@ def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
 
 def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, small):
     """507 from the database and from the key store; nothing is half done, and a retry of each is the same request."""
-    task = small.create().task
+    task = small.post()
     sp, kgc = small.for_requester(), KgcClient(small.service("kgc", small.owner("kgc")))
     disk.fill()
     made = until_full(lambda number: sp.deposit(task, f"more {number}".replace(" ", "-"), 1))
     assert len(small.sp.store.movements(task)) == 1 + made
-    other = definition_of(small.requester, window=55)
+    other = definition_of(small.requester.signing, window=55)
     files = disk.files()
     with pytest.raises(StorageFull):
-        kgc.create_task(other.sign(small.requester))
+        kgc.create_task(other.sign(small.requester.signing))
     assert disk.files() == files
-    reading, signing = small.signing.public, small.signing.public
-    invited = [Invitation(task, str(number), small.clock.now() + 9).sign(small.requester) for number in range(3000)]
+    reading, signing = small.receipts.public, small.receipts.public
+    invited = [
+        Invitation(task, str(number), small.clock.now() + 9).sign(small.requester.signing) for number in range(3000)
+    ]
     used = until_full(lambda number: KgcClient(small.service("kgc")).enrol(task, invited[number], signing, reading))
     disk.free()
     sp.deposit(task, f"more-{made}", 1)
     assert len(small.sp.store.movements(task)) == 2 + made
-    assert kgc.create_task(other.sign(small.requester)).task == other.task
+    assert kgc.create_task(other.sign(small.requester.signing)).task == other.task
     assert KgcClient(small.service("kgc")).enrol(task, invited[used], signing, reading).certificate
     assert small.join(task, 5000)
 
@@ -213,8 +215,8 @@ def test_a_write_that_fails_half_way_leaves_no_file(campaign, person, monkeypatc
 
 def test_a_database_that_is_full_is_507(world):
     """Where no disk can be mounted, too: SQLite is told to grow no further."""
-    task = world.create().task
-    engine = world.stores[2].engine
+    task = world.post()
+    engine = world.sp.store.engine
 
     def no_more(connection, _record):
         connection.execute("PRAGMA max_page_count = 1")  # it keeps the pages that it has

@@ -17,12 +17,9 @@ HEADER = 52  # of a vector of ciphertexts
 @pytest.fixture(scope="module")
 def other(campaign):
     """Another task of the same requester, with somebody in it and an upload under its key."""
-    world, definition = campaign.world, campaign.world.definition
-    task = world.create(window=7).task
-    somebody = world.join(task, 0)
-    upload = somebody.update()
-    world.definition = definition
-    return task, somebody, upload
+    task = campaign.world.post(window=7)
+    somebody = campaign.world.add_person(task)
+    return task, somebody, somebody.update()
 
 
 def kept(campaign):
@@ -155,11 +152,11 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
     keys = {"signing": SigningKey.fresh().public.hex(), "reading": person.keys.reader.public.hex()}
-    invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester)
+    invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester.signing)
     body = json.dumps({"invitation": invitation} | keys).encode()
     there = f"/v1/tasks/{campaign.task}/participants"
     assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
-    order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester)
+    order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester.signing)
     body = json.dumps({"order": order}).encode()
     requester = world.owner("sp")
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (400, "document-error")
@@ -190,7 +187,7 @@ def test_a_false_claim_is_refused(world):
     task, people = world.open_round()
     for person in people:
         person.sp.upload(task, 1, person.update())
-    world.work()
+    world.run()
     person = people[0]
     person.side.open_reward(person.sp.reward(task, 1), 1)
     good = person.side.claim()

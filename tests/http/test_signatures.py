@@ -83,7 +83,7 @@ def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
     assert key(first.who) == first.keys.signing.public
     assert all(key(person.who) == person.keys.signing.public for person in others)
     assert looks == [0]
-    late = campaign.world.join(campaign.task, 700)
+    late = campaign.world.add_person(campaign.task)
     assert key(late.who) == late.keys.signing.public
     with pytest.raises(UnknownParticipant):
         key("0" * 20)
@@ -102,10 +102,9 @@ def test_strangers_leave_nothing_behind(campaign):
 
 def test_tasks_beyond_the_bound_are_looked_up_one_by_one(campaign, monkeypatch):
     """Memory is bounded by what tasks could hold; one that nobody asked about for long makes room."""
-    guard, definition = ByParticipant(campaign.world.sp), campaign.world.definition
-    other = campaign.world.create(rounds=2).task
-    people = {campaign.task: campaign.people[0], other: campaign.world.join(other, 1)}
-    campaign.world.definition = definition
+    guard, definition = ByParticipant(campaign.world.sp), campaign.world.sp.definition(campaign.task)
+    other = campaign.world.post(rounds=2)
+    people = {campaign.task: campaign.people[0], other: campaign.world.add_person(other)}
     monkeypatch.setattr(signatures, "_MOST_KEYS", definition.settings.max_participants)
     for task in (campaign.task, other, campaign.task, other):
         assert campaign.world.portal.call(guard._key, task, people[task].who) == people[task].keys.signing.public

@@ -157,7 +157,7 @@ def test_what_nobody_continues_is_swept(tmp_path):
 
 def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
     """Threads of a crowd; one among them sends bytes that are no upload."""
-    people = [campaign.world.join(campaign.task, 900 + number) for number in range(8)]
+    people = [campaign.world.add_person(campaign.task) for _ in range(8)]
     uploads = [person.update() for person in people]
     uploads[3] = uploads[3][:-1]
     groups = []

@@ -1,26 +1,24 @@
-"""A whole platform in one process: three roles behind their apps, called over ASGI without a network."""
+"""A whole platform in one process: the roles of `LocalHost` behind their apps, called over ASGI without a network."""
 
 import hashlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 from anyio.from_thread import BlockingPortal
 from fastapi import FastAPI
 
-from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Tools
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.local import LocalHost
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
-from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, Invitation, participant_name
-from crowdfl.roles.kgc import Created, Kgc, enrolment_context
-from crowdfl.roles.sp.core import SpOptions, SpPorts
-from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant, arrays_to_npz
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
@@ -28,53 +26,38 @@ from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.memory import ManualClock, MemoryBlobs
+from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 
-TOOLS = Tools(Threads(1), insecure_test_key=True)
-INITIAL = b"initial weights"
+TASK: dict[str, Any] = {  # one round with rewards
+    "max_participants": 4,
+    "max_samples": 50,
+    "key_bits": 1536,
+    "rounds": 1,
+    "budget": "36.00",
+    "window": 100,
+}
+INITIAL = arrays_to_npz(INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)
 
 
+def task_definition(**changes: object) -> Definition:
+    """A small task, before its requester signs it."""
+    return small_definition(TaskSettings.of(**(TASK | changes)), claim_window=1000.0)
+
+
 def definition_of(requester: SigningKey, **changes: object) -> Definition:
-    """A small task of one round with rewards."""
-    settings = {
-        "max_participants": 4,
-        "max_samples": 50,
-        "key_bits": 1536,
-        "rounds": 1,
-        "budget": "36.00",
-        "window": 100,
-    }
-    return Definition(
-        "to test",
-        "none",
-        "the requester",
-        ModelShape(("w",), ((3, 4),)),
-        hashlib.sha256(INITIAL).hexdigest(),
-        TaskSettings.of(**(settings | changes)),
-        1000.0,
-        requester.public,
-        {},
-    )
-
-
-class Time:
-    """A clock that stands still until it is moved."""
-
-    seconds = 1_000_000.0
-
-    def now(self) -> float:
-        """Seconds."""
-        return self.seconds
+    """The same as this requester posts it."""
+    initial = hashlib.sha256(INITIAL).hexdigest()
+    return replace(task_definition(**changes), requester=requester.public, initial=initial)
 
 
 class InProcess(httpx.BaseTransport):
-    """Carries requests to an app through a portal: plain functions on this side, an event loop on the other."""
+    """Carries requests to the app of the moment through a portal: plain functions on this side, an event loop on the other."""
 
-    def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
-        self._app, self._portal = httpx.ASGITransport(app, raise_app_exceptions=False), portal
+    def __init__(self, app: Callable[[], FastAPI], portal: BlockingPortal) -> None:
+        self._app, self._portal = app, portal
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """One exchange."""
@@ -82,7 +65,8 @@ class InProcess(httpx.BaseTransport):
         async def exchange() -> httpx.Response:
             stream = _Parts(request.stream)
             asked = httpx.Request(request.method, request.url, headers=request.headers, stream=stream)
-            found = await self._app.handle_async_request(asked)
+            app = httpx.ASGITransport(self._app(), raise_app_exceptions=False)
+            found = await app.handle_async_request(asked)
             body = b"".join([part async for part in found.stream])  # type: ignore[union-attr]
             return httpx.Response(found.status_code, headers=found.headers, content=body)
 
@@ -100,11 +84,20 @@ class _Parts(httpx.AsyncByteStream):
 
 @dataclass
 class Person:
-    """A participant and what it calls SP with."""
+    """A participant, and SP as it calls it."""
 
-    keys: ParticipantKeys
-    side: ParticipantProtocol
+    participant: Participant
     sp: SpClient
+
+    @property
+    def keys(self) -> ParticipantKeys:
+        """Its own."""
+        return self.participant.keys
+
+    @property
+    def side(self) -> ParticipantProtocol:
+        """Its half of the protocol."""
+        return self.participant.side
 
     @property
     def who(self) -> str:
@@ -113,45 +106,65 @@ class Person:
 
     def update(self) -> bytes:
         """An upload of random weights."""
-        return self.side.encrypt_update(np.random.default_rng().normal(size=12), 10)
+        return self.side.encrypt_update(np.random.default_rng().normal(size=8), 10)
 
 
-@dataclass
-class World:
-    """The platform."""
+class _ServersDisk(FileDisk):
+    """The servers' files; a requester and participants have machines of their own."""
 
-    folder: Path
-    portal: BlockingPortal
-    clock: Time = field(default_factory=Time)
-    patience: float = 5.0
-    requester: SigningKey = field(default_factory=SigningKey.fresh)
-    signing: SigningKey = field(default_factory=SigningKey.fresh)
-    stores: list[SqlStore] = field(default_factory=list)
-    clients: list[httpx.Client] = field(default_factory=list)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._elsewhere: dict[str, MemoryBlobs] = {}
 
-    def __post_init__(self) -> None:
+    def blobs(self, name: str) -> Blobs:  # type: ignore[override]
+        """Blobs by name."""
+        if name.startswith(("people/", "requester")):
+            return self._elsewhere.setdefault(name, MemoryBlobs())
+        return super().blobs(name)
+
+
+class World(LocalHost):
+    """The roles of a local host; every call between two of them goes through an app."""
+
+    disk: _ServersDisk
+    patience = 5.0
+
+    def __init__(self, folder: Path, portal: BlockingPortal) -> None:
+        self.folder, self.portal = folder, portal
+        self.receipts = SigningKey.fresh()  # SP's
+        self.clients: list[httpx.Client] = []
         self.tokens = {name: self._some_tokens(name) for name in ("kgc", "sp", "csp")}
-        kgc_blobs = FileBlobs(self.folder / "kgc" / "keys")
-        self.kgc = Kgc(self._store("kgc"), kgc_blobs, self.clock, SigningKey.fresh(), insecure_test_key=True)
-        self.apps = {"kgc": kgc_app.create_app(self.kgc, self.tokens["kgc"][0], folder=self.folder / "kgc")}
-        public = self.kgc.signing.public
-        store, blobs, keys = self._disk("csp")
-        kgc_for_csp = KgcClient(self.service("kgc", self.token("kgc", "csp")))
-        self.csp = Csp(store, blobs, keys, kgc_for_csp, public, TOOLS)
+        clock, disk = ManualClock(1_000_000.0), _ServersDisk(folder)
+        super().__init__(test_tools(), disk=disk, clock=clock, wire=lambda _: self._csp_for_sp())
+
+    def restart(self) -> None:
+        """The roles and their apps."""
+        super().restart()
+        tokens, folder = {name: given for name, (given, _) in self.tokens.items()}, self.folder
+        self.apps = {
+            "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc"),
+            "sp": sp_app.create_app(self.sp, tokens["sp"], folder=folder / "sp", signing=self.receipts),
+        }
         self.start_csp()
-        store, blobs, keys = self._disk("sp")
-        kgc_for_sp = KgcClient(self.service("kgc", self.token("kgc", "sp")))
-        csp_for_sp = CspClient(self.service("csp", self.token("csp", "sp")))
-        ports = SpPorts(store, blobs, keys, self.clock, kgc_for_sp, csp_for_sp, public)
-        self.sp = Sp(ports, SpOptions(TOOLS))
-        self.apps["sp"] = sp_app.create_app(
-            self.sp, self.tokens["sp"][0], folder=self.folder / "sp", signing=self.signing
-        )
 
     def start_csp(self) -> None:
         """CSP's app, afresh: what it was computing is forgotten."""
         tokens, folder = self.tokens["csp"][0], self.folder / "csp"
         self.apps["csp"] = csp_app.create_app(self.csp, tokens, folder=folder, patience=self.patience)
+
+    def kgc_for(self, role: str) -> KgcClient:
+        """KGC, for a server."""
+        return KgcClient(self.service("kgc", self.token("kgc", role)))
+
+    def new_requester(self) -> Requester:
+        """With its token and key."""
+        kgc, blobs = KgcClient(self.service("kgc", self.owner("kgc"))), self.disk.blobs("requester")
+        return Requester(blobs, self.clock, kgc, self.for_requester(), self.tools)
+
+    def new_participant(self, task: str, name: str) -> Participant:
+        """Anyone who is invited."""
+        kgc, sp = KgcClient(self.service("kgc")), SpClient(self.service("sp"))
+        return Participant(task, self.disk.blobs(f"people/{name}"), kgc, sp, self.signing.public, self.tools)
 
     def token(self, service: str, role: str) -> Bearer:
         """The token that a service gave a role."""
@@ -159,73 +172,49 @@ class World:
 
     def owner(self, service: str) -> Owner:
         """The requester, as a service that gave it a token knows it."""
-        return Owner(self.token(service, "requester").token, self.requester)
+        return Owner(self.token(service, "requester").token, own_key(self.disk.blobs("requester")))
 
     def http(self, service: str) -> httpx.Client:
         """A bare client."""
-        client = httpx.Client(transport=InProcess(self.apps[service], self.portal), base_url="https://service")
-        self.clients.append(client)
-        return client
+        transport = InProcess(lambda: self.apps[service], self.portal)
+        self.clients.append(httpx.Client(transport=transport, base_url="https://service"))
+        return self.clients[-1]
 
     def service(self, name: str, credential: Credential | None = None, retries: Backoff = IMPATIENT) -> Service:
         """A service called with a credential."""
         return Service(self.http(name), credential, retries, self.clock.now)
 
-    def create(self, **changes: object) -> Created:
+    def post(self, **changes: object) -> str:
         """A task at KGC and SP, prepaid."""
-        definition = definition_of(self.requester, **changes)
-        signed = definition.sign(self.requester)
-        made = KgcClient(self.service("kgc", self.owner("kgc"))).create_task(signed)
-        self.definition = definition
-        sp = self.for_requester()
-        sp.create_task(signed, made.appointment, INITIAL)
-        sp.deposit(made.task, "first", DEPOSIT)
-        return made
+        task = self.create(task_definition(**changes), INITIAL_MODEL)
+        self.requester.fund(task, DEPOSIT, "first")
+        return task
 
     def for_requester(self) -> SpClient:
         """SP, for the requester."""
         return SpClient(self.service("sp", self.owner("sp")))
 
-    def join(self, task: str, number: int) -> Person:
+    def add_person(self, task: str) -> Person:
         """One more participant."""
-        fresh = ParticipantKeys.fresh("unnamed")
-        who = participant_name(fresh.signing.public)
-        keys = ParticipantKeys(who, fresh.signing, fresh.reader)
-        invitation = Invitation(task, str(number), self.clock.now() + 1000).sign(self.requester)
-        enrolled = KgcClient(self.service("kgc")).enrol(task, invitation, keys.signing.public, keys.reader.public)
-        sp = SpClient(self.service("sp", Signer(who, keys.signing)))
-        sp.enrol(task, enrolled.certificate)
-        bundle = keys.reader.open(enrolled.sealed, enrolment_context(task, who))
-        return Person(keys, PROFILES["hardened"].participant(self.definition.about, bundle, keys, TOOLS), sp)
+        participant = self.join(task, f"{task}/{len(self.people)}")
+        keys = participant.keys
+        return Person(participant, SpClient(self.service("sp", Signer(keys.who, keys.signing))))
 
     def open_round(self, people: int = 3, **changes: object) -> tuple[str, list[Person]]:
         """A task whose first round takes uploads."""
-        task = self.create(**changes).task
-        joined = [self.join(task, number) for number in range(people)]
-        self.work()
+        task = self.post(**changes)
+        joined = [self.add_person(task) for _ in range(people)]
+        self.run()
         return task, joined
-
-    def work(self) -> None:
-        """SP's background work, until nothing is left."""
-        while self.sp.tick():
-            pass
 
     def close(self) -> None:
         """Let go."""
         for client in self.clients:
             client.close()
-        for store in self.stores:
-            store.close()
+        self.disk.close()
 
-    def _store(self, name: str) -> SqlStore:
-        (self.folder / name).mkdir(exist_ok=True)
-        store = SqlStore(f"sqlite:///{self.folder / name / 'state.db'}")
-        store.create_tables()
-        self.stores.append(store)
-        return store
-
-    def _disk(self, name: str) -> tuple[SqlStore, FileBlobs, FileBlobs]:
-        return self._store(name), FileBlobs(self.folder / name / "blobs"), FileBlobs(self.folder / name / "keys")
+    def _csp_for_sp(self) -> CspClient:
+        return CspClient(self.service("csp", self.token("csp", "sp")))
 
     def _some_tokens(self, name: str) -> tuple[Tokens, dict[str, str]]:
         (self.folder / name).mkdir()

@@ -198,6 +198,7 @@ class BucketProduct(_ModularKernel):
 
     modulus: mpz
     size: int
+    all_plus: bool = False  # a plain product, of one multiplication less than it has factors
 
     @property
     def chunk(self) -> int:

@@ -356,7 +356,7 @@ class RunningProduct:
         else:
             side_by_side = np.concatenate(factors, axis=1)
             plus = np.zeros((len(side_by_side), len(factors)), dtype=np.uint8)
-            kernel = BucketProduct(modulus, len(factors))
+            kernel = BucketProduct(modulus, len(factors), all_plus=True)
             self._backend.map(kernel, side_by_side, plus, out=self._next, progress=progress)
 
     def result(self) -> CipherVector:

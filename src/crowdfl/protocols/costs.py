@@ -84,6 +84,12 @@ class CountingBackend:
         return self.inner.name
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        size = kernel.size if isinstance(kernel, kernels.BucketProduct | kernels.MultiPow) else 1
-        self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * size)
+        self.costs.count(_OPERATIONS[type(kernel)], len(blocks[0]) * _operations_a_row(kernel))
         return self.inner.map(kernel, *blocks, out=out, progress=progress)
+
+
+def _operations_a_row(kernel: Kernel) -> int:
+    """A sum costs the same however its terms were grouped on their way into it."""
+    if isinstance(kernel, kernels.BucketProduct):
+        return kernel.size - int(kernel.all_plus)
+    return kernel.size if isinstance(kernel, kernels.MultiPow) else 1

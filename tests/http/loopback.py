@@ -1,0 +1,115 @@
+"""The three services as they are deployed: their own folders, tokens and certificates, TLS on loopback."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crowdfl.errors import NotReady
+from crowdfl.protocols.exchange import Observer
+from crowdfl.roles.participant import Participant
+from crowdfl.roles.requester import Requester, own_key
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link, Service
+from crowdfl.services.clock import SystemClock
+from crowdfl.services.http import tls
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.run import open_csp, open_kgc, open_sp, signing_key
+from crowdfl.services.server import running
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
+from crowdfl.storage.atomic import write_private
+from crowdfl.storage.memory import MemoryBlobs
+from tests.hosts import test_tools
+
+_Found = TypeVar("_Found")
+
+
+@dataclass
+class Loopback:
+    """Three services, and whoever calls them."""
+
+    urls: dict[str, str]
+    ca: Path
+    kgc_key: bytes
+    tokens: dict[str, str]
+    closing: contextlib.ExitStack
+    tools = test_tools()
+
+    def requester(self) -> Requester:
+        """One with tokens and a key of its own."""
+        blobs = MemoryBlobs()
+        kgc, sp = (
+            self._kept(self._link(name).as_requester(self.tokens[f"{name} for requester"], own_key(blobs)))
+            for name in ("kgc", "sp")
+        )
+        return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.tools)
+
+    def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
+        """Somebody whose uploads of more than `whole` bytes go in pieces."""
+        kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
+        person = Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, self.tools, sp_key=sp.key())
+        person.join(*requester.invite(task, 1, 60.0))
+        return person
+
+    def _link(self, name: str) -> Link:
+        return Link(self.urls[name], self.ca)
+
+    def _kept(self, service: Service) -> Service:
+        self.closing.callback(service.close)
+        return service
+
+
+@contextlib.contextmanager
+def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback]:
+    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers."""
+    ca = tls.make_ca(folder)
+    tokens: dict[str, str] = {}
+
+    def prepare(name: str, *roles: str) -> dict[str, Any]:
+        (folder / name).mkdir(mode=0o700)
+        for role in roles:
+            tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
+        files = tls.make_server_certificate(folder, ca, name)
+        where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
+        return where | {**vars(files), "ca": ca.certificate, "insecure_test_key": True}
+
+    def peer(url: str, given: str, role: str) -> PeerSettings:
+        path = folder / role / f"{given}.token"
+        write_private(path, tokens[f"{given} for {role}"].encode())
+        return PeerSettings(url=url, token=path)
+
+    with contextlib.ExitStack() as stack:
+        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp"))
+        kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
+        key = signing_key(folder / "kgc" / "signing.key").public
+        csp_settings = CspSettings(**prepare("csp", "sp"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key)
+        csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
+        own = prepare("sp", "requester") | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
+        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05)
+        sp = stack.enter_context(running(open_sp(sp_settings, observer), sp_settings))
+        with contextlib.ExitStack() as closing:
+            yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
+
+
+def wait_for(read: Callable[[], _Found]) -> _Found:
+    """What is not there yet."""
+    until = time.monotonic() + 40
+    while time.monotonic() < until:
+        try:
+            return read()
+        except NotReady:
+            time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def wait_for_round(sp: SpClient, task: str, *states: str) -> None:
+    """Until its last round is in one of these states."""
+
+    def look() -> None:
+        rounds = sp.status(task)["rounds"]
+        if not rounds or rounds[-1]["state"] not in states:
+            raise NotReady("not yet")
+
+    wait_for(look)
