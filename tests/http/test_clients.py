@@ -18,6 +18,7 @@ from crowdfl.roles.documents import sign_document
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http.problems import problem_for
+from tests.http.world import INITIAL
 
 
 class Scripted:
@@ -173,7 +174,7 @@ def test_a_participant_leaves(world):
     task, people = world.open_round()
     people[0].sp.quit(task)
     assert people[1].sp.about(task)["status"]["enrolled"] == 2
-    assert people[1].sp.initial_weights(task) == b"initial weights"
+    assert people[1].sp.initial_weights(task) == INITIAL
 
 
 def test_enrolment_closes_by_order(world):

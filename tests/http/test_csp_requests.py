@@ -86,23 +86,20 @@ def test_one_request_of_a_task_is_computed_at_a_time(slow):
 def test_a_client_posts_again_after_a_restart(slow, world):
     """404 at the place to poll means that CSP has forgotten, not that the task is gone."""
     answers, client, task = slow
-    old = client.service.http
     post(client, task)
-    world.start_csp()
-    restarted = CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0)
-    with pytest.raises(NotReady):
-        restarted.service.call("GET", f"/v1/tasks/{task}/requests/{'0' * 64}")
     asked = []
 
-    def move(request):
+    def restart(request):
         asked.append(request.method)
         if len(asked) == 2:  # the first poll finds the restarted CSP
-            old._transport = restarted.service.http._transport
+            world.start_csp()
             threading.Timer(0.2, answers.go.set).start()
 
-    old.event_hooks = {"request": [move]}
+    client.service.http.event_hooks = {"request": [restart]}
     assert client.answer(task, b"request") == b"reply to request"
     assert asked[:3] == ["POST", "GET", "POST"]
+    with pytest.raises(NotReady):
+        client.service.call("GET", f"/v1/tasks/{task}/requests/{'0' * 64}")
 
 
 def test_a_failure_is_told_and_may_be_tried_again(slow):

@@ -140,7 +140,7 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     assert len(small.sp.store.movements(task)) == 2 + made
     assert kgc.create_task(other.sign(small.requester.signing)).task == other.task
     assert KgcClient(small.service("kgc")).enrol(task, invited[used], signing, reading).certificate
-    assert small.join(task, 5000)
+    assert small.add_person(task)
 
 
 class FullAtCsp:
@@ -185,7 +185,7 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     disk.fill()
     ticks(small)
     disk.free()
-    small.work()
+    small.run()
     assert [entry["state"] for entry in small.sp.status(task)["rounds"]] == ["rewarded"]
     for person in people:
         person.side.open_reward(person.sp.reward(task, 1), 1)

@@ -13,11 +13,7 @@ from fastapi import FastAPI
 from crowdfl.crypto.backends import backend_named
 from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import (
-    KeyFileDamaged,
-    KeyFilePermissions,
-    ServiceUnavailable,
-)
+from crowdfl.errors import KeyFileDamaged, KeyFilePermissions, ServiceUnavailable
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
@@ -46,15 +42,7 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
 
-__all__ = [
-    "PayoutCommand",
-    "certificate_files",
-    "open_csp",
-    "open_kgc",
-    "open_sp",
-    "read_ledger",
-    "signing_key",
-]
+__all__ = ["PayoutCommand", "certificate_files", "open_csp", "open_kgc", "open_sp", "read_ledger", "signing_key"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +106,6 @@ def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | N
 
 
 def open_kgc(settings: ServiceSettings) -> FastAPI:
-    """KGC's app over its data folder."""
     folder = _folder(settings)
     signing = signing_key(folder / "signing.key")
     bundles = _keys(settings)
@@ -128,17 +115,11 @@ def open_kgc(settings: ServiceSettings) -> FastAPI:
 
 
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
-    """CSP's app over its data folder."""
     folder = _folder(settings)
     keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
     backend, close = _backend(settings, "csp")
     csp = Csp(
-        store,
-        FileBlobs(folder / "blobs"),
-        keys,
-        KgcClient(kgc),
-        settings.kgc_key,
-        _tools(settings, backend, observer),
+        store, FileBlobs(folder / "blobs"), keys, KgcClient(kgc), settings.kgc_key, _tools(settings, backend, observer)
     )
     background = (_Resources(store.close, kgc.close, close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
@@ -152,13 +133,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     ports = SpPorts(
-        store,
-        FileBlobs(folder / "blobs"),
-        keys,
-        SystemClock(),
-        KgcClient(kgc),
-        CspClient(csp),
-        settings.kgc_key,
+        store, FileBlobs(folder / "blobs"), keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key
     )
     options = SpOptions(
         _tools(settings, backend, observer),
@@ -199,7 +174,6 @@ def _folder(settings: ServiceSettings) -> Path:
 
 
 def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
-    """A task's books as SP keeps them, for its operator."""
     with contextlib.closing(_store(settings)) as store:
         store.task(task)
         return Ledger(store.movements(task))

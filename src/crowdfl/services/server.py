@@ -21,17 +21,14 @@ __all__ = ["bind", "make_server", "running", "serve_csp", "serve_kgc", "serve_sp
 
 
 def serve_kgc(settings: ServiceSettings) -> None:
-    """Run KGC until SIGTERM or SIGINT."""
     _serve(open_kgc(settings), settings, "kgc")
 
 
 def serve_sp(settings: SpSettings) -> None:
-    """Run SP until SIGTERM or SIGINT."""
     _serve(open_sp(settings), settings, "sp")
 
 
 def serve_csp(settings: CspSettings) -> None:
-    """Run CSP until SIGTERM or SIGINT."""
     _serve(open_csp(settings), settings, "csp")
 
 
@@ -94,7 +91,6 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
 
 
 def bind(settings: ServiceSettings) -> socket.socket:
-    """A socket that listens where the settings say."""
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)

@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI, Response
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
-from crowdfl.services.http.app_factory import Background, between_roles, make_app, ready_check
+from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.bodies import (
     CertificateForm,
@@ -107,7 +107,6 @@ class Answers(Background):
         return future.result()
 
     def _prune(self) -> None:
-        """Drop failures that nobody came back for."""
         done = [key for key, future in self._futures.items() if future.done()]
         for key in done[: max(0, len(done) - _MOST_FAILED)]:
             del self._futures[key]
@@ -124,7 +123,7 @@ def create_app(
 ) -> FastAPI:
     """CSP's app; `patience` is how long a request is held before its caller is sent to poll."""
     metrics, answers = ServiceMetrics(), Answers(csp, patience)
-    app = make_app("csp", tokens, metrics, ready_check(csp.store.task, folder), (*background, answers))
+    app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers))
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     for_sp = [Depends(tokens.require("sp")), Depends(between_roles)]
 

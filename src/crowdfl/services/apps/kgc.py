@@ -14,7 +14,7 @@ from pydantic import Field
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
-from crowdfl.services.http.app_factory import Background, between_roles, make_app, ready_check
+from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import RoleToken, Security, TokenEntry, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
@@ -68,9 +68,8 @@ class _Receiver:
 
 
 def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[Background] = ()) -> FastAPI:
-    """KGC's app; `folder` is where its files lie."""
     metrics = ServiceMetrics()
-    app = make_app("kgc", tokens, metrics, ready_check(kgc.store.task, folder), background)
+    app = make_app("kgc", tokens, metrics, kgc.store.task, folder, background)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.

@@ -15,7 +15,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.sp_uploads import add_upload_routes
-from crowdfl.services.http.app_factory import Background, make_app, ready_check
+from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
@@ -68,7 +68,7 @@ def create_app(
 ) -> FastAPI:
     """SP's app; `signing` signs receipts, at most `upload_workers` uploads are in memory at a time."""
     metrics = ServiceMetrics()
-    app = make_app("sp", tokens, metrics, ready_check(sp.store.task, folder), background)
+    app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
 
     @app.get("/v1/key")

@@ -25,7 +25,7 @@ from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, Truncat
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.uploads import PendingUpload, UploadOutcome
+from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.services.apps.batches import Batches
 from crowdfl.services.http.auth import Security
 from crowdfl.services.http.bodies import (
@@ -75,7 +75,6 @@ class UnfinishedUploads:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def offset(self, task: str, number: int, who: str) -> int:
-        """How many bytes have arrived."""
         with suppress(FileNotFoundError):
             return self._path(task, number, who).stat().st_size
         return 0
@@ -100,7 +99,6 @@ class UnfinishedUploads:
             return file.tell()
 
     def take(self, task: str, number: int, who: str, digest: str) -> bytes:
-        """The finished upload, if it has this digest."""
         try:
             upload = self._path(task, number, who).read_bytes()
         except FileNotFoundError:
@@ -178,13 +176,13 @@ class _Reception:
     _limits: dict[str, int] = field(default_factory=dict)  # follow from a task's definition alone
 
     async def limit(self, task: str) -> int:
-        """The most bytes that an upload of this task may have."""
         if task not in self._limits:
             self._limits[task] = await to_thread.run_sync(self.sp.upload_limit, task)
         return self._limits[task]
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
-        return [self._answer(place, received) for received in self.sp.receive_all(*place, arrivals)]
+        outcomes = self.sp.receive_all(*place, arrivals)
+        return [one if isinstance(one, Exception) else self._receipt(place, one[0], new=one[1]) for one in outcomes]
 
     def receive_one(self, place: _Place, arrival: PendingUpload) -> Response:
         (outcome,) = self.receive(place, [arrival])
@@ -193,7 +191,6 @@ class _Reception:
         return outcome
 
     def finish(self, place: _Place, who: str, digest: str) -> Response:
-        """All pieces of an upload have arrived."""
         known = self.sp.store.upload(*place, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
             self.incoming.discard(*place, who)
@@ -202,9 +199,6 @@ class _Reception:
         response = self.receive_one(place, PendingUpload(who, upload, digest))
         self.incoming.discard(*place, who)  # a refused one stays until it is replaced or swept: the refusal may pass
         return response
-
-    def _answer(self, place: _Place, received: UploadOutcome) -> Response | Exception:
-        return received if isinstance(received, Exception) else self._receipt(place, received[0], new=received[1])
 
     def _receipt(self, place: _Place, entry: Upload, *, new: bool) -> Response:
         self.acknowledged.labels("new" if new else "again").inc()

@@ -9,15 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from crowdfl.errors import (
-    Conflict,
-    Forbidden,
-    NotAuthenticated,
-    NotReady,
-    ServiceUnavailable,
-    Truncated,
-    WrongProtocol,
-)
+from crowdfl.errors import Conflict, Forbidden, NotAuthenticated, NotReady, ServiceUnavailable, Truncated, WrongProtocol
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created, Enrolled
 from crowdfl.services.client.transport import Service, Signer
@@ -40,18 +32,15 @@ class KgcClient:
         return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
 
     def create_task(self, definition: str) -> Created:
-        """Requester: have a task's keys made."""
         reply = self.service.send_json("POST", "/v1/tasks", {"definition": definition})
         return Created(reply.text("task"), reply.text("appointment"), from_base64(reply.text("bundle")))
 
     def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
-        """Participant: a certificate for an invitation."""
         body = {"invitation": invitation, "signing": signing.hex(), "reading": reading.hex()}
         reply = self.service.send_json("POST", f"/v1/tasks/{task}/participants", body)
         return Enrolled(reply.text("certificate"), from_base64(reply.text("sealed")))
 
     def close_enrolment(self, task: str, order: str) -> None:
-        """Requester: nobody else may join."""
         self.service.send_json("POST", f"/v1/tasks/{task}/close", {"order": order})
 
     def bundle(self, task: str) -> tuple[str, str, bytes]:
@@ -60,11 +49,9 @@ class KgcClient:
         return reply.text("definition"), reply.text("appointment"), from_base64(reply.text("bundle"))
 
     def acknowledge(self, task: str) -> None:
-        """SP or CSP: the bundle is durable here."""
         _as_peer("KGC", lambda: self.done(task))
 
     def done(self, task: str) -> None:
-        """Requester: the bundle is durable here."""
         self.service.call("POST", f"/v1/tasks/{task}/acknowledge")
 
     def close(self) -> None:
@@ -114,11 +101,9 @@ class SpClient:
         return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
 
     def about(self, task: str) -> dict[str, Any]:
-        """Definition, appointment and status."""
         return self.service.call("GET", f"/v1/tasks/{task}").json()
 
     def papers(self, task: str) -> tuple[str, str]:
-        """Definition and appointment."""
         about = self.about(task)
         return str(about["definition"]), str(about["appointment"])
 
@@ -135,7 +120,6 @@ class SpClient:
     # For the requester.
 
     def create_task(self, definition: str, appointment: str, initial: bytes) -> str:
-        """Have SP take a task over."""
         weights = b64encode(initial).decode()
         body = {"definition": definition, "appointment": appointment, "initial": weights}
         return self.service.send_json("POST", "/v1/tasks", body).text("task")
@@ -145,11 +129,9 @@ class SpClient:
         self.service.send_json("PUT", f"/v1/tasks/{task}/deposits/{name}", {"amount": amount})
 
     def order(self, task: str, order: str) -> None:
-        """A signed order: pause, resume or cancel."""
         self.service.send_json("POST", f"/v1/tasks/{task}/orders", {"order": order})
 
     def ledger(self, task: str) -> dict[str, Any]:
-        """Movements and balances."""
         return self.service.call("GET", f"/v1/tasks/{task}/ledger").json()
 
     def movements(self, task: str) -> list[dict[str, Any]]:
@@ -157,13 +139,11 @@ class SpClient:
         return movements
 
     def final(self, task: str, number: int) -> bytes:
-        """The requester's publication of a round."""
         return self.average(task, number)
 
     # For participants.
 
     def enrol(self, task: str, certificate: str) -> str:
-        """Join; the participant's name."""
         place = f"/v1/tasks/{task}/participants"
         return self.service.send_json("POST", place, {"certificate": certificate}).text("who")
 
@@ -172,13 +152,11 @@ class SpClient:
         own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}")
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        """An upload, whole or in pieces; the signed receipt."""
         own = self._as(keys)
         send = own.upload if len(upload) <= self.whole else own.upload_in_pieces
         return send(task, number, upload)
 
     def upload(self, task: str, number: int, upload: bytes) -> str:
-        """A whole upload; the signed receipt."""
         return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
 
     def upload_in_pieces(self, task: str, number: int, upload: bytes, piece: int = _PIECE) -> str:
@@ -196,11 +174,9 @@ class SpClient:
         raise ServiceUnavailable("SP keeps losing this upload; try again later")
 
     def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
-        """A round's average, sealed to the caller's audience."""
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").body
 
     def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
-        """The caller's reward of a round, sealed to it."""
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
 
     def claim(self, task: str, claim: bytes) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -34,6 +35,7 @@ _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RETRIES = Backoff(deadline=120.0)
+_Kind = TypeVar("_Kind", str, int)
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,14 @@ class Reply:
         return found
 
     def text(self, name: str) -> str:
-        found = self.json().get(name)
-        if not isinstance(found, str):
-            raise ServiceUnavailable(f"the service's answer lacks {name}")
-        return found
+        return self._field(name, str)
 
     def whole(self, name: str) -> int:
+        return self._field(name, int)
+
+    def _field(self, name: str, kind: type[_Kind]) -> _Kind:
         found = self.json().get(name)
-        if not isinstance(found, int) or isinstance(found, bool):
+        if type(found) is not kind:  # true is not a number
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
 

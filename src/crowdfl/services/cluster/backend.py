@@ -17,13 +17,7 @@ from urllib.parse import urlsplit
 from crowdfl.crypto.blocks import Block, empty, require_rows
 from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
 from crowdfl.crypto.kernels import BucketProduct, FixedBasePower, MulMod, MultiPow, PartialDecrypt, PowEach, PowMod
-from crowdfl.errors import (
-    BackendUnavailable,
-    ClusterTaken,
-    ClusterUnprotected,
-    KeyFilePermissions,
-    SettingsError,
-)
+from crowdfl.errors import BackendUnavailable, ClusterTaken, ClusterUnprotected, KeyFilePermissions, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services.cluster.pieces import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
@@ -228,7 +222,6 @@ def _worth_sending(kernel: Kernel, rows: int) -> bool:
 
 
 def _size(kernel: Kernel) -> int:
-    """How many numbers a row holds."""
     return kernel.size if isinstance(kernel, BucketProduct | MultiPow) else 1
 
 

@@ -75,7 +75,6 @@ def recipe_of(kernel: Kernel) -> KernelRecipe | None:
 
 
 def run_piece(piece: Piece) -> Rows:
-    """On a worker: the kernel over the piece's rows."""
     return run_rows(piece.recipe, *piece.rows)
 
 

@@ -91,7 +91,6 @@ def _shares_in(path: Path) -> list[mpz]:
 
 @cache
 def own_keys() -> KeyFolder:
-    """The folder that CROWDFL_KEYS names."""
     folder = os.environ.get(KEYS)
     if not folder:
         raise KeyFileMissing(f"this worker has no keys: set {KEYS} to a copy of the role's folder `keys`")

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics, 
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.version import __version__
 
-__all__ = ["Background", "between_roles", "make_app", "ready_check"]
+__all__ = ["Background", "between_roles", "make_app"]
 
-_NO_TASK = "0" * 32
+_NO_TASK = "0" * 32  # the store answers that it is not there
 
 
 class Background:
@@ -38,9 +38,14 @@ class Background:
 
 
 def make_app(
-    name: str, tokens: Tokens, metrics: ServiceMetrics, ready: Callable[[], None], background: Sequence[Background] = ()
+    name: str,
+    tokens: Tokens,
+    metrics: ServiceMetrics,
+    look_up: Callable[[str], object],
+    folder: Path,
+    background: Sequence[Background] = (),
 ) -> FastAPI:
-    """An app with everything but its routes."""
+    """An app with everything but its routes; `look_up` asks the store for a task, `folder` is where the files lie."""
     described: dict[int | str, dict[str, Any]] = {
         "default": {"description": "A problem (RFC 9457)", "content": {problems.MEDIA_TYPE: {}}}
     }
@@ -64,7 +69,11 @@ def make_app(
     @app.get("/readyz")
     def readiness() -> dict[str, str]:
         """The store answers, the disk takes a file, the background work goes on."""
-        ready()
+        with suppress(UnknownTask):
+            look_up(_NO_TASK)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"ready")
+            file.flush()
         for work in background:
             work.check()
         return {"status": "ready"}
@@ -75,19 +84,6 @@ def make_app(
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-def ready_check(look_up: Callable[[str], object], folder: Path) -> Callable[[], None]:
-    """The store answers about a task that is not there, and the folder takes a file."""
-
-    def check() -> None:
-        with suppress(UnknownTask):
-            look_up(_NO_TASK)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"ready")
-            file.flush()
-
-    return check
 
 
 def between_roles(request: Request) -> None:
@@ -116,12 +112,10 @@ def _guards(dependant: Dependant) -> Security:
 def _lifespan(background: Sequence[Background]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
-        for work in background:
-            work.start()
-        try:
+        with ExitStack() as ending:
+            for work in background:
+                work.start()
+                ending.callback(work.stop)
             yield
-        finally:
-            for work in reversed(background):
-                work.stop()
 
     return life

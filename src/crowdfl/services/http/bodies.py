@@ -109,8 +109,6 @@ def parse(model: type[_Form], raw: bytes) -> _Form:
 
 
 def binary_body(limit: int) -> Callable[[Request], Awaitable[bytes]]:
-    """A dependency that reads a binary body into memory."""
-
     async def read(request: Request) -> bytes:
         return await read_bytes(request, limit)
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -28,19 +28,13 @@ REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True)
 class ServiceMetrics:
     """What one service counts, in a registry of its own: several services in one process do not mix."""
 
-    registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
-    requests: Counter = field(init=False)
-    seconds: Histogram = field(init=False)
-
-    def __post_init__(self) -> None:
-        requests = self.counter("crowdfl_requests", "Requests by route and status", "method", "route", "status")
-        seconds = Histogram("crowdfl_request_seconds", "Durations by route", ("route",), registry=self.registry)
-        object.__setattr__(self, "requests", requests)
-        object.__setattr__(self, "seconds", seconds)
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.requests = self.counter("crowdfl_requests", "Requests by route and status", "method", "route", "status")
+        self.seconds = Histogram("crowdfl_request_seconds", "Durations by route", ("route",), registry=self.registry)
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, labels, registry=self.registry)

@@ -48,7 +48,6 @@ class Signed:
     digest: str
 
     def require_body(self, digest: str) -> None:
-        """Refuse a body other than the one that was signed."""
         if digest != self.digest:
             raise BadSignature("the body is not the one that was signed: it was cut off or altered")
 
@@ -72,7 +71,6 @@ class ByParticipant:
     security: Security = ({PARTICIPANT: []},)
 
     async def __call__(self, request: Request, task: TaskId) -> Signed:
-        """Who signed it."""
         found = _PARTICIPANT.fullmatch(request.headers.get("authorization", ""))
         if found is None:
             raise NotAuthenticated('this needs `Authorization: CrowdFL who="...", time="...", signature="..."`')
@@ -123,7 +121,6 @@ class Proof:
     signature: str
 
     def by(self, key: bytes) -> Signed:
-        """The request is signed by the owner of this key."""
         try:
             _verify(key, self.request, self.time, self.digest, self.signature)
         except BadSignature:

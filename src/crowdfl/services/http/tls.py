@@ -120,7 +120,6 @@ def client_context(ca: Path | None) -> ssl.SSLContext:
 
 
 def require_usable(files: CertificateFiles) -> None:
-    """Raise unless the files hold a certificate and its key."""
     _load(files)
 
 
