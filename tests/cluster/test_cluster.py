@@ -37,8 +37,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.services.cluster.backend import Cluster
-from crowdfl.services.cluster.pieces import Piece, Rows, recipe_of
-from crowdfl.services.cluster.worker import share_name
+from crowdfl.services.cluster.worker import Piece, Rows, recipe_of, share_name
 from crowdfl.services.http.tls import make_cluster_certificate
 from crowdfl.services.run import open_csp
 from crowdfl.services.server import running

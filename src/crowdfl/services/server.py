@@ -5,7 +5,9 @@ import gc
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,21 +17,11 @@ from crowdfl.retry import Backoff
 from crowdfl.services.http import logs, tls
 from crowdfl.services.http.h11 import LimitedH11Protocol
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
-from crowdfl.settings import CspSettings, ServiceSettings, SpSettings
+from crowdfl.settings import ServiceSettings
 
 __all__ = ["bind", "make_server", "running", "serve_csp", "serve_kgc", "serve_sp"]
 
-
-def serve_kgc(settings: ServiceSettings) -> None:
-    _serve(open_kgc(settings), settings, "kgc")
-
-
-def serve_sp(settings: SpSettings) -> None:
-    _serve(open_sp(settings), settings, "sp")
-
-
-def serve_csp(settings: CspSettings) -> None:
-    _serve(open_csp(settings), settings, "csp")
+_Settings = TypeVar("_Settings", bound=ServiceSettings)
 
 
 @contextlib.contextmanager
@@ -47,7 +39,9 @@ def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
         listener.close()
 
 
-def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
+def _serve(open_app: Callable[[_Settings], FastAPI], name: str, settings: _Settings) -> None:
+    """Run a role until SIGTERM or SIGINT."""
+    app = open_app(settings)
     logs.configure()
     server, listener, url = make_server(app, settings)
     # A signal that comes before uvicorn listens for signals counts too; and uvicorn raises the one that stopped it again at its
@@ -62,6 +56,11 @@ def _serve(app: FastAPI, settings: ServiceSettings, name: str) -> None:
             logs.get(name).warning("INSECURE TEST KEYS are allowed here")
         server.run(sockets=[listener])
         logs.get(name).info("stopped")
+
+
+serve_kgc = partial(_serve, open_kgc, "kgc")
+serve_sp = partial(_serve, open_sp, "sp")
+serve_csp = partial(_serve, open_csp, "csp")
 
 
 def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:

@@ -117,7 +117,6 @@ def create_app(
     tokens: Tokens,
     *,
     folder: Path,
-    request_limit: int = _REQUEST_LIMIT,
     patience: float = 5.0,
     background: Sequence[Background] = (),
 ) -> FastAPI:
@@ -142,7 +141,7 @@ def create_app(
     extra = takes_bytes()
 
     @app.post("/v1/tasks/{task}/requests", dependencies=for_sp, response_class=Response, openapi_extra=extra)
-    def ask(task: TaskId, body: Annotated[bytes, Depends(binary_body(request_limit))]) -> Response:
+    def ask(task: TaskId, body: Annotated[bytes, Depends(binary_body(_REQUEST_LIMIT))]) -> Response:
         """Answer a request, or say where its answer will be."""
         how = "cached" if answers.known(task, body) else "answered"
         digest, reply = answers.ask(task, body)

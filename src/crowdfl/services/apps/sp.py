@@ -62,11 +62,9 @@ def create_app(
     *,
     folder: Path,
     signing: SigningKey,
-    model_limit: int = _MODEL_LIMIT,
-    upload_workers: int = 4,
     background: Sequence[Background] = (),
 ) -> FastAPI:
-    """SP's app; `signing` signs receipts, at most `upload_workers` uploads are in memory at a time."""
+    """SP's app; `signing` signs receipts."""
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
@@ -78,19 +76,19 @@ def create_app(
 
     by_participant = ByParticipant(sp)
     # Before the others: routes are tried in order, and most requests are uploads.
-    add_upload_routes(app, sp, metrics, folder, signing, by_participant, upload_workers)
+    add_upload_routes(app, sp, metrics, folder, signing, by_participant)
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
-    _add_requester_routes(app, sp, tokens, by_owner, model_limit)
+    _add_requester_routes(app, sp, tokens, by_owner)
     _add_participant_routes(app, sp, by_participant, by_owner)
     return app
 
 
-def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, model_limit: int) -> None:
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner) -> None:
     requester = [Depends(tokens.require("requester"))]
     owner = [Depends(by_owner)]
-    task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + model_limit * 4 // 3))]
+    task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + _MODEL_LIMIT * 4 // 3))]
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
     def create(body: task_body) -> dict[str, str]:

@@ -47,6 +47,7 @@ __all__ = ["Finished", "UnfinishedUploads", "add_upload_routes"]
 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
+_LARGE_AT_ONCE = 4  # in memory; small ones wait there too, one a connection
 _PIECE = 1024 * 1024
 _STALE_SECONDS = 7 * 24 * 3600.0
 _PLACE = re.compile("[0-9a-f]{32}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
@@ -208,14 +209,13 @@ class _Reception:
 
 
 def add_upload_routes(
-    app: FastAPI, sp: Sp, metrics: ServiceMetrics, folder: Path, signing: SigningKey, guard: ByParticipant, workers: int
+    app: FastAPI, sp: Sp, metrics: ServiceMetrics, folder: Path, signing: SigningKey, guard: ByParticipant
 ) -> None:
-    """The routes of uploads; `workers` bounds how many large ones are in memory, where small ones wait, one a connection."""
     incoming = UnfinishedUploads(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
     reception = _Reception(sp, incoming, signing, acknowledged)
-    heavy = partial(to_thread.run_sync, limiter=CapacityLimiter(workers))
+    heavy = partial(to_thread.run_sync, limiter=CapacityLimiter(_LARGE_AT_ONCE))
     batches: Batches[_Place, PendingUpload, Response] = Batches(reception.receive)
     owned = Annotated[Signed, Depends(_Owner(guard))]
 

@@ -19,7 +19,7 @@ from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
 from crowdfl.crypto.kernels import BucketProduct, FixedBasePower, MulMod, MultiPow, PartialDecrypt, PowEach, PowMod
 from crowdfl.errors import BackendUnavailable, ClusterTaken, ClusterUnprotected, KeyFilePermissions, SettingsError
 from crowdfl.retry import Backoff
-from crowdfl.services.cluster.pieces import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows
+from crowdfl.services.cluster.worker import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
 from crowdfl.settings import ClusterSettings
 from crowdfl.storage.atomic import require_owner_only

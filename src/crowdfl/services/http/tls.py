@@ -42,6 +42,7 @@ _CA_DAYS = 3650
 _SERVER_DAYS = 397  # what strict clients accept of a server
 _SKEW = datetime.timedelta(hours=1)
 _ALWAYS = ("localhost", "127.0.0.1")
+_NOT_A_CA = x509.BasicConstraints(ca=False, path_length=None)
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,6 @@ class CertificateFiles:
 
 def make_ca(folder: Path, now: datetime.datetime | None = None) -> CertificateFiles:
     """A new development CA as `ca.pem` and `ca.key`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("CrowdFL development CA")
     usage = x509.KeyUsage(
         key_cert_sign=True,
         crl_sign=True,
@@ -67,45 +66,24 @@ def make_ca(folder: Path, now: datetime.datetime | None = None) -> CertificateFi
         encipher_only=False,
         decipher_only=False,
     )
-    builder = (
-        _builder(name, name, key.public_key(), _CA_DAYS, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-    )
-    return _write(folder, "ca", builder.sign(key, hashes.SHA256()), key)
+    extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)]
+    return _issue(folder, "ca", "CrowdFL development CA", _CA_DAYS, extensions, now=now)
 
 
 def make_server_certificate(
     folder: Path, ca: CertificateFiles, name: str, hosts: Iterable[str] = (), now: datetime.datetime | None = None
 ) -> CertificateFiles:
     """A certificate for a server, as `<name>.pem` and `<name>.key`; good for loopback and the given hosts."""
-    issuer, issuer_key = _load_ca(ca)
-    key = ec.generate_private_key(ec.SECP256R1())
     names = [_general_name(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    builder = (
-        _builder(_name(f"CrowdFL {name}"), issuer.subject, key.public_key(), _SERVER_DAYS, now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(usage, critical=False)
-        .add_extension(authority, critical=False)
-    )
-    return _write(folder, name, builder.sign(issuer_key, hashes.SHA256()), key)
+    extensions = [(_NOT_A_CA, True), (x509.SubjectAlternativeName(names), False), (usage, False)]
+    return _issue(folder, name, f"CrowdFL {name}", _SERVER_DAYS, extensions, _load_ca(ca), now)
 
 
 def make_cluster_certificate(folder: Path, name: str = "cluster") -> CertificateFiles:
     """For all machines of one role's cluster, as `<name>.pem` and `<name>.key`: it is its own and only authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    own = _name(f"CrowdFL {name}")
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    builder = (
-        _builder(own, own, key.public_key(), _SERVER_DAYS, None)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=False)
-    )
-    return _write(folder, name, builder.sign(key, hashes.SHA256()), key)
+    return _issue(folder, name, f"CrowdFL {name}", _SERVER_DAYS, [(_NOT_A_CA, True), (usage, False)])
 
 
 def client_context(ca: Path | None) -> ssl.SSLContext:
@@ -137,24 +115,33 @@ def require_plain_http_allowed(host: str, *, asked: bool) -> None:
         raise PlainHttpRefused(f"plain HTTP to {host or 'nowhere'} is refused: it is allowed on loopback only")
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int, now: datetime.datetime | None
-) -> x509.CertificateBuilder:
-    start = now or datetime.datetime.now(datetime.UTC)
-    return (
+def _issue(
+    folder: Path,
+    name: str,
+    subject: str,
+    days: int,
+    extensions: Iterable[tuple[x509.ExtensionType, bool]],
+    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+    now: datetime.datetime | None = None,
+) -> CertificateFiles:
+    """A new key and its certificate, signed by the issuer or by itself; each extension comes with whether it is critical."""
+    key, start = ec.generate_private_key(ec.SECP256R1()), now or datetime.datetime.now(datetime.UTC)
+    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
+    signer, signing = issuer or (own, key)
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public)
+        .subject_name(own)
+        .issuer_name(signer)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start - _SKEW)
         .not_valid_after(start + datetime.timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
     )
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    return _write(folder, name, builder.sign(signing, hashes.SHA256()), key)
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -194,10 +181,10 @@ def _load(files: CertificateFiles) -> tuple[x509.Certificate, PrivateKeyTypes]:
     return certificate, key
 
 
-def _load_ca(files: CertificateFiles) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _load_ca(files: CertificateFiles) -> tuple[x509.Name, ec.EllipticCurvePrivateKey]:
     certificate, key = _load(files)
     with open(files.key, "rb") as file:
         require_owner_only(file.fileno(), files.key, KeyFilePermissions)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise KeyFileDamaged(f"{files.key} is not the key of a development CA")
-    return certificate, key
+    return certificate.subject, key
