@@ -34,7 +34,7 @@ from crowdfl.services.client.transport import Link
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from tests.faults.durable import Kill, Steps
-from tests.hosts import small_definition, test_tools
+from tests.hosts import INITIAL_MODEL, small_definition, test_tools
 
 __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
 
@@ -158,9 +158,7 @@ def _requester(life: Life) -> None:
     sp = SpClient(Link(life.urls["sp"], plain_http=True).as_requester(tokens[1], own_key(blobs)))
     requester = Requester(blobs, FileClock(life.folder), kgc, sp, test_tools())
     settings = json.loads((life.folder / "settings.json").read_text())
-    task = requester.create(
-        small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), [np.zeros((2, 3)), np.ones(2)]
-    )
+    task = requester.create(small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), INITIAL_MODEL)
     requester.fund(task, 2 * BUDGET, "all")
     if not blobs.has("invited"):
         invitations = requester.invite(task, PEOPLE, 1e6)

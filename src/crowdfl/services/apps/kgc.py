@@ -90,7 +90,7 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
     ) -> dict[str, str]:
         """Make a task's keys; the same definition again gets the same answer."""
         definition = parse(NewTask, raw).definition
-        proof.by(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
+        proof(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
         if not waiting.acquire(blocking=False):
             raise ServiceUnavailable("keys are being made for other tasks: try again later")
         try:

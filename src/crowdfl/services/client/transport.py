@@ -85,10 +85,7 @@ class Reply:
 
     def json(self) -> dict[str, object]:
         """The answer as a JSON object; `ServiceUnavailable` if it is not one."""
-        try:
-            found = json.loads(self.body)
-        except ValueError:
-            found = None
+        found = _parsed(self.body)
         if not isinstance(found, dict):
             raise ServiceUnavailable("the service's answer is not a JSON object: check its address")
         return found
@@ -150,7 +147,7 @@ class Service:
             return self._unreachable(failure), 0.0
         if reply.status < 400:
             return reply, 0.0
-        error = error_from(reply.status, _problem(reply.body))
+        error = error_from(reply.status, _parsed(reply.body))
         if reply.status not in _AGAIN or not repeatable:
             raise error
         return error, _seconds(reply.headers.get("retry-after", ""))
@@ -207,7 +204,7 @@ def _read(response: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _problem(body: bytes) -> object:
+def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

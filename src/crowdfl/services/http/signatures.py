@@ -111,21 +111,8 @@ class ByParticipant:
         return places <= _MOST_KEYS
 
 
-@dataclass(frozen=True)
-class Proof:
-    """A requester's signature that is not checked yet."""
-
-    request: Request = field(repr=False)
-    time: str
-    digest: str
-    signature: str
-
-    def by(self, key: bytes) -> Signed:
-        try:
-            _verify(key, self.request, self.time, self.digest, self.signature)
-        except BadSignature:
-            raise Forbidden("this is for the requester whose key the task's definition names") from None
-        return Signed(REQUESTER, self.digest)
+Proof = Callable[[bytes], Signed]
+"""A requester's signature that is not checked yet: call it with the key that must have made it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +130,16 @@ class ByRequester:
         if found is None:
             raise NotAuthenticated(f'this needs `{REQUESTER_HEADER}: time="...", signature="..."` beside the token')
         time, signature = found.groups()
-        return Proof(request, time, _digest_in_time(request, time, self.now()), signature)
+        digest = _digest_in_time(request, time, self.now())
+
+        def by(key: bytes) -> Signed:
+            try:
+                _verify(key, request, time, digest, signature)
+            except BadSignature:
+                raise Forbidden("this is for the requester whose key the task's definition names") from None
+            return Signed(REQUESTER, digest)
+
+        return by
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +154,7 @@ class ByOwner:
         return self.requester.security
 
     def __call__(self, request: Request, task: TaskId) -> Signed:
-        return self.requester(request).by(self.key_of(task))
+        return self.requester(request)(self.key_of(task))
 
 
 def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callable[..., Awaitable[_Form]]:
