@@ -18,7 +18,7 @@ from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
+from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.services import run
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
@@ -26,7 +26,7 @@ from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage.pools import RandomizerPool
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
-from tests.http.world import definition_of
+from tests.http.world import INITIAL, definition_of
 
 SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
@@ -55,7 +55,7 @@ INVITATION = {
 IN_MEMORY = {
     "npz": (to_npz(SHAPE, ARRAYS), lambda data: from_npz(SHAPE, data)),
     "safetensors": (to_safetensors(SHAPE, ARRAYS), lambda data: from_safetensors(SHAPE, data)),
-    "npz of a round": (arrays_to_npz([np.zeros((3, 4))]), lambda data: arrays_from_npz(data, DEFINITION)),
+    "npz of a round": (INITIAL, lambda data: arrays_from_npz(data, DEFINITION)),
 }
 
 
