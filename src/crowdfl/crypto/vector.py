@@ -7,7 +7,6 @@ Received bytes become an `Unchecked` vector first: nothing computes on one until
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import BinaryIO, ClassVar, Self, Unpack
 
 import numpy as np
@@ -48,11 +47,7 @@ __all__ = [
 _MAGIC = b"CFLV"
 _VERSION = 1
 _HEADER = struct.Struct(">4sBBH32sIQ")  # magic, version, kind, reserved, fingerprint, width, count
-
-
-class _Kind(IntEnum):
-    CIPHERTEXTS = 1
-    PARTIAL_DECRYPTIONS = 2
+_CIPHERTEXTS, _PARTIAL_DECRYPTIONS = 1, 2  # kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +84,7 @@ class _Numbers:
 class _Checked(_Numbers):
     """Every number in it is known to be a unit below N^2; so it may be sent, and computed with."""
 
-    _kind: ClassVar[_Kind]
+    _kind: ClassVar[int]
 
     def to_bytes(self) -> bytes:
         public = self.public
@@ -109,7 +104,7 @@ class _Checked(_Numbers):
 class CipherVector(_Checked):
     """[[m_1]], ..., [[m_k]] under one key."""
 
-    _kind = _Kind.CIPHERTEXTS
+    _kind = _CIPHERTEXTS
 
     def add(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
         self.require_like(other)
@@ -226,7 +221,7 @@ class CipherVector(_Checked):
 class PartialVector(_Checked):
     """The partial decryptions of a vector by one share."""
 
-    _kind = _Kind.PARTIAL_DECRYPTIONS
+    _kind = _PARTIAL_DECRYPTIONS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,7 +229,7 @@ class Unchecked(_Numbers):
     """Received numbers that nobody has checked yet."""
 
     @classmethod
-    def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
+    def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _CIPHERTEXTS) -> "Unchecked":
         count = _decode_header(data[: _HEADER.size], public, max_count, kind)
         expected = _HEADER.size + count * public.ciphertext_bytes
         if len(data) < expected:
@@ -244,7 +239,7 @@ class Unchecked(_Numbers):
         return cls(public, blocks.from_bytes(memoryview(data)[_HEADER.size :], public.ciphertext_bytes))
 
     @classmethod
-    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
+    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _CIPHERTEXTS) -> "Unchecked":
         """The numbers of a binary form read from a stream; memory is taken only after the header has passed."""
         count = _decode_header(_read_exactly(stream, _HEADER.size), public, max_count, kind)
         data = _read_exactly(stream, count * public.ciphertext_bytes)
@@ -396,7 +391,7 @@ def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, e
     if version != _VERSION:
         raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
     if kind != expected:
-        raise FormatError(f"a vector of kind {kind} where kind {int(expected)} is expected")
+        raise FormatError(f"a vector of kind {kind} where kind {expected} is expected")
     if reserved:
         raise FormatError("the reserved bytes of a vector must be zero")
     if fingerprint != public.fingerprint:

@@ -119,7 +119,6 @@ class SqlStore:
     # Tasks.
 
     def add_task(self, task: StoredTask) -> None:
-        """Idempotent for the same definition and appointment, whatever the task's state is by now."""
         with self._write() as c:
             documents = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
             known = c.execute(documents).first()
@@ -281,7 +280,6 @@ class SqlStore:
     # Money.
 
     def post(self, task: str, movement: Movement) -> bool:
-        """Checked against the whole ledger in the same transaction."""
         with self._write() as c:
             ledger = Ledger(self._movements(c, task))
             if not ledger.post(movement):
