@@ -1,61 +1,33 @@
-"""What a setting may be, and what is said of one that is wrong: the ground that `crowdfl.settings` stands on."""
+"""How settings are checked, and what is said of one that is wrong: the ground that `crowdfl.settings` stands on."""
 
 import difflib
-import ipaddress
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from crowdfl.errors import SettingsError
 
 __all__ = [
-    "Certificates",
     "Expected",
-    "FilePath",
-    "Host",
-    "Labels",
-    "Layers",
-    "Number",
-    "PublicKey",
     "Settings",
     "SettingsTable",
-    "Sizes",
-    "Text",
-    "Texts",
-    "Url",
-    "Whole",
     "expected",
-    "is_host",
     "require_known",
     "settable",
     "table_of",
     "types_of",
 ]
 
-_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # pydantic's names
 _KINDS = {bool: "true or false", str: "a string", Path: "a path"}
 _LISTED = 5  # unknown names that a message repeats
 _SHOWN = 60  # characters of a wrong value that a message repeats
-
-
-def is_host(value: object) -> bool:
-    """Whether this is a plain host name or an IP address."""
-    if not isinstance(value, str) or len(value) > 253:
-        return False
-    try:
-        return "%" not in value and bool(ipaddress.ip_address(value))
-    except ValueError:
-        labels = value.split(".")
-        return all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()  # 1.2.3 and 1.2.3.999 are mistyped
 
 
 @dataclass(frozen=True)
@@ -63,75 +35,6 @@ class Expected:
     """In a type's annotation: what an error says is expected, where the type alone does not tell."""
 
     text: str
-
-
-def _require(fits: bool) -> None:
-    if not fits:
-        raise ValueError("see the type's `Expected`")
-
-
-def _text(value: str) -> str:
-    _require(bool(value) and value.isprintable())
-    return value
-
-
-def _host(value: str) -> str:
-    _require(is_host(value))
-    return value
-
-
-def _url(value: str) -> str:
-    """One that a client can take; whether plain HTTP is allowed is the client's to say."""
-    _require(value.isascii() and value.isprintable() and " " not in value)
-    parts = urlsplit(value)
-    _ = parts.port  # looked at only now: above 65535 it is a ValueError
-    _require(parts.scheme in ("http", "https") and is_host(parts.hostname))
-    return value
-
-
-def _key(value: object) -> object:
-    """A key as files write it, or its bytes."""
-    _require(not isinstance(value, str) or re.fullmatch(r"[0-9a-fA-F]{64}", value) is not None)
-    return bytes.fromhex(value) if isinstance(value, str) else value
-
-
-def _path(value: object) -> object:
-    return Path(_text(value)) if isinstance(value, str) else value
-
-
-def _ascii(value: str) -> str:
-    _require(value.isascii())
-    return value
-
-
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    _require(len(set(values)) == len(values))
-    return values
-
-
-Number = int | float  # a task's id covers the form it is written in: 16 stays 16, and 16.0 stays 16.0
-Text = Annotated[str, AfterValidator(_text), Expected("a string")]
-Texts = Annotated[tuple[Text, ...], Field(strict=False), Expected("a list of strings")]
-Host = Annotated[str, AfterValidator(_host), Expected("a plain host name or an IP address, without scheme or port")]
-Url = Annotated[str, AfterValidator(_url), Expected("an address such as https://host:7101")]
-PublicKey = Annotated[
-    bytes, Field(min_length=32, max_length=32), BeforeValidator(_key), Expected("a public key, 64 hexadecimal digits")
-]
-FilePath = Annotated[Path, BeforeValidator(_path), Expected("a path")]
-Certificates = Annotated[str, AfterValidator(_ascii), Expected("certificates in PEM, or null")]
-Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
-Sizes = Annotated[tuple[Whole, ...], Field(strict=False), Expected("a list of whole numbers, as in [32]")]
-Labels = Annotated[
-    tuple[str, ...],
-    Field(strict=False, min_length=1),
-    AfterValidator(_distinct),
-    Expected('a list of different strings, as in ["sitting", "walking"]'),
-]
-Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
 
 
 class SettingsTable(BaseModel):

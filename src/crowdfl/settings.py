@@ -4,30 +4,18 @@ Task files, service settings, the page docs/settings.md, the templates of `crowd
 error texts all come from these models. A field without a description is set by the program, never by a file.
 """
 
+import ipaddress
+import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from crowdfl.errors import SettingsError
-from crowdfl.schema import (
-    Certificates,
-    Expected,
-    FilePath,
-    Host,
-    Labels,
-    Layers,
-    Number,
-    PublicKey,
-    Settings,
-    SettingsTable,
-    Sizes,
-    Text,
-    Texts,
-    Url,
-    Whole,
-)
+from crowdfl.schema import Expected, Settings, SettingsTable
 
 __all__ = [
     "MILLION",
@@ -44,10 +32,12 @@ __all__ = [
     "TaskSettings",
     "TrainingSettings",
     "from_millionths",
+    "is_host",
     "to_millionths",
 ]
 
 MILLION = 1_000_000
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
@@ -56,6 +46,51 @@ _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
+
+
+def is_host(value: object) -> bool:
+    """Whether this is a plain host name or an IP address."""
+    if not isinstance(value, str) or len(value) > 253:
+        return False
+    try:
+        return "%" not in value and bool(ipaddress.ip_address(value))
+    except ValueError:
+        labels = value.split(".")
+        return all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()  # 1.2.3 and 1.2.3.999 are mistyped
+
+
+def _fitting(fits: Callable[[Any], bool]) -> AfterValidator:
+    def check(value: object) -> object:
+        if not fits(value):
+            raise ValueError("see the type's `Expected`")
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_text(value: str) -> bool:
+    return bool(value) and value.isprintable()
+
+
+def _is_url(value: str) -> bool:
+    """One that a client can take; whether plain HTTP is allowed is the client's to say."""
+    parts = urlsplit(value)
+    _ = parts.port  # looked at only now: above 65535 it is a ValueError
+    plain = value.isascii() and value.isprintable() and " " not in value
+    return plain and parts.scheme in ("http", "https") and is_host(parts.hostname)
+
+
+def _key(value: object) -> object:
+    """A key as files write it, or its bytes."""
+    return bytes.fromhex(value) if isinstance(value, str) and re.fullmatch(r"[0-9a-fA-F]{64}", value) else value
+
+
+def _path(value: object) -> object:
+    return Path(value) if isinstance(value, str) and _is_text(value) else value
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def to_millionths(amount: str | int | Decimal) -> int:
@@ -89,13 +124,37 @@ def _amount(value: str | int | Decimal) -> str | int | Decimal:
     return value
 
 
+_Number = int | float  # a task's id covers the form it is written in: 16 stays 16, and 16.0 stays 16.0
+_Text = Annotated[str, _fitting(_is_text), Expected("a string")]
+_Texts = Annotated[tuple[_Text, ...], Field(strict=False), Expected("a list of strings")]
+_Host = Annotated[str, _fitting(is_host), Expected("a plain host name or an IP address, without scheme or port")]
+_Url = Annotated[str, _fitting(_is_url), Expected("an address such as https://host:7101")]
+_PublicKey = Annotated[
+    bytes, Field(min_length=32, max_length=32), BeforeValidator(_key), Expected("a public key, 64 hexadecimal digits")
+]
+_FilePath = Annotated[Path, BeforeValidator(_path), Expected("a path")]
+_Certificates = Annotated[str, _fitting(str.isascii), Expected("certificates in PEM, or null")]
+_Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
+_Sizes = Annotated[tuple[_Whole, ...], Field(strict=False), Expected("a list of whole numbers, as in [32]")]
+_Labels = Annotated[
+    tuple[str, ...],
+    Field(strict=False, min_length=1),
+    _fitting(lambda names: len(set(names)) == len(names)),
+    Expected('a list of different strings, as in ["sitting", "walking"]'),
+]
+_Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
 _Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
 _People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
-_Positive = Annotated[Number, Field(gt=0, le=_LARGEST_NUMBER)]
-_NotNegative = Annotated[Number, Field(ge=0, le=_LARGEST_NUMBER)]
-_Seconds = Annotated[Number, Field(gt=0, le=10**9)]
-_Small = Annotated[Whole, Field(ge=1, le=_LONGEST)]
+_Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
+_NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
+_Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
+_Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
+
+
+def _optional(example: object, description: str) -> Any:  # noqa: ANN401 -- as pydantic's Field
+    """A setting that may be left out; the example is what a template shows."""
+    return Field(default=None, examples=[example], description=description)
 
 
 class TaskSettings(Settings):
@@ -111,12 +170,10 @@ class TaskSettings(Settings):
     clip: _Positive = Field(default=16.0, description="Larger weights are clipped; the participant is told how many.")
     max_participants: _People = Field(default=36, description="The next one is refused.")
     max_samples: _Count = Field(default=100, description="The most samples of one participant in one round.")
-    sigma: Annotated[int, Field(ge=20, le=256)] | None = Field(
-        default=None, examples=[40], description='Bits by which masks hide what they cover; 40, in "paper" 80.'
+    sigma: Annotated[int, Field(ge=20, le=256)] | None = _optional(
+        40, 'Bits by which masks hide what they cover; 40, in "paper" 80.'
     )
-    epsilon: _NotNegative | None = Field(
-        default=None, examples=[0.000001], description="Added to each distance, so that none is zero; 10^-decimals."
-    )
+    epsilon: _NotNegative | None = _optional(0.000001, "Added to each distance, so that none is zero; 10^-decimals.")
     lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
         default=1024,
         description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
@@ -133,11 +190,7 @@ class TaskSettings(Settings):
         default=3, description="With fewer, a round waits one more window, then is given up and its budget returned."
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
-    budget: _Money | None = Field(
-        default=None,
-        examples=["36.00"],
-        description="For the rewards of one round, prepaid; without it, none are paid.",
-    )
+    budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
     key_bits: int = Field(
         default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
     )
@@ -180,32 +233,32 @@ class TrainingSettings(Settings):
     learner: Literal["network", "conv", "softmax", "module"] = Field(
         default="network", description="The kind of model; docs/learning.md says what each is."
     )
-    hidden: Sizes = Field(default=(32,), description="Sizes of the network's hidden layers.")
-    layers: Layers = Field(default=(), description="The network layer by layer, in place of `hidden`.")
+    hidden: _Sizes = Field(default=(32,), description="Sizes of the network's hidden layers.")
+    layers: _Layers = Field(default=(), description="The network layer by layer, in place of `hidden`.")
     module: str = Field(
         default="", description='With learner "module": package.module:Class, which participants install.'
     )
     features: Literal["motion", "flat"] = Field(
         default="motion", description='What a network is fed: "flat" is the samples, "motion" nine numbers per channel.'
     )
-    labels: Labels = Field(description="The labels to tell apart.")
+    labels: _Labels = Field(description="The labels to tell apart.")
     channels: _Small = Field(default=6, description="Channels of a sample.")
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
     window: _Small = Field(default=100, description="Samples in a window.")
-    step: Annotated[Whole, Field(ge=1, lt=2**63)] | None = Field(
-        default=None, examples=[25], description="Samples from one window to the next; a quarter of a window."
+    step: Annotated[_Whole, Field(ge=1, lt=2**63)] | None = _optional(
+        25, "Samples from one window to the next; a quarter of a window."
     )
     held_out: float = Field(default=0.3, gt=0, lt=1, description="Share of a recording that is tested on, at its end.")
-    gap: Annotated[Whole, Field(ge=0, lt=2**63)] | None = Field(
-        default=None, examples=[100], description="Samples left out before what is held out; one window."
+    gap: Annotated[_Whole, Field(ge=0, lt=2**63)] | None = _optional(
+        100, "Samples left out before what is held out; one window."
     )
     hertz: float = Field(
         default=50.0, gt=0, lt=2**63, description="Samples per second; recordings are resampled to it."
     )
-    epochs: Whole = Field(default=20, ge=0, le=_LONGEST, description="Passes over the data in a round.")
-    batch: Whole = Field(default=32, ge=1, lt=2**63, description="Samples per step of training.")
+    epochs: _Whole = Field(default=20, ge=0, le=_LONGEST, description="Passes over the data in a round.")
+    batch: _Whole = Field(default=32, ge=1, lt=2**63, description="Samples per step of training.")
     rate: float = Field(default=0.005, gt=0, lt=2**63, description="The learning rate.")
-    seed: Whole = Field(default=0, ge=0, lt=2**63, description="The initial weights follow from it.")
+    seed: _Whole = Field(default=0, ge=0, lt=2**63, description="The initial weights follow from it.")
 
 
 class TaskFile(Settings):
@@ -214,7 +267,7 @@ class TaskFile(Settings):
     purpose: str = Field(description="What the model is for; whoever is invited reads it before joining.")
     terms: str = Field(description="On which terms people take part.")
     readers: str = Field(description="Who reads the averages and the final model.")
-    claim_window: Number = Field(
+    claim_window: _Number = Field(
         ge=0, le=10**12, description="Seconds after the end to claim rewards in; then the rest is returned."
     )
     settings: dict[str, Any] = Field(description="The task's settings.")
@@ -224,21 +277,17 @@ class TaskFile(Settings):
 class PeerSettings(SettingsTable):
     """Another service."""
 
-    url: Url = Field(description="Where it is.")
-    token: FilePath = Field(description="The file with the token that it gave this role.")
+    url: _Url = Field(description="Where it is.")
+    token: _FilePath = Field(description="The file with the token that it gave this role.")
 
 
 class ClusterSettings(SettingsTable):
     """A role's own Dask cluster: docs/cluster.md."""
 
-    scheduler: Text = Field(description="This role's own scheduler, tls://host:port.")
-    ca: FilePath | None = Field(default=None, examples=["cluster.pem"], description="Whom the cluster trusts.")
-    certificate: FilePath | None = Field(
-        default=None, examples=["cluster.pem"], description="The cluster's certificate."
-    )
-    key: FilePath | None = Field(
-        default=None, examples=["cluster.key"], description="The private key of the certificate."
-    )
+    scheduler: _Text = Field(description="This role's own scheduler, tls://host:port.")
+    ca: _FilePath | None = _optional("cluster.pem", "Whom the cluster trusts.")
+    certificate: _FilePath | None = _optional("cluster.pem", "The cluster's certificate.")
+    key: _FilePath | None = _optional("cluster.key", "The private key of the certificate.")
     plain_tcp: bool = False  # as the service's `plain_http`
     patience: float = 30.0  # seconds without any worker before a batch gives up
 
@@ -247,28 +296,18 @@ class ServiceSettings(Settings):
     """What every service has."""
 
     data: Path  # this role's folder, its own alone
-    host: Host = Field(description="The name or address that others reach this service by.")
-    listen: Host | None = Field(
-        default=None, examples=["192.0.2.1"], description="The address to bind to, if it is not `host`."
-    )
+    host: _Host = Field(description="The name or address that others reach this service by.")
+    listen: _Host | None = _optional("192.0.2.1", "The address to bind to, if it is not `host`.")
     port: int = Field(ge=0, le=65535, description="The port; 0 takes a free one.")
-    database: Text | None = Field(
-        default=None,
-        examples=["postgresql+psycopg://..."],
-        description="A database URL; SQLite in this folder if not given.",
+    database: _Text | None = _optional(
+        "postgresql+psycopg://...", "A database URL; SQLite in this folder if not given."
     )
-    certificate: FilePath | None = Field(default=None, examples=["tls.pem"], description="The service's certificate.")
-    key: FilePath | None = Field(default=None, examples=["tls.key"], description="The private key of the certificate.")
+    certificate: _FilePath | None = _optional("tls.pem", "The service's certificate.")
+    key: _FilePath | None = _optional("tls.key", "The private key of the certificate.")
     plain_http: bool = Field(default=False, description="Serve and call without TLS; allowed on loopback only.")
-    ca: FilePath | None = Field(
-        default=None,
-        examples=["ca.pem"],
-        description="Whom to trust about peers; the system's authorities if not given.",
-    )
-    passphrase_file: FilePath | None = Field(
-        default=None,
-        examples=["passphrase"],
-        description="The file with the passphrase that seals keys: docs/key-files.md.",
+    ca: _FilePath | None = _optional("ca.pem", "Whom to trust about peers; the system's authorities if not given.")
+    passphrase_file: _FilePath | None = _optional(
+        "passphrase", "The file with the passphrase that seals keys: docs/key-files.md."
     )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
@@ -287,13 +326,13 @@ class ServiceSettings(Settings):
 class KgcSettings(ServiceSettings):
     """The key generation centre."""
 
-    kgc_key: PublicKey | None = Field(default=None, description="KGC's own public key; not needed here.")
+    kgc_key: _PublicKey | None = Field(default=None, description="KGC's own public key; not needed here.")
 
 
 class ComputingSettings(ServiceSettings):
     """What SP and CSP have in common."""
 
-    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
     compute: Literal["threads", "cuda", "dask"] = Field(
         default="threads", description="Where to compute: docs/gpu.md and docs/cluster.md say what each needs."
     )
@@ -331,22 +370,20 @@ class SpSettings(ComputingSettings):
         default=86400.0,
         description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
     )
-    on_paid: Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
+    on_paid: _Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
     csp: PeerSettings = Field(description="Where CSP is.")
 
 
 class RequesterSettings(Settings):
     """A requester's settings file."""
 
-    kgc: Url = Field(description="Where KGC is.")
-    sp: Url = Field(description="Where SP is.")
-    ca: FilePath | None = Field(
-        default=None, examples=["ca.pem"], description="Whom to trust; if not given, the system's."
-    )
+    kgc: _Url = Field(description="Where KGC is.")
+    sp: _Url = Field(description="Where SP is.")
+    ca: _FilePath | None = _optional("ca.pem", "Whom to trust; if not given, the system's.")
     plain_http: bool = Field(default=False, description="Call without TLS; allowed on loopback only.")
-    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
-    kgc_token: FilePath = Field(description="The file with the token that KGC gave.")
-    sp_token: FilePath = Field(description="The file with the token that SP gave.")
+    kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    kgc_token: _FilePath = Field(description="The file with the token that KGC gave.")
+    sp_token: _FilePath = Field(description="The file with the token that SP gave.")
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
 
@@ -355,11 +392,11 @@ class ParticipantSettings(Settings):
 
     model_config = ConfigDict(extra="ignore")  # a newer requester may say more
 
-    task: Text = Field(description="The task's id.")
-    invitation: Text = Field(description="The signed invitation, for one person.")
-    kgc: Url = Field(description="Where KGC is.")
-    sp: Url = Field(description="Where SP is.")
-    kgc_key: PublicKey = Field(description="KGC's public key, to check what KGC signed.")
-    sp_key: PublicKey = Field(description="SP's public key, to check receipts.")
-    ca: Certificates | None = Field(description="Certificates to trust; the system's authorities if null.")
+    task: _Text = Field(description="The task's id.")
+    invitation: _Text = Field(description="The signed invitation, for one person.")
+    kgc: _Url = Field(description="Where KGC is.")
+    sp: _Url = Field(description="Where SP is.")
+    kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    sp_key: _PublicKey = Field(description="SP's public key, to check receipts.")
+    ca: _Certificates | None = Field(description="Certificates to trust; the system's authorities if null.")
     insecure_test_key: bool = Field(description="Whether the task's key may be shorter than 2048 bits, for tests.")

@@ -19,11 +19,10 @@ from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
-from crowdfl.schema import is_host
 from crowdfl.services import run as services
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
-from crowdfl.settings import CspSettings, KgcSettings, SpSettings
+from crowdfl.settings import CspSettings, KgcSettings, SpSettings, is_host
 from crowdfl.storage import migrations
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore

@@ -1,44 +1,31 @@
 import secrets
 
 import pytest
-from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.kernels import FixedBase
-from crowdfl.crypto.pctd import PublicKey
-from crowdfl.crypto.randomizers import FreshRandomizers, PrintedRandomizers, best_window
+from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.errors import Cancelled
 
-SOURCES = [FreshRandomizers, PrintedRandomizers]
 
-
-def key_of(bits: int) -> PublicKey:
-    """Numbers of a key's size; nobody will decrypt under it."""
-    return PublicKey(mpz(2) ** bits - 1, mpz(2), insecure_test_key=True)
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_randomizers_vanish_under_lambda(keys, source):
+def test_randomizers_vanish_under_lambda(keys):
     """Each is an N-th power, below N^2."""
-    block = source(keys.public).take(20)
+    block = FreshRandomizers(keys.public).take(20)
     assert block.shape == (20, keys.public.ciphertext_bytes)
     for r in blocks.to_ints(block):
         assert pow(int(r), int(keys.private.lambda_), int(keys.public.n_squared)) == 1
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_no_randomizer_is_given_twice(keys, source):
+def test_no_randomizer_is_given_twice(keys):
     """Within one call and between calls."""
-    randomizers = source(keys.public)
+    randomizers = FreshRandomizers(keys.public)
     taken = blocks.to_ints(randomizers.take(100)) + blocks.to_ints(randomizers.take(100))
     assert len(set(taken)) == 200
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_none_may_be_taken(keys, source):
+def test_none_may_be_taken(keys):
     """An empty vector needs no randomizers."""
-    assert source(keys.public).take(0).shape == (0, keys.public.ciphertext_bytes)
+    assert FreshRandomizers(keys.public).take(0).shape == (0, keys.public.ciphertext_bytes)
 
 
 @pytest.mark.parametrize("window", range(1, 13))
@@ -74,38 +61,12 @@ def test_sources_for_one_key_share_a_table(keys):
     assert FreshRandomizers(keys.public, 3).fixed is not FreshRandomizers(keys.public, 4).fixed
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_taking_can_be_watched_and_cancelled(keys, source):
+def test_taking_can_be_watched_and_cancelled(keys):
     """Making many randomizers is long work."""
     seen = []
-    source(keys.public).take(9, progress=Progress(lambda done, total: seen.append((done, total))))
+    FreshRandomizers(keys.public).take(9, progress=Progress(lambda done, total: seen.append((done, total))))
     assert seen[-1] == (9, 9)
     cancelled = Progress()
     cancelled.cancel()
     with pytest.raises(Cancelled):
-        source(keys.public).take(9, progress=cancelled)
-
-
-@pytest.mark.parametrize("count", [1, 100, 10**4, 10**7])
-def test_best_window_is_the_cheapest_that_fits(count):
-    """No other window that fits in 64 MiB takes fewer multiplications."""
-    public = key_of(2048)
-
-    def cost(window: int) -> tuple[bool, int]:
-        table = FixedBase(public.h_s, public.n_squared, public.exponent_bits, window)
-        return table.table_bytes > 64 * 2**20, table.digits * (2**window + count)
-
-    assert cost(best_window(public, count)) == min(cost(window) for window in range(2, 15))
-
-
-def test_best_window_grows_with_the_number_wanted():
-    """A larger table pays only when it is used often."""
-    windows = [best_window(key_of(2048), count) for count in (1, 100, 10**4, 10**7)]
-    assert windows == sorted(windows)
-    assert windows[0] < windows[-1]
-
-
-@pytest.mark.parametrize("bits", [32, 2048, 8192, 16384])
-def test_every_key_has_a_best_window(bits):
-    """From the shortest test key to the longest key that is allowed."""
-    assert best_window(key_of(bits), 1000) >= 1
+        FreshRandomizers(keys.public).take(9, progress=cancelled)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from crowdfl.crypto import vector
+from crowdfl.crypto import kernels
 from crowdfl.crypto.kernels import PartialDecrypt
 from crowdfl.errors import (
     AlreadyCounted,
@@ -95,7 +95,7 @@ def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, c
         asked.add((exponent, constant_time))
         return PartialDecrypt(exponent, modulus, constant_time)
 
-    monkeypatch.setattr(vector, "PartialDecrypt", noted)
+    monkeypatch.setattr(kernels, "PartialDecrypt", noted)
     desk.tools = desk.options.tools = replace(desk.tools, constant_time=constant)
     desk.restart()
     take_part(desk)

@@ -1,28 +1,41 @@
-"""Both databases run the same tests: SQLite in a temporary file, PostgreSQL where CROWDFL_TEST_POSTGRES says there is one."""
+"""Every store runs the same tests: in memory, SQLite in a temporary file, and PostgreSQL where there is one.
+
+CROWDFL_TEST_POSTGRES is the URL of its server.
+"""
 
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url, text
 
 from crowdfl.storage.database import open_engine
+from crowdfl.storage.memory import MemoryStore
 from crowdfl.storage.sql import SqlStore
 
 SERVER = os.environ.get("CROWDFL_TEST_POSTGRES")
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.second)]
-
-
 # Without a server its half is left out, and `test_sql.test_postgresql_is_tested_too` is the one skip that says so.
-@pytest.fixture(params=BOTH if SERVER else ["sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of either kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/store.db"
+DATABASES = BOTH if SERVER else ["sqlite"]
+
+
+@contextmanager
+def empty_database(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of an empty database of either kind."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder}/store.db"
     elif SERVER:
         yield from _schema_of_its_own(SERVER)
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database of either kind."""
+    with empty_database(request.param, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
@@ -40,11 +53,24 @@ def open_store(url: str) -> Iterator[Callable[[], SqlStore]]:
 
 
 @pytest.fixture
-def store(open_store: Callable[[], SqlStore]) -> SqlStore:
-    """A store with its tables."""
+def sql_store(open_store: Callable[[], SqlStore]) -> SqlStore:
+    """A store with its tables, for what only a database does."""
     first = open_store()
     first.create_tables()
     return first
+
+
+@pytest.fixture(params=["memory", *DATABASES])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore | SqlStore]:
+    """An empty store of each kind."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    with empty_database(request.param, tmp_path) as found:
+        made = SqlStore(found)
+        made.create_tables()
+        yield made
+        made.close()
 
 
 def _schema_of_its_own(server: str) -> Iterator[str]:

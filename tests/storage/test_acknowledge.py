@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
+from crowdfl.local import Store
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.storage.sql import _ALIKE, SqlStore
@@ -15,7 +16,7 @@ def upload(number: int, who: str | None = None) -> Upload:
     return Upload(who or f"p{number}", f"{number:064x}", late=False)
 
 
-def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
+def test_each_of_a_group_is_judged_by_itself(store: Store):
     """A replay, a second upload, the same again and new ones at once, on a real database."""
     store.put_round("t", Round(1, 0.0))
     store.put_round("t", Round(2, 0.0))
@@ -32,7 +33,7 @@ def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
     assert [u.who for u in store.uploads("t", 2)] == ["p1", "p2", *(u.who for u in new)]
 
 
-def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
+def test_the_same_bytes_at_once_are_new_once(store: Store):
     """Within one group, and in groups side by side, whoever brings them."""
     store.put_round("t", Round(1, 0.0))
     within = store.acknowledge("t", 1, [upload(6, "p1"), upload(6, "p2"), upload(6, "p1")])
@@ -47,7 +48,7 @@ def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
     assert len(store.uploads("t", 1)) == 10
 
 
-def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
+def test_a_round_that_is_not_open_takes_nothing(store: Store):
     """Closed meanwhile, or never opened."""
     store.put_round("t", Round(1, 0.0, RoundState.CLOSED))
     for number in (1, 2):
@@ -57,7 +58,7 @@ def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
     assert store.uploads("t", 1) == store.uploads("t", 2) == []
 
 
-def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
+def test_inside_a_transaction_it_is_a_part_of_it(store: Store):
     """It goes with the transaction that it is in."""
     store.put_round("t", Round(1, 0.0))
 
@@ -71,13 +72,13 @@ def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
     assert store.uploads("t", 1) == []
 
 
-def test_what_could_be_confused_is_found_by_indexes(store: SqlStore):
+def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
     """However many uploads a task has: neither arm looks through all of them."""
-    if store.engine.dialect.name != "sqlite":
+    if sql_store.engine.dialect.name != "sqlite":
         pytest.skip("SQLite's plan")
     wanted = {"of_task": "t", "of_number": 1, "of_people": ["p1", "p2"], "of_digests": ["d1", "d2"]}
-    with store.engine.connect() as c:
-        text = _ALIKE.params(wanted).compile(store.engine, compile_kwargs={"literal_binds": True})
+    with sql_store.engine.connect() as c:
+        text = _ALIKE.params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
     searches = [step.partition("(")[2] for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert searches == ["task=? AND number=? AND who=?)", "task=? AND digest=?)"]

@@ -11,6 +11,7 @@ import pytest
 
 from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory import MemoryBlobs
 
 BAD_NAMES = {
     "up": "../x",
@@ -31,13 +32,22 @@ BAD_NAMES = {
 }
 
 
+Blobs = FileBlobs | MemoryBlobs
+
+
 @pytest.fixture
-def blobs(tmp_path: Path) -> FileBlobs:
+def file_blobs(tmp_path: Path) -> FileBlobs:
     """An empty folder of blobs, two folders below what exists."""
     return FileBlobs(tmp_path / "role" / "blobs")
 
 
-def test_bytes_come_back_and_are_listed(blobs: FileBlobs):
+@pytest.fixture(params=["memory", "files"])
+def blobs(request: pytest.FixtureRequest, file_blobs: FileBlobs) -> Blobs:
+    """No blobs yet, of either kind."""
+    return MemoryBlobs() if request.param == "memory" else file_blobs
+
+
+def test_bytes_come_back_and_are_listed(blobs: Blobs):
     """Under the names they were put."""
     blobs.put("t/rounds/1/a", b"\x00one")
     blobs.put("t.sp", b"")
@@ -46,7 +56,7 @@ def test_bytes_come_back_and_are_listed(blobs: FileBlobs):
     assert sorted(blobs.names()) == ["t.sp", "t/rounds/1/a"]
 
 
-def test_the_same_bytes_again_are_fine_and_others_a_conflict(blobs: FileBlobs):
+def test_the_same_bytes_again_are_fine_and_others_a_conflict(blobs: Blobs):
     """The first stay."""
     blobs.put("a", b"first")
     blobs.put("a", b"first")
@@ -55,7 +65,7 @@ def test_the_same_bytes_again_are_fine_and_others_a_conflict(blobs: FileBlobs):
     assert blobs.get("a") == b"first"
 
 
-def test_what_is_not_there_is_named(blobs: FileBlobs):
+def test_what_is_not_there_is_named(blobs: Blobs):
     """Nothing, a folder, and a name below a blob."""
     blobs.put("a/b", b"")
     for name in ("x", "x/y", "a", "a/b/c"):
@@ -64,7 +74,7 @@ def test_what_is_not_there_is_named(blobs: FileBlobs):
             blobs.get(name)
 
 
-def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: FileBlobs):
+def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: Blobs):
     """A conflict each way, not an error of the file system's."""
     blobs.put("a/b", b"")
     for name in ("a", "a/b/c", "a/b/c/d"):
@@ -72,7 +82,7 @@ def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: FileBlobs):
             blobs.put(name, b"other")
 
 
-def test_deleting_twice_is_fine(blobs: FileBlobs):
+def test_deleting_twice_is_fine(blobs: Blobs):
     """And a name never put."""
     blobs.put("a/b", b"1")
     for name in ("a/b", "a/b", "x/y", "x"):
@@ -81,25 +91,45 @@ def test_deleting_twice_is_fine(blobs: FileBlobs):
     blobs.put("a/b", b"2")
 
 
-def test_clearing_takes_everything_below_a_name(blobs: FileBlobs):
+def test_clearing_takes_what_is_below_a_name_alone(blobs: Blobs):
+    """Not what only begins alike, and not the blob of that name."""
+    for name in ("t/1/a", "t/1/b/c", "t/10", "t/2"):
+        blobs.put(name, b"")
+    blobs.clear("t/1")
+    blobs.clear("t/2")
+    assert list(blobs.names()) == ["t/10", "t/2"]
+
+
+def test_several_are_put_at_once(blobs: Blobs):
+    """Again too; one with other contents is a conflict."""
+    both = {"a/b": b"1", "c": b"2"}
+    blobs.put_all(both)
+    blobs.put_all(both)
+    assert {name: blobs.get(name) for name in blobs.names()} == both
+    with pytest.raises(Conflict):
+        blobs.put_all({"d": b"3", "c": b"other"})
+    assert blobs.get("c") == b"2"
+
+
+def test_clearing_takes_unfinished_writes_too(file_blobs: FileBlobs):
     """What a crash left unfinished too, and nothing beside it; twice is fine."""
-    blobs.put("t/1/uploads/a", b"")
-    blobs.put("t/1/rewards", b"kept")
-    (blobs.folder / "t/1/uploads/.0123.part").write_bytes(b"half")
-    blobs.clear("t/1/uploads")
-    blobs.clear("t/1/uploads")
-    assert not (blobs.folder / "t/1/uploads").exists()
-    assert list(blobs.names()) == ["t/1/rewards"]
+    file_blobs.put("t/1/uploads/a", b"")
+    file_blobs.put("t/1/rewards", b"kept")
+    (file_blobs.folder / "t/1/uploads/.0123.part").write_bytes(b"half")
+    file_blobs.clear("t/1/uploads")
+    file_blobs.clear("t/1/uploads")
+    assert not (file_blobs.folder / "t/1/uploads").exists()
+    assert list(file_blobs.names()) == ["t/1/rewards"]
 
 
-def test_unfinished_writes_are_not_listed(blobs: FileBlobs):
+def test_unfinished_writes_are_not_listed(file_blobs: FileBlobs):
     """A killed process leaves a hidden file; no name leads to it."""
-    (blobs.folder / ".0123.part").write_bytes(b"half")
-    assert list(blobs.names()) == []
+    (file_blobs.folder / ".0123.part").write_bytes(b"half")
+    assert list(file_blobs.names()) == []
 
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
-def test_names_that_could_mean_something_else_are_refused(blobs: FileBlobs, name: str):
+def test_names_that_could_mean_something_else_are_refused(blobs: Blobs, name: str, tmp_path: Path):
     """By every method, with nothing written anywhere."""
     for act in (lambda: blobs.put(name, b"x"), lambda: blobs.get(name), lambda: blobs.has(name)):
         with pytest.raises(FormatError):
@@ -107,8 +137,8 @@ def test_names_that_could_mean_something_else_are_refused(blobs: FileBlobs, name
     for act in (blobs.delete, blobs.clear):
         with pytest.raises(FormatError):
             act(name)
-    above = blobs.folder.parent.parent
-    assert [path for path in above.rglob("*") if path.is_file()] == []
+    assert list(blobs.names()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_everything_is_the_owners_alone(tmp_path: Path):
@@ -125,7 +155,7 @@ def test_everything_is_the_owners_alone(tmp_path: Path):
     assert stat.S_IMODE((tmp_path / "a/b/c/d/e").stat().st_mode) == 0o600
 
 
-def test_a_full_disk_surfaces_as_itself_and_leaves_nothing(blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_surfaces_as_itself_and_leaves_nothing(file_blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch):
     """Half the bytes went out before it was full; the name is free for the next try."""
     write = os.write
 
@@ -136,15 +166,15 @@ def test_a_full_disk_surfaces_as_itself_and_leaves_nothing(blobs: FileBlobs, mon
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space") as refused:
-        blobs.put("a/b", b"x" * 100)
+        file_blobs.put("a/b", b"x" * 100)
     assert refused.value.errno == errno.ENOSPC
-    assert not blobs.has("a/b")
-    assert [path for path in blobs.folder.rglob("*") if path.is_file()] == []
+    assert not file_blobs.has("a/b")
+    assert [path for path in file_blobs.folder.rglob("*") if path.is_file()] == []
     monkeypatch.undo()
-    blobs.put("a/b", b"x" * 100)
+    file_blobs.put("a/b", b"x" * 100)
 
 
-def test_a_put_is_on_disk_with_its_name_and_the_folders_above(blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch):
+def test_a_put_is_on_disk_with_its_name_and_the_folders_above(file_blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch):
     """The bytes are synced before the name appears; then the folder, and each folder that is new."""
     told: list[str] = []
     fsync, link = os.fsync, os.link
@@ -159,16 +189,16 @@ def test_a_put_is_on_disk_with_its_name_and_the_folders_above(blobs: FileBlobs, 
 
     monkeypatch.setattr(os, "fsync", noting_fsync)
     monkeypatch.setattr(os, "link", noting_link)
-    blobs.put("c/d", b"x")
+    file_blobs.put("c/d", b"x")
     assert told[0] == "blobs"
     assert told[1].endswith(".part")
     assert told[2:] == ["named", "c"]
     told.clear()
-    blobs.put("c/d", b"x")  # said to be there only when its name is durable too
+    file_blobs.put("c/d", b"x")  # said to be there only when its name is durable too
     assert told[-1] == "c"
 
 
-def test_of_two_that_put_at_once_one_wins_whole(blobs: FileBlobs):
+def test_of_two_that_put_at_once_one_wins_whole(blobs: Blobs):
     """Each reader sees one of the two; exactly the losers are told."""
     for number in range(20):
         bodies = [bytes([i]) * 5000 for i in range(4)]

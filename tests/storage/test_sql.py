@@ -1,4 +1,4 @@
-"""Each method of the stores does what `roles.ports` says, on both databases."""
+"""Each method of the stores does what `roles.ports` says, in memory and on both databases."""
 
 import os
 
@@ -15,6 +15,7 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
+from crowdfl.local import Store
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
@@ -41,14 +42,14 @@ def test_postgresql_is_tested_too(url: str):
     assert url.startswith(("sqlite", "postgresql"))
 
 
-def test_a_task_comes_back_as_it_went_in(store: SqlStore):
+def test_a_task_comes_back_as_it_went_in(store: Store):
     """All fields, after which it is in the list of tasks."""
     store.add_task(TASK)
     assert store.task("t") == TASK
     assert store.tasks() == [TASK]
 
 
-def test_a_task_added_again_keeps_its_state(store: SqlStore):
+def test_a_task_added_again_keeps_its_state(store: Store):
     """A retry of the creation must not reopen a cancelled task."""
     store.add_task(TASK)
     store.set_state("t", "cancelled", 12.5)
@@ -57,7 +58,7 @@ def test_a_task_added_again_keeps_its_state(store: SqlStore):
 
 
 @pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", "definition", "other")])
-def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[str, str, str]):
+def test_a_task_with_other_papers_is_a_conflict(store: Store, other: tuple[str, str, str]):
     """Neither the definition nor the appointment can be exchanged."""
     store.add_task(TASK)
     with pytest.raises(Conflict):
@@ -65,7 +66,7 @@ def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[st
     assert store.task("t") == TASK
 
 
-def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: SqlStore):
+def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: Store):
     """Settling later does not move the claims' deadline."""
     store.add_task(TASK)
     store.set_state("t", "finished", 1_700_000_000.123456)
@@ -73,7 +74,7 @@ def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: SqlStore)
     assert store.task("t").ended_at == 1_700_000_000.123456
 
 
-def test_an_unknown_task_is_named(store: SqlStore):
+def test_an_unknown_task_is_named(store: Store):
     """Reading it, and changing it."""
     with pytest.raises(UnknownTask):
         store.task("t")
@@ -81,7 +82,7 @@ def test_an_unknown_task_is_named(store: SqlStore):
         store.set_state("t", "running")
 
 
-def test_participants_come_in_the_order_they_joined(store: SqlStore):
+def test_participants_come_in_the_order_they_joined(store: Store):
     """Not in that of their names, with every byte of their keys, apart from other tasks'."""
     people = [person(3), person(1), person(2)]
     for one in people:
@@ -90,7 +91,7 @@ def test_participants_come_in_the_order_they_joined(store: SqlStore):
     assert store.participants("t") == people
 
 
-def test_a_participant_joins_once(store: SqlStore):
+def test_a_participant_joins_once(store: Store):
     """Again is fine even when the task is full; with other keys it is a conflict."""
     store.add_participant("t", person(1), 1)
     store.add_participant("t", person(1), 1)
@@ -99,7 +100,7 @@ def test_a_participant_joins_once(store: SqlStore):
     assert store.participants("t") == [person(1)]
 
 
-def test_a_full_task_refuses_the_next(store: SqlStore):
+def test_a_full_task_refuses_the_next(store: Store):
     """Someone who left still holds a place: the width budget counted on it."""
     store.add_participant("t", person(1), 2)
     store.add_participant("t", person(2), 2)
@@ -108,7 +109,7 @@ def test_a_full_task_refuses_the_next(store: SqlStore):
         store.add_participant("t", person(3), 2)
 
 
-def test_who_leaves_is_marked(store: SqlStore):
+def test_who_leaves_is_marked(store: Store):
     """Twice is fine; someone unknown is named."""
     store.add_participant("t", person(1), 2)
     store.leave("t", "p1")
@@ -118,7 +119,7 @@ def test_who_leaves_is_marked(store: SqlStore):
         store.leave("t", "p2")
 
 
-def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
+def test_rounds_are_inserted_updated_and_in_order(store: Store):
     """The second put of a number replaces the first."""
     store.put_round("t", Round(2, 20.5))
     store.put_round("t", Round(1, 1_700_000_000.25))
@@ -126,7 +127,7 @@ def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
     assert store.rounds("t") == [Round(1, 1_700_000_000.25), Round(2, 20.5, RoundState.CLOSED, extended=True)]
 
 
-def test_an_upload_is_in_once(store: SqlStore):
+def test_an_upload_is_in_once(store: Store):
     """New, known, or another one of the same participant's; each round by itself."""
     store.put_round("t", Round(1, 0.0))
     store.put_round("t", Round(2, 0.0))
@@ -139,7 +140,7 @@ def test_an_upload_is_in_once(store: SqlStore):
     assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
 
 
-def test_a_seed_is_kept_once(store: SqlStore):
+def test_a_seed_is_kept_once(store: Store):
     """The same bytes again are fine, other bytes are a conflict and change nothing."""
     store.put_seed("t", 1, "opening", b"\x00\xff")
     store.put_seed("t", 1, "opening", b"\x00\xff")
@@ -150,7 +151,7 @@ def test_a_seed_is_kept_once(store: SqlStore):
     assert store.seeds("t", 2) == {}
 
 
-def test_a_movement_is_made_once(store: SqlStore):
+def test_a_movement_is_made_once(store: Store):
     """The same again is no second movement; other contents under its name are refused."""
     assert store.post("t", DEPOSIT)
     assert not store.post("t", DEPOSIT)
@@ -159,7 +160,7 @@ def test_a_movement_is_made_once(store: SqlStore):
     assert store.movements("t") == [DEPOSIT]
 
 
-def test_money_that_is_not_there_does_not_move(store: SqlStore):
+def test_money_that_is_not_there_does_not_move(store: Store):
     """Nor does another task's."""
     store.post("other", DEPOSIT)
     with pytest.raises(NotEnoughMoney):
@@ -167,15 +168,15 @@ def test_money_that_is_not_there_does_not_move(store: SqlStore):
     assert store.movements("t") == []
 
 
-def test_amounts_go_up_to_63_bits_and_not_beyond(store: SqlStore):
+def test_amounts_go_up_to_63_bits_and_not_beyond(sql_store: SqlStore):
     """More than a 32-bit column holds, and a named refusal instead of a driver's overflow."""
-    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 2**63 - 1))
-    assert store.movements("t")[0].amount == 2**63 - 1
+    sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 2**63 - 1))
+    assert sql_store.movements("t")[0].amount == 2**63 - 1
     with pytest.raises(FormatError):
-        store.post("t", Movement("deposit 2", REQUESTER, ESCROW, 2**63))
+        sql_store.post("t", Movement("deposit 2", REQUESTER, ESCROW, 2**63))
 
 
-def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
+def test_a_lease_has_one_owner_until_it_ends(store: Store):
     """Its owner renews it; another gets it once it has run out; the first has lost it then."""
     assert store.lease("t", "a", 0.0, 60.0)
     assert not store.lease("t", "b", 59.9, 60.0)
@@ -185,7 +186,7 @@ def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
     assert not store.lease("t", "a", 120.0, 60.0)
 
 
-def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore):
+def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: Store):
     """A process that lost its lease must not free its successor's."""
     store.lease("t", "a", 0.0, 60.0)
     store.release("t", "b")
@@ -194,7 +195,7 @@ def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore
     assert store.lease("t", "b", 1.0, 60.0)
 
 
-def test_an_invitation_serves_one_holder(store: SqlStore):
+def test_an_invitation_serves_one_holder(store: Store):
     """The same holder again is fine."""
     store.use_invitation("t", "7", "p1")
     store.use_invitation("t", "7", "p1")
@@ -203,7 +204,7 @@ def test_an_invitation_serves_one_holder(store: SqlStore):
     store.use_invitation("other", "7", "p2")
 
 
-def test_a_request_has_one_answer(store: SqlStore):
+def test_a_request_has_one_answer(store: Store):
     """The same again is fine, another is a conflict."""
     assert store.answered("t", "r") is None
     store.put_answer("t", "r", "blob")
@@ -213,14 +214,14 @@ def test_a_request_has_one_answer(store: SqlStore):
     assert store.answered("t", "r") == "blob"
 
 
-def test_memory_is_a_mapping_that_lasts(store: SqlStore, open_store):
-    """Read by another store, apart from other tasks', with the manners of a dict."""
-    memory = store.memory("t")
+def test_memory_is_a_mapping_that_lasts(sql_store: SqlStore, open_store):
+    """Read by another sql_store, apart from other tasks', with the manners of a dict."""
+    memory = sql_store.memory("t")
     memory["a"] = b"\x00\xff"
     memory["a"] = b"2"
     assert memory.setdefault("a", b"3") == b"2"
     assert memory.setdefault("b", b"3") == b"3"
-    store.memory("other")["c"] = b"4"
+    sql_store.memory("other")["c"] = b"4"
     again = open_store().memory("t")
     assert dict(again) == {"a": b"2", "b": b"3"}
     assert len(again) == 2
@@ -232,8 +233,46 @@ def test_memory_is_a_mapping_that_lasts(store: SqlStore, open_store):
         del memory["a"]
 
 
+def test_memory_is_what_the_transaction_left(store: Store):
+    """A mapping taken before sees what came later, and nothing of what was undone."""
+    memory = store.memory("t")
+    with store.transaction():
+        memory["a"] = b"1"
+        store.memory("t")["b"] = b"2"
+
+    def fail() -> None:
+        with store.transaction():
+            memory["a"] = b"3"
+            del memory["b"]
+            del memory["c"]
+
+    with pytest.raises(KeyError):
+        fail()
+    assert dict(memory) == dict(store.memory("t")) == {"a": b"1", "b": b"2"}
+    assert len(memory) == 2
+
+
+def test_where_uploads_stand_is_told_in_one_look(store: Store):
+    """Those who were asked about, and nobody else; a round that has not opened is None."""
+    store.add_task(TASK)
+    for number in (1, 2, 3):
+        store.add_participant("t", person(number), 3)
+    store.leave("t", "p2")
+    store.put_round("t", Round(1, 0.5))
+    mine, other = Upload("p1", "a" * 64, late=False), Upload("p3", "c" * 64, late=False)
+    store.acknowledge("t", 1, [mine, other])
+    found = store.upload_context("t", 1, ["p1", "p2", "p9"])
+    assert (found.state, found.round) == ("running", Round(1, 0.5))
+    assert (found.enrolled, found.left, found.uploads) == ({"p1", "p2"}, {"p2"}, {"p1": mine})
+    assert store.turnout("t", 1) == (2, 0)
+    assert store.turnout("t", 2) == (0, 2)
+    assert store.upload_context("t", 2, ["p1"]).round is None
+    with pytest.raises(UnknownTask):
+        store.upload_context("u", 1, ["p1"])
+
+
 @pytest.mark.parametrize("name", ["x" * 65, "a\0b", "\ud800"], ids=["long", "NUL", "half a character"])
-def test_names_that_one_database_could_not_hold_are_refused_by_both(store: SqlStore, name: str):
+def test_names_that_one_database_could_not_hold_are_refused_by_all(store: Store, name: str):
     """As a named error, whether asked for or written."""
     with pytest.raises(FormatError):
         store.task(name)
@@ -245,7 +284,7 @@ def test_names_that_one_database_could_not_hold_are_refused_by_both(store: SqlSt
 
 
 @pytest.mark.parametrize("number", [-1, 2**31, 10**30])
-def test_rounds_that_cannot_be_are_refused_by_both(store: SqlStore, number: int):
+def test_rounds_that_cannot_be_are_refused_by_all(store: Store, number: int):
     """They come from paths of requests, so no driver's overflow may surface."""
     with pytest.raises(FormatError):
         store.uploads("t", number)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
+from crowdfl.local import Store
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
@@ -56,7 +57,7 @@ def person(number: int) -> StoredParticipant:
     return StoredParticipant(Identity(f"p{number}", b"s", b"r"), "c")
 
 
-def test_one_more_than_the_places_race_and_all_but_one_get_in(store: SqlStore):
+def test_one_more_than_the_places_race_and_all_but_one_get_in(store: Store):
     """n_max + 1 threads; exactly one is refused, by name."""
 
     def enrol(number: int) -> bool:
@@ -70,7 +71,7 @@ def test_one_more_than_the_places_race_and_all_but_one_get_in(store: SqlStore):
     assert len(store.participants("t")) == 7
 
 
-def test_the_same_upload_at_once_is_new_once(store: SqlStore):
+def test_the_same_upload_at_once_is_new_once(store: Store):
     """Whoever comes second is told that it is in."""
     for number in range(1, 6):
         store.put_round("t", Round(number, 0.0))
@@ -80,7 +81,7 @@ def test_the_same_upload_at_once_is_new_once(store: SqlStore):
         assert len(store.uploads("t", number)) == 1
 
 
-def test_of_different_uploads_at_once_one_is_counted(store: SqlStore):
+def test_of_different_uploads_at_once_one_is_counted(store: Store):
     """The others are refused by name, not by a broken constraint."""
     store.put_round("t", Round(1, 0.0))
 
@@ -90,7 +91,7 @@ def test_of_different_uploads_at_once_one_is_counted(store: SqlStore):
     assert sorted(at_once(4, upload)) == ["AlreadyCounted"] * 3 + ["bool"]
 
 
-def test_of_two_seeds_at_once_one_is_kept(store: SqlStore):
+def test_of_two_seeds_at_once_one_is_kept(store: Store):
     """So that no process masks with a seed that is not the durable one."""
 
     def keep(number: int) -> bool:
@@ -105,7 +106,7 @@ def test_of_two_seeds_at_once_one_is_kept(store: SqlStore):
     assert store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
 
 
-def test_payments_at_once_never_overdraw(store: SqlStore):
+def test_payments_at_once_never_overdraw(store: Store):
     """Twelve claims on ten millionths: two are refused, and the books still balance."""
     store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 10))
 
@@ -119,37 +120,37 @@ def test_payments_at_once_never_overdraw(store: SqlStore):
     assert len(store.movements("t")) == 11
 
 
-def test_one_of_several_owners_gets_a_lease(store: SqlStore):
+def test_one_of_several_owners_gets_a_lease(store: Store):
     """A free one, and one that has run out."""
     for now in (0.0, 60.0, 120.0):
         assert at_once(4, lambda number, now=now: store.lease("t", f"{number} {now}", now, 60.0)).count(True) == 1
 
 
-def test_two_processes_on_one_database_keep_every_promise(store: SqlStore, url: str):
+def test_two_processes_on_one_database_keep_every_promise(sql_store: SqlStore, url: str):
     """They upload the same bytes, drain the same account and race for the same places."""
-    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
+    sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
     for number in range(1, 21):
-        store.put_round("t", Round(number, 0.0))
+        sql_store.put_round("t", Round(number, 0.0))
     said = processes(url, ("race", "a", 20, 25), ("race", "b", 20, 25))
     new, spent, inside = (sum(column) for column in zip(*(map(int, lines[-1].split()) for lines in said), strict=True))
     assert (new, spent, inside) == (20, 25, 25)
-    assert all(len(store.uploads("t", number)) == 1 for number in range(1, 21))
-    assert len(store.participants("t")) == 25
+    assert all(len(sql_store.uploads("t", number)) == 1 for number in range(1, 21))
+    assert len(sql_store.participants("t")) == 25
 
 
-def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(store: SqlStore, url: str):
+def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql_store: SqlStore, url: str):
     """Two transactions, killed before and after every statement and commit; what was acknowledged is there."""
     (lines,) = processes(url, ("sweep",))
     ended = {int(step): int(status) for word, step, status in (line.split() for line in lines if "ended" in line)}
     done = {line.split()[1] for line in lines if line.startswith("done")}
     assert len(ended) > 20
     assert list(ended.values()) == [-9] * (len(ended) - 1) + [0]
-    tasks = {task.task for task in store.tasks()}
+    tasks = {task.task for task in sql_store.tasks()}
     states = set()
     for step in ended:
         name = f"t{step}"
-        made = len(store.movements(name))
-        second = (bool(store.rounds(name)), bool(store.seeds(name, 1)), bool(store.memory(name)))
+        made = len(sql_store.movements(name))
+        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.memory(name)))
         assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
         assert len(set(second)) == 1
         assert all(second) or name not in done

@@ -15,10 +15,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
+from crowdfl.local import Store
 from crowdfl.roles.ports import StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage import database
+from crowdfl.storage.memory import MemoryStore
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import seeds
 
@@ -31,20 +33,22 @@ class Interrupted(BaseException):
     """What a signal raises, past every `except Exception`."""
 
 
-def run(store: SqlStore, *calls: Callable[[], object]) -> None:
+def run(store: Store, *calls: Callable[[], object]) -> None:
     """All of them as one transaction."""
     with store.transaction():
         for call in calls:
             call()
 
 
-def connections_out(store: SqlStore) -> int:
+def connections_out(store: Store) -> int:
     """Connections that were not given back."""
+    if isinstance(store, MemoryStore):
+        return 0
     assert isinstance(store.engine.pool, QueuePool)
     return store.engine.pool.checkedout()
 
 
-def test_a_failing_call_takes_all_others_with_it(store: SqlStore):
+def test_a_failing_call_takes_all_others_with_it(store: Store):
     """And the connection goes back; the next transaction is a fresh one."""
     put = partial(store.put_round, "t", Round(1, 1.0))
     with pytest.raises(NotEnoughMoney):
@@ -57,7 +61,7 @@ def test_a_failing_call_takes_all_others_with_it(store: SqlStore):
 
 
 @pytest.mark.parametrize("stop", [Interrupted, ValueError, KeyboardInterrupt])
-def test_whatever_ends_a_transaction_early_undoes_it(store: SqlStore, stop: type[BaseException]):
+def test_whatever_ends_a_transaction_early_undoes_it(store: Store, stop: type[BaseException]):
     """Errors that are not the store's, and those that nobody catches."""
 
     def give_up() -> None:
@@ -69,17 +73,17 @@ def test_whatever_ends_a_transaction_early_undoes_it(store: SqlStore, stop: type
     assert connections_out(store) == 0
 
 
-def test_calls_inside_see_each_other_and_others_see_them_at_the_end(store: SqlStore, open_store: Opener):
+def test_calls_inside_see_each_other_and_others_see_them_at_the_end(sql_store: SqlStore, open_store: Opener):
     """Another process reads the last committed state meanwhile, without waiting."""
     other = open_store()
-    with store.transaction():
-        store.add_task(TASK)
-        assert store.tasks() == [TASK]
+    with sql_store.transaction():
+        sql_store.add_task(TASK)
+        assert sql_store.tasks() == [TASK]
         assert other.tasks() == []
     assert other.tasks() == [TASK]
 
 
-def test_another_thread_of_the_same_store_is_not_inside(store: SqlStore):
+def test_another_thread_of_the_same_store_is_not_inside(store: Store):
     """It reads what was committed, and gets a transaction of its own."""
     seen: list[list[StoredTask]] = []
     with store.transaction():
@@ -90,7 +94,7 @@ def test_another_thread_of_the_same_store_is_not_inside(store: SqlStore):
     assert seen == [[]]
 
 
-def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: SqlStore):
+def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: Store):
     """A failure that was caught undoes the inner one only; one that was not, both."""
     with store.transaction():
         store.add_task(TASK)
@@ -105,7 +109,7 @@ def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: SqlSto
     assert [r.number for r in store.rounds("t")] == [2]
 
 
-def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: SqlStore):
+def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: Store):
     """No statement had failed, so that PostgreSQL too goes on."""
     store.put_round("t", Round(1, 0.0))
     store.acknowledge("t", 1, [Upload("p", "a", late=False)])
@@ -115,7 +119,7 @@ def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: SqlStore
     assert store.tasks() == [TASK]
 
 
-def test_readers_do_not_wait_for_a_writer_and_writers_do(store: SqlStore, open_store: Opener):
+def test_readers_do_not_wait_for_a_writer_and_writers_do(sql_store: SqlStore, open_store: Opener):
     """A long transaction in one process stops no reads in another; a write there comes after it."""
     other, order = open_store(), []
 
@@ -124,8 +128,8 @@ def test_readers_do_not_wait_for_a_writer_and_writers_do(store: SqlStore, open_s
         order.append("other")
 
     thread = threading.Thread(target=write)
-    with store.transaction():
-        store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
+    with sql_store.transaction():
+        sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
         thread.start()
         assert other.movements("t") == []
         thread.join(0.3)
@@ -135,9 +139,9 @@ def test_readers_do_not_wait_for_a_writer_and_writers_do(store: SqlStore, open_s
     assert order == ["first", "other"]
 
 
-def test_what_a_transaction_read_is_true_when_it_writes(store: SqlStore, open_store: Opener):
+def test_what_a_transaction_read_is_true_when_it_writes(sql_store: SqlStore, open_store: Opener):
     """Two that read a balance and spend it: the second reads what the first left."""
-    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
+    sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 1))
     refused = []
 
     def spend(name: str, own: SqlStore) -> None:
@@ -156,34 +160,34 @@ def test_what_a_transaction_read_is_true_when_it_writes(store: SqlStore, open_st
     assert len(refused) == 3
 
 
-def test_many_threads_give_their_connections_back(store: SqlStore):
+def test_many_threads_give_their_connections_back(sql_store: SqlStore):
     """More threads than connections, each with reads, writes and failures."""
 
     def work(number: int) -> None:
-        store.put_round("t", Round(number, 1.0))
-        store.rounds("t")
+        sql_store.put_round("t", Round(number, 1.0))
+        sql_store.rounds("t")
         with pytest.raises(NotEnoughMoney):
-            store.post("t", OVERDRAFT)
+            sql_store.post("t", OVERDRAFT)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(store.rounds("t")) == 20
-    assert connections_out(store) == 0
+    assert len(sql_store.rounds("t")) == 20
+    assert connections_out(sql_store) == 0
 
 
-def test_a_forked_process_opens_connections_of_its_own(store: SqlStore):
+def test_a_forked_process_opens_connections_of_its_own(sql_store: SqlStore):
     """Neither uses nor closes its parent's, not even when it was forked inside a transaction."""
-    with store.transaction():
-        store.put_round("t", Round(1, 1.0))
+    with sql_store.transaction():
+        sql_store.put_round("t", Round(1, 1.0))
         child = os.fork()
         if child == 0:
-            os._exit(0 if store.rounds("t") == [] else 1)
+            os._exit(0 if sql_store.rounds("t") == [] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        store.put_round("t", Round(2, 1.0))
-    assert len(store.rounds("t")) == 2
+        sql_store.put_round("t", Round(2, 1.0))
+    assert len(sql_store.rounds("t")) == 2
 
 
 @pytest.mark.parametrize(
@@ -262,12 +266,12 @@ def test_a_store_in_a_file_is_the_owners_alone_and_every_commit_is_on_disk(tmp_p
     store.close()
 
 
-def test_no_error_shows_what_is_stored(store: SqlStore):
+def test_no_error_shows_what_is_stored(sql_store: SqlStore):
     """Mask seeds are parameters of statements; the driver's own errors would print them."""
     row = insert(seeds).values(task="t", number=1, purpose="opening", state=b"very secret")
-    with store.engine.begin() as connection:
+    with sql_store.engine.begin() as connection:
         connection.execute(row)
-    with store.engine.connect() as connection, pytest.raises(IntegrityError) as refused:
+    with sql_store.engine.connect() as connection, pytest.raises(IntegrityError) as refused:
         connection.execute(row)
     assert "very secret" not in str(refused.value)
 

@@ -8,11 +8,11 @@ import typer
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import SERVICES, template_text
 from crowdfl.errors import SettingsError
-from crowdfl.schema import expected, is_host
+from crowdfl.schema import expected
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
 from crowdfl.services.run import signing_key
-from crowdfl.settings import RequesterSettings, ServiceSettings
+from crowdfl.settings import RequesterSettings, ServiceSettings, is_host
 from crowdfl.storage.atomic import write_private
 
 __all__ = ["in_url", "init"]

@@ -30,9 +30,7 @@ __all__ = [
 ]
 
 Block = npt.NDArray[np.uint8]
-Limbs = npt.NDArray[
-    np.uint64
-]  # (limbs, numbers): 32-bit limbs, lowest first, so that array operations run along numbers
+Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), lowest limb first: array operations run along numbers
 LIMB_BITS = 32
 _MASK = np.uint64((1 << LIMB_BITS) - 1)
 _SHIFT = np.uint64(LIMB_BITS)
@@ -43,7 +41,6 @@ def width_of(modulus: int) -> int:
 
 
 def empty(rows: int, width: int) -> Block:
-    """A block whose contents do not matter yet."""
     return np.empty((rows, width), dtype=np.uint8)
 
 
@@ -100,15 +97,11 @@ def from_limbs(limbs: Limbs, width: int) -> Block:
 
 def add_constant(limbs: Limbs, constant: int) -> tuple[Limbs, npt.NDArray[np.bool_]]:
     """Each number plus a signed constant, modulo the numbers' width; and which sums were negative."""
-    size, count = limbs.shape
+    size = len(limbs)
     addend = constant % (1 << (LIMB_BITS * size))
-    out = np.empty_like(limbs)
-    carry = np.zeros(count, dtype=np.uint64)
-    for place in range(size):
-        total = limbs[place] + np.uint64((addend >> (LIMB_BITS * place)) & int(_MASK)) + carry
-        out[place] = total & _MASK
-        carry = total >> _SHIFT
-    return out, np.asarray((carry == 0) & (constant < 0))
+    digits = [np.uint64((addend >> (LIMB_BITS * place)) & int(_MASK)) for place in range(size)]
+    out, carried = _sum(limbs, digits, 0)
+    return out, np.asarray(~carried & (constant < 0))
 
 
 def subtract_mod(left: Block, right: Block, n: int) -> Block:
@@ -116,12 +109,17 @@ def subtract_mod(left: Block, right: Block, n: int) -> Block:
     require_rows((left, right))
     size = -(-left.shape[1] // 4)
     a, b = to_limbs(left, size), to_limbs(right, size)
+    out, carried = _sum(a, b ^ _MASK, 1)  # a + ~b + 1
+    out[:, ~carried], _ = add_constant(out[:, ~carried], int(n))
+    return from_limbs(out, left.shape[1])
+
+
+def _sum(a: Limbs, b: Limbs | list[np.uint64], carry_in: int) -> tuple[Limbs, npt.NDArray[np.bool_]]:
+    """a + b + carry_in, limb by limb; and which sums carried over the last one."""
     out = np.empty_like(a)
-    carry = np.ones(a.shape[1], dtype=np.uint64)  # a + ~b + 1
-    for place in range(size):
-        total = a[place] + (b[place] ^ _MASK) + carry
+    carry = np.full(a.shape[1], carry_in, dtype=np.uint64)
+    for place, addend in enumerate(b):
+        total = a[place] + addend + carry
         out[place] = total & _MASK
         carry = total >> _SHIFT
-    borrowed = carry == 0
-    out[:, borrowed], _ = add_constant(out[:, borrowed], int(n))
-    return from_limbs(out, left.shape[1])
+    return out, np.asarray(carry != 0)

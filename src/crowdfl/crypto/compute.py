@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol, TypedDict, Unpack
 
 import gmpy2
@@ -32,15 +33,10 @@ class Kernel(Protocol):
     """A row-wise function of one or more blocks: row i of the result depends on the rows i alone."""
 
     @property
-    def out_width(self) -> int:
-        """Bytes of a row of the result."""
-
+    def out_width(self) -> int: ...  # bytes of a row of the result
     @property
-    def chunk(self) -> int:
-        """Rows that make a fair piece of work, about a quarter of a second of one core."""
-
-    def run(self, *blocks: Block) -> Block:
-        """The result for these rows, computed here and now on one core."""
+    def chunk(self) -> int: ...  # rows that make a fair piece of work, about a quarter of a second of one core
+    def run(self, *blocks: Block) -> Block: ...  # the result for these rows, computed here and now on one core
 
 
 @dataclass
@@ -51,11 +47,9 @@ class Progress:
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def cancel(self) -> None:
-        """Stop the batch at its next piece: it then raises `Cancelled`."""
         self._stop.set()
 
     def check(self) -> None:
-        """Raise `Cancelled` once `cancel` was called."""
         if self._stop.is_set():
             raise Cancelled("the batch was cancelled; nothing it had computed is kept")
 
@@ -69,8 +63,7 @@ class Backend(Protocol):
     """Runs kernels over blocks."""
 
     @property
-    def name(self) -> str:
-        """What the user chose it by."""
+    def name(self) -> str: ...  # what the user chose it by
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row; into `out` if given, which may be one of `blocks`."""
@@ -83,7 +76,7 @@ class Threads:
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(self.workers, "crowdfl-compute", initializer=release_lock_while_computing)
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         rows = require_rows(blocks)
@@ -94,17 +87,14 @@ class Threads:
             result[piece] = kernel.run(*(block[piece] for block in blocks))
             return int(piece.stop) - int(piece.start)
 
+        size = max(1, min(kernel.chunk, -(-rows // self.workers)))
+        pieces = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
         done = 0
         progress.report(done, rows)
-        for count in self._each(work, list(self._pieces(kernel, rows)), progress):
+        for count in self._each(work, pieces, progress):
             done += count
             progress.report(done, rows)
         return result
-
-    def _pieces(self, kernel: Kernel, rows: int) -> Iterator[slice]:
-        share = -(-rows // self.workers)
-        size = max(1, min(kernel.chunk, share))
-        return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
     def _each(self, work: Callable[[slice], int], pieces: list[slice], progress: Progress) -> Iterator[int]:
         if self.workers == 1 or len(pieces) == 1:
@@ -119,7 +109,7 @@ class Threads:
                 progress.check()
                 # A short queue: enough to keep the workers busy, little to wait for after a cancel.
                 for piece in waiting:
-                    pending.add(self._executor().submit(work, piece))
+                    pending.add(self._pool.submit(work, piece))
                     if len(pending) > self.workers:
                         break
                 if not pending:
@@ -131,26 +121,16 @@ class Threads:
                 future.cancel()
             wait(pending)
 
-    def _executor(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.workers, "crowdfl-compute", initializer=release_lock_while_computing)
-        return self._pool
-
 
 def release_lock_while_computing() -> None:
     """Let other threads of this process run while the calling one is in gmpy2."""
     gmpy2.set_context(gmpy2.context(allow_release_gil=True))
 
 
-_default: Threads | None = None
-
-
+@cache
 def default_backend() -> Backend:
-    """The threads backend with one worker per core, made once."""
-    global _default  # noqa: PLW0603 -- one thread pool per process is the point
-    if _default is None:
-        _default = Threads()
-    return _default
+    """The threads backend with one worker per core, made once: one thread pool per process is the point."""
+    return Threads()
 
 
 class BatchOptions(TypedDict, total=False):
@@ -161,6 +141,5 @@ class BatchOptions(TypedDict, total=False):
 
 
 def run_batch(kernel: Kernel, *blocks: Block, **options: Unpack[BatchOptions]) -> Block:
-    """Apply `kernel` to every row."""
     backend = options.get("backend") or default_backend()
     return backend.map(kernel, *blocks, progress=options.get("progress"))

@@ -56,9 +56,8 @@ class FixedPoint:
         flat = np.asarray(weights, dtype=np.float64).reshape(-1)
         broken = np.flatnonzero(~np.isfinite(flat))
         if broken.size:
-            raise NotFinite(
-                f"{broken.size} of {flat.size} weights are NaN or infinite, the first at position {broken[0]}"
-            )
+            where = f"the first at position {broken[0]}"
+            raise NotFinite(f"{broken.size} of {flat.size} weights are NaN or infinite, {where}")
         beyond = int(np.count_nonzero(np.abs(flat) > self.clip))
         scaled = np.clip(flat, -self.clip, self.clip) * self.scale
         integers = np.rint(scaled) if self.rounding == "nearest" else np.floor(scaled)

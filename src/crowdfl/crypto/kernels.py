@@ -54,7 +54,7 @@ class _ModularKernel:
 
 @dataclass(frozen=True)
 class PowMod(_ModularKernel):
-    """Each row to the one exponent. The exponent may be a key share: it never shows in a repr."""
+    """Each row to the one exponent; a negative one inverts. It may be a key share: it never shows in a repr."""
 
     exponent: mpz = field(repr=False)
     modulus: mpz
@@ -65,7 +65,6 @@ class PowMod(_ModularKernel):
         return min(_LIGHT, _chunk_of_powers(self.exponent.bit_length()))
 
     def run(self, *blocks: Block) -> Block:
-        """base^exponent mod modulus; negative exponents invert."""
         bases = to_ints(blocks[0])
         if self.constant_time and self.exponent:  # powmod_sec takes no exponent 0
             powers = [gmpy2.powmod_sec(base, self.exponent, self.modulus) for base in bases]
@@ -327,7 +326,6 @@ class FixedBasePower:
         return max(1, 32 * 1024 // self.fixed.digits)
 
     def run(self, *blocks: Block) -> Block:
-        """base^exponent mod modulus, one table entry per digit."""
         m, table = self.fixed.modulus, self.fixed.table
         powers = []
         for digits in self.fixed.split(blocks[0]):

@@ -41,7 +41,6 @@ class Packing:
             )
 
     def rows_for(self, count: int) -> int:
-        """Plaintexts that hold `count` values."""
         return -(-count // self.slots)
 
     @property
@@ -85,7 +84,6 @@ class Packing:
         return self.unpack_many(residues, count).to_ints()
 
     def unpack_many(self, residues: Block, count: int) -> WideInts:
-        """As `unpack_wide`, in an array."""
         return WideInts.from_fields(self._split(residues, count).T, self.slot_bits)
 
     @property
@@ -161,9 +159,9 @@ class Packing:
 
     def _refuse_outside(self, outside: npt.NDArray[np.bool_]) -> None:
         if outside.any():
-            where = int(np.argmax(outside))
+            count, first = int(outside.sum()), int(np.argmax(outside))
             raise SlotOverflow(
-                f"{int(outside.sum())} values do not fit a slot of {self.slot_bits} bits, the first at position {where}"
+                f"{count} values do not fit a slot of {self.slot_bits} bits, the first at position {first}"
             )
 
     def _refuse_rows(self, outside: npt.NDArray[np.bool_]) -> None:

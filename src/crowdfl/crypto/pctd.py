@@ -92,10 +92,8 @@ class PublicKey:
     @cached_property
     def fingerprint(self) -> bytes:
         """32 bytes that name this key."""
-        width = self.ciphertext_bytes
-        return hashlib.sha256(
-            b"crowdfl public key 1" + self.n.to_bytes(width, "big") + self.h_s.to_bytes(width, "big")
-        ).digest()
+        numbers = b"".join(x.to_bytes(self.ciphertext_bytes, "big") for x in (self.n, self.h_s))
+        return hashlib.sha256(b"crowdfl public key 1" + numbers).digest()
 
     def encrypt(self, m: int, *, randomizer: mpz | None = None) -> "Ciphertext":
         """Enc: [[m]] = (1 + m*N) * randomizer mod N^2, for m in (-N/2, N/2)."""
@@ -138,11 +136,17 @@ class PublicKey:
 
 
 @dataclass(frozen=True)
-class Ciphertext:
-    """[[m]]: a unit modulo N^2, bound to its key."""
-
+class _UnderKey:
     value: mpz
     public: PublicKey
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(key {self.public.fingerprint.hex()[:16]})"
+
+
+@dataclass(frozen=True, repr=False)
+class Ciphertext(_UnderKey):
+    """[[m]]: a unit modulo N^2, bound to its key."""
 
     def __add__(self, other: "Ciphertext") -> "Ciphertext":
         self.public.require_same(other.public)
@@ -160,19 +164,10 @@ class Ciphertext:
 
     __rmul__ = __mul__
 
-    def __repr__(self) -> str:
-        return f"Ciphertext(key {self.public.fingerprint.hex()[:16]})"
 
-
-@dataclass(frozen=True)
-class PartialDecryption:
+@dataclass(frozen=True, repr=False)
+class PartialDecryption(_UnderKey):
     """M_i = [[m]]^lambda_i mod N^2: useless without the other share's."""
-
-    value: mpz
-    public: PublicKey
-
-    def __repr__(self) -> str:
-        return f"PartialDecryption(key {self.public.fingerprint.hex()[:16]})"
 
 
 @dataclass(frozen=True)

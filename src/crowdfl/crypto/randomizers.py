@@ -10,26 +10,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from crowdfl.crypto.blocks import Block, from_bytes, from_ints
+from crowdfl.crypto.blocks import Block, from_bytes
 from crowdfl.crypto.compute import Backend, Progress, run_batch
-from crowdfl.crypto.kernels import FixedBase, FixedBasePower, PowMod
+from crowdfl.crypto.kernels import FixedBase, FixedBasePower
 from crowdfl.crypto.pctd import PublicKey
-from crowdfl.crypto.randomness import random_unit
 
-__all__ = ["FreshRandomizers", "PrintedRandomizers", "RandomizerSource", "best_window"]
-
-_TABLE_LIMIT = 64 * 2**20
+__all__ = ["FreshRandomizers", "RandomizerSource"]
 
 
 class RandomizerSource(Protocol):
     """Hands out randomizers for one key, never the same twice."""
 
     @property
-    def public(self) -> PublicKey:
-        """The key they are for."""
-
-    def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        """`count` fresh randomizers, for the caller alone."""
+    def public(self) -> PublicKey: ...
+    def take(self, count: int, *, progress: Progress | None = None) -> Block: ...
 
 
 @lru_cache(maxsize=4)
@@ -63,29 +57,3 @@ class FreshRandomizers:
         width = self.fixed.exponent_width
         exponents = from_bytes(self.entropy(count * width), width)
         return run_batch(FixedBasePower(self.fixed), exponents, backend=self.backend, progress=progress)
-
-
-@dataclass(frozen=True, eq=False)
-class PrintedRandomizers:
-    """r^N for a fresh unit r, as the paper prints it: for counting and comparison, some ten times as expensive."""
-
-    public: PublicKey
-    backend: Backend | None = None
-
-    def take(self, count: int, *, progress: Progress | None = None) -> Block:
-        units = from_ints((random_unit(self.public.n) for _ in range(count)), self.public.plaintext_bytes)
-        kernel = PowMod(self.public.n, self.public.n_squared)
-        return run_batch(kernel, units, backend=self.backend, progress=progress)
-
-
-def best_window(public: PublicKey, count: int) -> int:
-    """The table window that makes `count` randomizers in the fewest multiplications, within 64 MiB (1 if none fits)."""
-
-    def work(window: int) -> int:
-        digits = -(-public.exponent_bits // window)
-        return digits * ((1 << window) + count)
-
-    def fits(window: int) -> bool:
-        return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window).table_bytes <= _TABLE_LIMIT
-
-    return min((window for window in range(2, 15) if fits(window)), key=work, default=1)

@@ -95,11 +95,9 @@ class Coins:
         return self._stream.update(bytes(length))
 
     def bits(self, bits: int) -> mpz:
-        """A number uniform in [0, 2^bits)."""
         return mpz.from_bytes(self.take((bits + 7) // 8), "big") >> (-bits % 8)
 
     def below(self, bound: int) -> mpz:
-        """A number uniform in [0, bound)."""
         size = int(bound - 1).bit_length()
         while True:
             candidate = self.bits(size)

@@ -46,7 +46,6 @@ class AudienceKey:
         return salt + self._cipher(salt).encrypt(bytes(12), plaintext, context)
 
     def open(self, sealed: bytes, context: bytes) -> bytes:
-        """The plaintext, or `SealBroken`."""
         try:
             return self._cipher(sealed[:_SALT_BYTES]).decrypt(bytes(12), sealed[_SALT_BYTES:], context)
         except InvalidTag:
@@ -68,11 +67,9 @@ class ReaderKey:
 
     @cached_property
     def public(self) -> bytes:
-        """What others seal to."""
         return X25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
 
     def open(self, sealed: bytes, context: bytes) -> bytes:
-        """The plaintext, or `SealBroken`."""
         try:
             return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(self.private), context)
         except (InvalidTag, ValueError):
@@ -99,7 +96,6 @@ class SigningKey:
 
     @cached_property
     def public(self) -> bytes:
-        """What others verify with."""
         return self._key.public_key().public_bytes_raw()
 
     @cached_property

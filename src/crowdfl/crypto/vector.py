@@ -7,30 +7,15 @@ Received bytes become an `Unchecked` vector first: nothing computes on one until
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import BinaryIO, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto import blocks
+from crowdfl.crypto import blocks, kernels
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, BatchOptions, Kernel, Progress, default_backend, run_batch
-from crowdfl.crypto.kernels import (
-    OUT_OF_RANGE,
-    VALID,
-    AddPlain,
-    BucketProduct,
-    CheckUnits,
-    Combine,
-    Encrypt,
-    InvMod,
-    MulMod,
-    PartialDecrypt,
-    PowEach,
-    PowMod,
-)
 from crowdfl.crypto.pctd import Ciphertext, KeyShare, PublicKey
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.errors import (
@@ -62,11 +47,7 @@ __all__ = [
 _MAGIC = b"CFLV"
 _VERSION = 1
 _HEADER = struct.Struct(">4sBBH32sIQ")  # magic, version, kind, reserved, fingerprint, width, count
-
-
-class _Kind(IntEnum):
-    CIPHERTEXTS = 1
-    PARTIAL_DECRYPTIONS = 2
+_CIPHERTEXTS, _PARTIAL_DECRYPTIONS = 1, 2  # kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +75,6 @@ class _Numbers:
         return f"{type(self).__name__}({len(self)} under {self.public!r})"
 
     def require_like(self, other: "_Numbers") -> None:
-        """Refuse another key or another length."""
         self.public.require_same(other.public)
         if len(self) != len(other):
             raise LengthMismatch(f"vectors of {len(self)} and {len(other)} entries do not go together")
@@ -104,7 +84,7 @@ class _Numbers:
 class _Checked(_Numbers):
     """Every number in it is known to be a unit below N^2; so it may be sent, and computed with."""
 
-    _kind: ClassVar[_Kind]
+    _kind: ClassVar[int]
 
     def to_bytes(self) -> bytes:
         public = self.public
@@ -113,7 +93,6 @@ class _Checked(_Numbers):
 
     @classmethod
     def from_bytes(cls, data: bytes, public: PublicKey, *, max_count: int, backend: Backend | None = None) -> Self:
-        """Parse and validate received bytes."""
         unchecked = Unchecked.parse(data, public, max_count=max_count, kind=cls._kind)
         return cls(public, unchecked.validate(backend=backend).block)
 
@@ -125,24 +104,23 @@ class _Checked(_Numbers):
 class CipherVector(_Checked):
     """[[m_1]], ..., [[m_k]] under one key."""
 
-    _kind = _Kind.CIPHERTEXTS
+    _kind = _CIPHERTEXTS
 
     def add(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
         self.require_like(other)
-        return self._map(MulMod(self.public.n_squared), other.block, **options)
+        return self._map(kernels.MulMod(self.public.n_squared), other.block, **options)
 
     def negate(self, **options: Unpack[BatchOptions]) -> "CipherVector":
-        return self._map(InvMod(self.public.n_squared), **options)
+        return self._map(kernels.InvMod(self.public.n_squared), **options)
 
     def subtract(self, other: "CipherVector", **options: Unpack[BatchOptions]) -> "CipherVector":
-        """Entry-wise difference of the plaintexts."""
         self.require_like(other)
         return self.add(other.negate(**options), **options)
 
     def scale(self, k: int, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Every plaintext times the signed k."""
         self.public.residue(k)
-        return self._map(PowMod(mpz(k), self.public.n_squared), **options)
+        return self._map(kernels.PowMod(mpz(k), self.public.n_squared), **options)
 
     def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
         """Each plaintext times its own signed factor."""
@@ -153,24 +131,23 @@ class CipherVector(_Checked):
             self.public.residue(k)
         longest = max((abs(k).bit_length() for k in signed), default=1)
         exponents = blocks.from_ints((abs(k) for k in signed), max(1, (longest + 7) // 8))
-        powers = self._map(PowEach(self.public.n_squared, longest), exponents, **options)
+        powers = self._map(kernels.PowEach(self.public.n_squared, longest), exponents, **options)
         minus = np.array([k < 0 for k in signed], dtype=np.bool_)
         if minus.any():
-            powers.block[minus] = (
-                CipherVector(self.public, powers.block[minus]).negate(backend=options.get("backend")).block
-            )
+            negative = CipherVector(self.public, powers.block[minus])
+            powers.block[minus] = negative.negate(backend=options.get("backend")).block
         return powers
 
     def add_plain(self, plaintexts: Block, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
-        return CipherVector(self.public, run_batch(AddPlain(self.public.n), plaintexts, self.block, **options))
+        return CipherVector(self.public, run_batch(kernels.AddPlain(self.public.n), plaintexts, self.block, **options))
 
     def rerandomise(self, randomizers: RandomizerSource, **options: Unpack[BatchOptions]) -> "CipherVector":
         """The same plaintexts under fresh randomizers."""
         self.public.require_same(randomizers.public)
         fresh = randomizers.take(len(self), progress=options.get("progress"))
-        return self._map(MulMod(self.public.n_squared), fresh, **options)
+        return self._map(kernels.MulMod(self.public.n_squared), fresh, **options)
 
     def bucket_sums(
         self,
@@ -181,9 +158,8 @@ class CipherVector(_Checked):
     ) -> "CipherVector":
         """Signed sums: entry order[j] falls into bucket j % buckets, subtracted where signs[j]. Each bucket is one sum."""
         if len(order) != len(self) or len(signs) != len(self) or not 0 < buckets <= len(self):
-            raise LengthMismatch(
-                f"{len(order)} places, {len(signs)} signs, {buckets} buckets for {len(self)} ciphertexts"
-            )
+            text = f"{len(order)} places, {len(signs)} signs, {buckets} buckets for {len(self)} ciphertexts"
+            raise LengthMismatch(text)
         if not np.array_equal(np.sort(order), np.arange(len(self))):
             raise LengthMismatch("order must name every ciphertext once")
         size = -(-len(self) // buckets)
@@ -195,15 +171,14 @@ class CipherVector(_Checked):
         minus[: len(self)] = signs
         grid = np.ascontiguousarray(rows.reshape(size, buckets, width).swapaxes(0, 1)).reshape(buckets, size * width)
         grid_signs = np.ascontiguousarray(minus.reshape(size, buckets).swapaxes(0, 1))
-        kernel = BucketProduct(self.public.n_squared, size)
+        kernel = kernels.BucketProduct(self.public.n_squared, size)
         return CipherVector(self.public, run_batch(kernel, grid, grid_signs, **options))
 
     def partial_decrypt(
         self, share: KeyShare, *, constant_time: bool = False, **options: Unpack[BatchOptions]
     ) -> "PartialVector":
-        """PDec of every entry."""
         self.public.require_same(share.public)
-        kernel = PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
+        kernel = kernels.PartialDecrypt(share.exponent, self.public.n_squared, constant_time)
         return PartialVector(self.public, run_batch(kernel, self.block, **options))
 
     def __add__(self, other: "CipherVector") -> "CipherVector":
@@ -227,7 +202,6 @@ class CipherVector(_Checked):
 
     @classmethod
     def concat(cls, vectors: Sequence["CipherVector"]) -> "CipherVector":
-        """Vectors under one key, end to end."""
         if not vectors:
             raise LengthMismatch("no vectors to join")
         for vector in vectors:
@@ -236,7 +210,6 @@ class CipherVector(_Checked):
 
     @classmethod
     def of(cls, ciphertexts: Iterable[Ciphertext], public: PublicKey) -> "CipherVector":
-        """Single ciphertexts, all under `public`, as a vector."""
         values = []
         for c in ciphertexts:
             public.require_same(c.public)
@@ -248,7 +221,7 @@ class CipherVector(_Checked):
 class PartialVector(_Checked):
     """The partial decryptions of a vector by one share."""
 
-    _kind = _Kind.PARTIAL_DECRYPTIONS
+    _kind = _PARTIAL_DECRYPTIONS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,8 +229,7 @@ class Unchecked(_Numbers):
     """Received numbers that nobody has checked yet."""
 
     @classmethod
-    def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
-        """The numbers of a whole binary form held in memory."""
+    def parse(cls, data: bytes, public: PublicKey, *, max_count: int, kind: int = _CIPHERTEXTS) -> "Unchecked":
         count = _decode_header(data[: _HEADER.size], public, max_count, kind)
         expected = _HEADER.size + count * public.ciphertext_bytes
         if len(data) < expected:
@@ -267,7 +239,7 @@ class Unchecked(_Numbers):
         return cls(public, blocks.from_bytes(memoryview(data)[_HEADER.size :], public.ciphertext_bytes))
 
     @classmethod
-    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _Kind.CIPHERTEXTS) -> "Unchecked":
+    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _CIPHERTEXTS) -> "Unchecked":
         """The numbers of a binary form read from a stream; memory is taken only after the header has passed."""
         count = _decode_header(_read_exactly(stream, _HEADER.size), public, max_count, kind)
         data = _read_exactly(stream, count * public.ciphertext_bytes)
@@ -283,11 +255,10 @@ class Unchecked(_Numbers):
 
     def validate(self, **options: Unpack[BatchOptions]) -> CipherVector:
         """Check 0 < c < N^2 and gcd(c, N) = 1 for every number: one gcd a chunk."""
-        verdict = run_batch(CheckUnits(self.public.n), self.block, **options)[:, 0]
-        refusal = self._refusal(verdict)
+        refusal = self._refusal(run_batch(kernels.CheckUnits(self.public.n), self.block, **options)[:, 0])
         if refusal is not None:
             raise refusal
-        return CipherVector(self.public, self.block)
+        return self.trusted()
 
     @staticmethod
     def refusals(
@@ -299,16 +270,16 @@ class Unchecked(_Numbers):
         if not vectors:
             return []
         together = np.concatenate([vector.block for vector in vectors])
-        verdict = run_batch(CheckUnits(public.n), together, backend=backend)[:, 0]
+        verdict = run_batch(kernels.CheckUnits(public.n), together, backend=backend)[:, 0]
         ends = np.cumsum([len(vector) for vector in vectors])
         return [vector._refusal(part) for vector, part in zip(vectors, np.split(verdict, ends[:-1]), strict=True)]
 
     def _refusal(self, verdict: npt.NDArray[np.uint8]) -> CrowdFLError | None:
-        bad = np.flatnonzero(verdict != VALID)
+        bad = np.flatnonzero(verdict != kernels.VALID)
         if not bad.size:
             return None
         where = f"{bad.size} of {len(self)} numbers are not ciphertexts, the first at position {bad[0]}"
-        if verdict[bad[0]] == OUT_OF_RANGE:
+        if verdict[bad[0]] == kernels.OUT_OF_RANGE:
             return CiphertextOutOfRange(f"{where}: not in (0, N^2)")
         return NotAUnit(f"{where}: a factor in common with N")
 
@@ -352,11 +323,11 @@ class RunningProduct:
             self._next[:] = factors[0]
             progress.report(len(self._next), len(self._next))
         elif len(factors) == 2:
-            self._backend.map(MulMod(modulus), *factors, out=self._next, progress=progress)
+            self._backend.map(kernels.MulMod(modulus), *factors, out=self._next, progress=progress)
         else:
             side_by_side = np.concatenate(factors, axis=1)
             plus = np.zeros((len(side_by_side), len(factors)), dtype=np.uint8)
-            kernel = BucketProduct(modulus, len(factors), all_plus=True)
+            kernel = kernels.BucketProduct(modulus, len(factors), all_plus=True)
             self._backend.map(kernel, side_by_side, plus, out=self._next, progress=progress)
 
     def result(self) -> CipherVector:
@@ -376,13 +347,13 @@ def encrypt(
     else:
         block = residues((public.residue(m) for m in plaintexts), public)
     blinds = randomizers.take(len(block), progress=options.get("progress"))
-    return CipherVector(public, run_batch(Encrypt(public.n), block, blinds, **options))
+    return CipherVector(public, run_batch(kernels.Encrypt(public.n), block, blinds, **options))
 
 
 def combine(first: PartialVector, second: PartialVector, **options: Unpack[BatchOptions]) -> Block:
     """TDec of every entry: plaintext residues modulo N, for a packing to unpack."""
     first.require_like(second)
-    return run_batch(Combine(first.public.n), first.block, second.block, **options)
+    return run_batch(kernels.Combine(first.public.n), first.block, second.block, **options)
 
 
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:
@@ -420,7 +391,7 @@ def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, e
     if version != _VERSION:
         raise UnsupportedVersion(f"a vector of version {version}; this program reads version {_VERSION}")
     if kind != expected:
-        raise FormatError(f"a vector of kind {kind} where kind {int(expected)} is expected")
+        raise FormatError(f"a vector of kind {kind} where kind {expected} is expected")
     if reserved:
         raise FormatError("the reserved bytes of a vector must be zero")
     if fingerprint != public.fingerprint:

@@ -8,7 +8,7 @@ from pathlib import Path
 from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.atomic import sync_directory, write_private
 
-__all__ = ["FileBlobs"]
+__all__ = ["FileBlobs", "require_blob_name"]
 
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
 _LONGEST_NAME = 1000
@@ -26,11 +26,10 @@ class FileBlobs:
         self._make_folder(folder)
 
     def put(self, name: str, data: bytes) -> None:
-        """Idempotent for the same bytes; other bytes under the same name are a `Conflict`."""
         self.put_all({name: data})
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """`put` for several; a folder is made durable once for all that went into it."""
+        """A folder is made durable once for all that went into it."""
         paths = {name: self._path(name) for name in blobs}
         folders = {path.parent: name for name, path in paths.items()}
         for folder, name in folders.items():
@@ -88,13 +87,16 @@ class FileBlobs:
         self._durable.add(folder)
 
     def _path(self, name: str) -> Path:
-        segments = name.split("/")
-        if len(name) > _LONGEST_NAME or not all(map(_plain, segments)):
-            raise FormatError(f"{name[:100]!r} is not a valid blob name")
-        return self.folder.joinpath(*segments)
+        return self.folder / require_blob_name(name)
 
 
-def _plain(segment: str) -> bool:
-    """No parent folder, nothing hidden, nothing that a file system could interpret."""
+def require_blob_name(name: str) -> str:
+    """A path of plain segments: no parent folder, nothing hidden, nothing that a file system could interpret."""
+    if len(name) > _LONGEST_NAME or not all(map(_is_plain, name.split("/"))):
+        raise FormatError(f"{name[:100]!r} is not a valid blob name")
+    return name
+
+
+def _is_plain(segment: str) -> bool:
     short = 0 < len(segment) <= _LONGEST_SEGMENT
     return short and segment[0] != "." and segment.isascii() and segment.isprintable() and "\\" not in segment

@@ -25,7 +25,7 @@ _PG_FULL, _PG_NO_TABLE, _PG_NO_COLUMN = "53100", "42P01", "42703"
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a database URL; nothing is connected yet."""
+    """Nothing is connected yet."""
     parsed = _parse(url)
     try:
         # Parameters hold mask seeds: they stay out of every message.

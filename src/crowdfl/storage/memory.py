@@ -1,26 +1,18 @@
 """The roles' ports in memory: for every party in one process, for tests, and for nothing that must survive."""
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
-from crowdfl.errors import (
-    AlreadyCounted,
-    Conflict,
-    CrowdFLError,
-    InvitationRefused,
-    NotReady,
-    RoundNotOpen,
-    TaskFull,
-    UnknownParticipant,
-    UnknownTask,
-)
+from crowdfl.errors import Conflict, CrowdFLError, InvitationRefused, NotReady, UnknownParticipant, UnknownTask
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload, UploadContext
 from crowdfl.roles.sp.ledger import Ledger, Movement
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.sp.rounds import Round
+from crowdfl.storage.blobs import require_blob_name
+from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads, require_text, require_whole
 
 __all__ = ["ManualClock", "MemoryBlobs", "MemoryStore"]
 
@@ -36,222 +28,262 @@ class ManualClock:
 
 
 class MemoryBlobs:
-    """Blobs in a dictionary."""
+    """Blobs in a dictionary, under the names that `FileBlobs` takes."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
+        self._lock = threading.Lock()
 
     def put(self, name: str, data: bytes) -> None:
         self.put_all({name: data})
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        for name, data in blobs.items():
-            if self._blobs.setdefault(name, data) != data:
-                raise Conflict(f"{name} is there already, with other contents")
+        for name in blobs:
+            require_blob_name(name)
+        with self._lock:
+            for name, data in blobs.items():
+                # As in a file system, a blob is not a folder.
+                if self._below(name) or any(str(folder) in self._blobs for folder in PurePosixPath(name).parents):
+                    raise Conflict(f"{name} cannot be stored: it is a part of a blob's name, or a part of it is a blob")
+                if self._blobs.setdefault(name, data) != data:
+                    raise Conflict(f"{name} exists already, with other contents")
 
     def get(self, name: str) -> bytes:
-        if name not in self._blobs:
-            raise NotReady(f"{name} is not there (yet)")
+        if not self.has(name):
+            raise NotReady(f"{name} does not exist (yet)")
         return self._blobs[name]
 
     def has(self, name: str) -> bool:
-        return name in self._blobs
+        return require_blob_name(name) in self._blobs
 
     def delete(self, name: str) -> None:
-        self._blobs.pop(name, None)
+        self._blobs.pop(require_blob_name(name), None)
 
     def clear(self, folder: str) -> None:
-        for name in [name for name in self._blobs if name.startswith(f"{folder}/")]:
-            del self._blobs[name]
+        with self._lock:
+            for name in self._below(require_blob_name(folder)):
+                del self._blobs[name]
 
     def names(self) -> Iterator[str]:
         return iter(sorted(self._blobs))
 
+    def _below(self, folder: str) -> list[str]:
+        return [name for name in self._blobs if name.startswith(f"{folder}/")]
+
 
 @dataclass
 class _TaskRecord:
-    """What a role knows of one task."""
+    """What a role knows of one task. A record that was committed is never altered: changes are made to a copy."""
 
     papers: StoredTask | None = None
     people: dict[str, StoredParticipant] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
-    uploads: dict[int, dict[str, Upload]] = field(default_factory=lambda: defaultdict(dict))
+    uploads: dict[int, dict[str, Upload]] = field(default_factory=dict)
     digests: set[str] = field(default_factory=set)
-    seeds: dict[int, dict[str, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    seeds: dict[tuple[int, str], bytes] = field(default_factory=dict)
     movements: list[Movement] = field(default_factory=list)
     memory: dict[str, bytes] = field(default_factory=dict)
     lease: tuple[str, float] | None = None
     invitations: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
 
-    def snapshot(self) -> "_TaskRecord":
-        """A copy that later changes leave alone; what the containers hold is immutable."""
-        copied = copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, dict | set | list):
-                setattr(copied, name, copy(value))
-        copied.uploads = defaultdict(dict, {number: dict(those) for number, those in self.uploads.items()})
-        copied.seeds = defaultdict(dict, {number: dict(those) for number, those in self.seeds.items()})
-        return copied
+    def copy(self) -> "_TaskRecord":
+        return _TaskRecord(*map(copy, vars(self).values()))
 
 
 class MemoryStore:
-    """SP's, CSP's and KGC's store, as `SqlStore` keeps it in a database; threads may share it."""
+    """SP's, CSP's and KGC's store, as `SqlStore` keeps it in a database; `roles.ports` says what each method promises.
+
+    Threads may share it: one writes at a time, and who reads outside `transaction` waits for nobody.
+    """
 
     def __init__(self) -> None:
-        self._tasks: defaultdict[str, _TaskRecord] = defaultdict(_TaskRecord)
-        self._lock = threading.RLock()
+        self._committed: dict[str, _TaskRecord] = {}
+        self._writers = threading.RLock()
+        self._local = threading.local()  # the records as this thread's open transaction sees them
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._lock:
-            before = defaultdict(_TaskRecord, {task: record.snapshot() for task, record in self._tasks.items()})
+        with self._writers:
+            outer: dict[str, _TaskRecord] | None = getattr(self._local, "records", None)
+            self._local.records = dict(self._records)
             try:
                 yield
             except BaseException:
-                self._tasks = before
+                self._local.records = outer
                 raise
+            if outer is None:  # the records of an inner transaction are the outer one's from now on
+                self._committed, self._local.records = self._records, None
+
+    @property
+    def _records(self) -> dict[str, _TaskRecord]:
+        own: dict[str, _TaskRecord] | None = getattr(self._local, "records", None)
+        return self._committed if own is None else own
+
+    def _record(self, task: str) -> _TaskRecord:
+        return self._records.get(require_text(task)) or _TaskRecord()
+
+    @contextmanager
+    def _changing(self, task: str) -> Iterator[_TaskRecord]:
+        """A copy of the record, which takes its place unless something is raised."""
+        with self._writers:
+            changed = self._record(task).copy()
+            yield changed
+            self._records[task] = changed
 
     def add_task(self, task: StoredTask) -> None:
-        with self._lock:
-            known = self._tasks[task.task].papers
-            if known is None:
-                self._tasks[task.task].papers = task
-            elif (known.definition, known.appointment) != (task.definition, task.appointment):
-                raise Conflict(f"task {task.task} is there already, with other papers")
+        with self._changing(task.task) as record:
+            known = record.papers = record.papers or task
+            if (known.definition, known.appointment) != (task.definition, task.appointment):
+                raise Conflict(f"task {task.task} exists already, with another definition or appointment")
 
     def task(self, task: str) -> StoredTask:
-        found = self._tasks[task].papers if task in self._tasks else None
+        found = self._record(task).papers
         if found is None:
             raise UnknownTask(f"there is no task {task} here")
         return found
 
     def tasks(self) -> list[StoredTask]:
-        with self._lock:
-            return [record.papers for _, record in sorted(self._tasks.items()) if record.papers is not None]
+        return [record.papers for _, record in sorted(self._records.items()) if record.papers is not None]
 
     def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
-        with self._lock:
-            stored = self.task(task)
-            ended = stored.ended_at if ended_at is None else ended_at
-            self._tasks[task].papers = replace(stored, state=state, ended_at=ended)
+        with self._changing(task) as record:
+            known = self.task(task)
+            record.papers = replace(known, state=state, ended_at=known.ended_at if ended_at is None else ended_at)
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        with self._lock:
-            people, who = self._tasks[task].people, participant.identity.who
-            known = people.get(who)
-            if known is None and len(people) >= limit:
-                raise TaskFull(f"all {limit} places of this task are taken")
-            if known is not None and known.identity != participant.identity:
-                raise Conflict(f"{who} is enrolled with other keys")
-            people[who] = participant if known is None else replace(known, left=known.left and participant.left)
+        with self._changing(task) as record:
+            people, who = record.people, require_text(participant.identity.who)
+            people[who] = admit(people.get(who), participant, len(people), limit)
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        return list(self._tasks[task].people.values())[since:]
+        return list(self._record(task).people.values())[since:]
 
     def participant(self, task: str, who: str) -> StoredParticipant:
-        if who not in self._tasks[task].people:
+        found = self._record(task).people.get(require_text(who))
+        if found is None:
             raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
-        return self._tasks[task].people[who]
+        return found
 
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
         return {one.identity.who: one.identity.signing for one in self.participants(task, since)}
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
-        with self._lock:
-            uploads = self._tasks[task].uploads[number]
-            missing = [who for who, one in self._tasks[task].people.items() if not one.left and who not in uploads]
-            return len(uploads), len(missing)
+        record = self._record(task)
+        uploads = record.uploads.get(number, {})
+        missing = [who for who, one in record.people.items() if not one.left and who not in uploads]
+        return len(uploads), len(missing)
 
     def leave(self, task: str, who: str) -> None:
-        with self._lock:
-            self._tasks[task].people[who] = replace(self.participant(task, who), left=True)
+        with self._changing(task) as record:
+            record.people[who] = replace(self.participant(task, who), left=True)
 
     def put_round(self, task: str, round_: Round) -> None:
-        self._tasks[task].rounds[round_.number] = round_
+        with self._changing(task) as record:
+            record.rounds[require_whole(round_.number)] = round_
 
     def rounds(self, task: str) -> list[Round]:
-        return [round_ for _, round_ in sorted(self._tasks[task].rounds.items())]
+        return [round_ for _, round_ in sorted(self._record(task).rounds.items())]
 
     def round(self, task: str, number: int) -> Round:
-        if number not in self._tasks[task].rounds:
+        found = self._record(task).rounds.get(require_whole(number))
+        if found is None:
             raise NotReady(f"round {number} has not opened yet")
-        return self._tasks[task].rounds[number]
+        return found
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        with self._lock:
-            round_ = self._tasks[task].rounds.get(number)
-            if round_ is None or round_.state is not RoundState.OPEN:
-                return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
-            return [self._acknowledge(self._tasks[task], number, upload) for upload in uploads]
-
-    def _acknowledge(self, record: _TaskRecord, number: int, upload: Upload) -> bool | CrowdFLError:
-        mine = record.uploads[number].get(upload.who)
-        if mine is not None and mine.digest == upload.digest:
-            return False
-        if mine is not None:
-            return AlreadyCounted(f"an upload of {upload.who} is in round {number} already, with other contents")
-        if upload.digest in record.digests:
-            return AlreadyCounted("these very bytes were uploaded to this task before: encrypt the update afresh")
-        record.uploads[number][upload.who] = upload
-        record.digests.add(upload.digest)
-        return True
+        with self._changing(task) as record:
+            state = record.rounds[number].state if number in record.rounds else None
+            known = record.uploads.get(number, {})
+            own = {upload.who: known[upload.who].digest for upload in uploads if upload.who in known}
+            outcomes = judge_uploads(
+                number, state, uploads, own, record.digests.intersection(u.digest for u in uploads)
+            )
+            new = [upload for upload, outcome in zip(uploads, outcomes, strict=True) if outcome is True]
+            record.uploads[number] = known | {upload.who: upload for upload in new}
+            record.digests.update(upload.digest for upload in new)
+            return outcomes
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
-        return self._tasks[task].uploads[number].get(who)
+        return self._record(task).uploads.get(require_whole(number), {}).get(who)
 
     def uploads(self, task: str, number: int) -> list[Upload]:
-        return list(self._tasks[task].uploads[number].values())
+        return list(self._record(task).uploads.get(require_whole(number), {}).values())
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
-        with self._lock:
-            state, record = self.task(task).state, self._tasks[task]
-            enrolled = frozenset(people) & frozenset(record.people)
-            left = frozenset(who for who in enrolled if record.people[who].left)
-            uploads = {who: one for who, one in record.uploads[number].items() if who in enrolled}
-            return UploadContext(state, record.rounds.get(number), enrolled, left, uploads)
+        record, state = self._record(task), self.task(task).state
+        enrolled = frozenset(people) & record.people.keys()
+        left = frozenset(who for who in enrolled if record.people[who].left)
+        uploads = {who: one for who, one in record.uploads.get(number, {}).items() if who in enrolled}
+        return UploadContext(state, record.rounds.get(number), enrolled, left, uploads)
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        if self._tasks[task].seeds[number].setdefault(purpose, state) != state:
-            raise Conflict(f"a mask seed for {purpose} of round {number} is kept already")
+        with self._changing(task) as record:
+            if record.seeds.setdefault((number, purpose), state) != state:
+                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
 
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
-        return dict(self._tasks[task].seeds[number])
+        return {purpose: state for (place, purpose), state in self._record(task).seeds.items() if place == number}
 
     def post(self, task: str, movement: Movement) -> bool:
-        with self._lock:
-            ledger = Ledger(self._tasks[task].movements)
+        with self._changing(task) as record:
+            ledger = Ledger(record.movements)
             new = ledger.post(movement)
-            self._tasks[task].movements = ledger.movements
+            record.movements = ledger.movements
             return new
 
     def movements(self, task: str) -> list[Movement]:
-        return list(self._tasks[task].movements)
+        return list(self._record(task).movements)
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
-        return self._tasks[task].memory
+        return _TaskMemory(self, task)
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
-        with self._lock:
-            held = self._tasks[task].lease
-            if held is not None and held[0] != owner and held[1] > now:
+        with self._changing(task) as record:
+            if is_leased_to_another(record.lease, owner, now):
                 return False
-            self._tasks[task].lease = owner, now + seconds
+            record.lease = owner, now + seconds
             return True
 
     def release(self, task: str, owner: str) -> None:
-        with self._lock:
-            held = self._tasks[task].lease
-            if held is not None and held[0] == owner:
-                self._tasks[task].lease = None
+        with self._changing(task) as record:
+            if record.lease is not None and record.lease[0] == owner:
+                record.lease = None
 
     def use_invitation(self, task: str, number: str, who: str) -> None:
-        if self._tasks[task].invitations.setdefault(number, who) != who:
-            raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+        with self._changing(task) as record:
+            if record.invitations.setdefault(require_text(number), who) != who:
+                raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
 
     def answered(self, task: str, request: str) -> str | None:
-        return self._tasks[task].answers.get(request)
+        return self._record(task).answers.get(request)
 
     def put_answer(self, task: str, request: str, blob: str) -> None:
-        if self._tasks[task].answers.setdefault(request, blob) != blob:
-            raise Conflict("this request was answered by another process")
+        with self._changing(task) as record:
+            if record.answers.setdefault(require_text(request), blob) != blob:
+                raise Conflict("this request was answered by another process")
+
+
+@dataclass(frozen=True, eq=False)
+class _TaskMemory(MutableMapping[str, bytes]):
+    """What a protocol side remembers."""
+
+    store: MemoryStore
+    task: str
+
+    def __getitem__(self, name: str) -> bytes:
+        return self.store._record(self.task).memory[name]
+
+    def __setitem__(self, name: str, value: bytes) -> None:
+        with self.store._changing(self.task) as record:
+            record.memory[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        with self.store._changing(self.task) as record:
+            del record.memory[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.store._record(self.task).memory)
+
+    def __len__(self) -> int:
+        return len(self.store._record(self.task).memory)

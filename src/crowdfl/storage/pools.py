@@ -88,7 +88,11 @@ class RandomizerPool:
         progress = progress or Progress()
         progress.report(0, count)
         for done in range(0, count, batch):
-            _check(progress, done)
+            try:
+                progress.check()
+            except Cancelled:
+                text = f"filling the pool was cancelled; the {done} randomizers added so far are kept"
+                raise Cancelled(text) from None
             wanted = min(batch, count - done)
             block = source.take(wanted)
             self._require_randomizers(block, wanted)
@@ -174,7 +178,6 @@ class _PoolFile:
         return block
 
     def append(self, block: Block) -> None:
-        """Entries count once the state includes them."""
         self._reclaim()
         entries = empty(len(block), self._stride)
         entries[:, : self._width] = block
@@ -194,7 +197,6 @@ class _PoolFile:
         os.ftruncate(self._descriptor, self._position(left))
 
     def _commit(self, filled: int, taken: int) -> None:
-        """Make a new state durable, one copy after the other."""
         self.state = _State(self.state.sequence + 1, filled, taken)
         for position in _STATES_AT:
             self._write_durably(self.state.pack(self._header), position)
@@ -278,10 +280,3 @@ def _digest(data: bytes) -> bytes:
 def _require_not_negative(count: int) -> None:
     if count < 0:
         raise PoolError(f"{count} is not a number of randomizers")
-
-
-def _check(progress: Progress, done: int) -> None:
-    try:
-        progress.check()
-    except Cancelled:
-        raise Cancelled(f"filling the pool was cancelled; the {done} randomizers added so far are kept") from None

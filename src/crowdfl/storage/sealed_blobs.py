@@ -3,6 +3,7 @@
 One blob, `sealing`, says how the key follows from the passphrase; layout: docs/formats.md.
 """
 
+import contextlib
 import secrets
 import unicodedata
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ class SealedBlobs:
             except Conflict:  # someone was faster, and sealed it in another way
                 pass
         if self.get(name) != data:
-            raise Conflict(f"{name} is there already, with other contents")
+            raise Conflict(f"{name} exists already, with other contents")
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         for name, data in blobs.items():
@@ -78,10 +79,8 @@ class SealedBlobs:
         head = _MAGIC + bytes([work_factor]) + secrets.token_bytes(_SALT)
         nonce = secrets.token_bytes(_NONCE)
         proof = _cipher_from(passphrase, head[-_SALT:], work_factor).encrypt(nonce, b"", head)
-        try:
+        with contextlib.suppress(Conflict):  # another process has begun
             self._blobs.put(_SEALING, head + nonce + proof)
-        except Conflict:  # another process has begun
-            return
 
     def _seal(self, name: str, data: bytes) -> bytes:
         nonce = secrets.token_bytes(_NONCE)

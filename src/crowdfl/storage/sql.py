@@ -8,46 +8,25 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    Select,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    union_all,
-    update,
-)
-from sqlalchemy.engine import Engine
+import sqlalchemy as sa
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from crowdfl.errors import (
-    AlreadyCounted,
-    Conflict,
-    CrowdFLError,
-    InvitationRefused,
-    NotReady,
-    RoundNotOpen,
-    TaskFull,
-    UnknownParticipant,
-    UnknownTask,
-)
+from crowdfl.errors import Conflict, CrowdFLError, InvitationRefused, NotReady, UnknownParticipant, UnknownTask
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload, UploadContext
 from crowdfl.roles.sp.ledger import Ledger, Movement
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads
 
 __all__ = ["SqlStore"]
 
 
-def _standing() -> Select[*tuple[Any, ...]]:
+def _standing() -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""
     task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
     number = bindparam("of_number", type_=r.number.type)
@@ -60,60 +39,28 @@ def _standing() -> Select[*tuple[Any, ...]]:
     return select(*columns).select_from(joined).where(task == bindparam("of_task"))
 
 
-def _alike() -> CompoundSelect[*tuple[Any, ...]]:
+def _alike() -> sa.CompoundSelect[*tuple[Any, ...]]:
     """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
     found = select(u.number, u.who, u.digest).where(u.task == bindparam("of_task", type_=u.task.type))
     own = found.where(u.number == bindparam("of_number", type_=u.number.type))
     # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
-    return union_all(
+    return sa.union_all(
         own.where(u.who.in_(bindparam("of_people", expanding=True))),
         found.where(u.digest.in_(bindparam("of_digests", expanding=True))),
     )
 
 
-def _round_state() -> Select[*tuple[Any, ...]]:
+def _round_state() -> sa.Select[*tuple[Any, ...]]:
     r = t.rounds.c
     return select(r.state).where(r.task == bindparam("of_task"), r.number == bindparam("of_number"))
 
 
+# Compiled once: every group of uploads needs them.
 _STANDING, _ALIKE, _ROUND_STATE, _ADD_UPLOAD = _standing(), _alike(), _round_state(), insert(t.uploads)
 
 
-class _Known:
-    """The uploads of a task that some new ones of a round could repeat, and the new ones as they are judged."""
-
-    def __init__(self, c: Connection, task: str, number: int, uploads: Sequence[Upload]) -> None:
-        self._number = number
-        self._by_place: dict[tuple[int, str], str] = {}
-        self._digests: set[str] = set()
-        wanted = {
-            "of_task": task,
-            "of_number": number,
-            "of_people": [upload.who for upload in uploads],
-            "of_digests": [upload.digest for upload in uploads],
-        }
-        for place, who, digest in c.execute(_ALIKE, wanted):
-            self._note(place, who, digest)
-
-    def judge(self, upload: Upload) -> bool | AlreadyCounted:
-        """True: new, and known from now on. False: this very upload is in. Or why it is refused."""
-        mine = self._by_place.get((self._number, upload.who))
-        if mine is not None and mine != upload.digest:
-            return AlreadyCounted(f"{upload.who} has an upload in round {self._number} already, with other contents")
-        if mine is not None:
-            return False
-        if upload.digest in self._digests:
-            return AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
-        self._note(self._number, upload.who, upload.digest)
-        return True
-
-    def _note(self, number: int, who: str, digest: str) -> None:
-        self._by_place[number, who] = digest
-        self._digests.add(digest)
-
-
-def _let_go(engine: Engine, process: int) -> None:
+def _let_go(engine: sa.Engine, process: int) -> None:
     """A forked child closes none of its parent's connections: that would drop the parent's locks."""
     engine.dispose(close=os.getpid() == process)
 
@@ -125,7 +72,7 @@ class SqlStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.engine: Engine = open_engine(url)
+        self.engine: sa.Engine = open_engine(url)
         self._local = threading.local()
         self._process = os.getpid()
         # One that nobody closed lets go when it is collected; at the very end the system does that anyway.
@@ -154,35 +101,24 @@ class SqlStore:
             finally:
                 self._local.connection = None
 
-    @contextlib.contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self) -> contextlib.AbstractContextManager[sa.Connection]:
         open_one = self._open_one()
-        if open_one is not None:
-            yield open_one
-            return
-        with writing(self.engine) as connection:
-            yield connection
+        return writing(self.engine) if open_one is None else contextlib.nullcontext(open_one)
 
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[Connection]:
+    def _read(self) -> contextlib.AbstractContextManager[sa.Connection]:
         open_one = self._open_one()
-        if open_one is not None:
-            yield open_one
-            return
-        with reading(self.engine) as connection:
-            yield connection
+        return reading(self.engine) if open_one is None else contextlib.nullcontext(open_one)
 
-    def _open_one(self) -> Connection | None:
+    def _open_one(self) -> sa.Connection | None:
         if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
             self.engine.dispose(close=False)
             self._local, self._process = threading.local(), os.getpid()
-        connection: Connection | None = getattr(self._local, "connection", None)
+        connection: sa.Connection | None = getattr(self._local, "connection", None)
         return connection
 
     # Tasks.
 
     def add_task(self, task: StoredTask) -> None:
-        """Idempotent for the same definition and appointment, whatever the task's state is by now."""
         with self._write() as c:
             documents = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
             known = c.execute(documents).first()
@@ -212,29 +148,17 @@ class SqlStore:
     # Participants.
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        """Idempotent; who has left may come back. `Conflict` if the name is enrolled with other keys."""
-        who = participant.identity
+        p, identity = t.participants.c, participant.identity
         with self._write() as c:
-            for known in self._participants(c, task, t.participants.c.who == who.who):
-                if known.identity != who:
-                    raise Conflict(f"{who.who} is enrolled with other keys")
-                if known.left and not participant.left:
-                    p = t.participants.c
-                    c.execute(update(t.participants).where(p.task == task, p.who == who.who).values(left=False))
-                return
-            count = c.execute(select(func.count()).where(t.participants.c.task == task)).scalar() or 0
-            if count >= limit:
-                raise TaskFull(f"all {limit} places of this task are taken")
-            c.execute(
-                insert(t.participants).values(
-                    task=task,
-                    who=who.who,
-                    signing=who.signing,
-                    reading=who.reading,
-                    certificate=participant.certificate,
-                    left=participant.left,
-                )
-            )
+            known = next(iter(self._participants(c, task, p.who == identity.who)), None)
+            count = c.execute(select(func.count()).where(p.task == task)).scalar() or 0
+            kept = admit(known, participant, count, limit)
+            if known is None:
+                row = {"task": task, **vars(identity), "certificate": kept.certificate, "left": kept.left}
+                c.execute(insert(t.participants).values(**row))
+            elif kept != known:
+                mine = update(t.participants).where(p.task == task, p.who == identity.who)
+                c.execute(mine.values(left=kept.left))
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         with self._read() as c:
@@ -270,28 +194,19 @@ class SqlStore:
                 raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
 
     def _participants(
-        self, c: Connection, task: str, *which: ColumnElement[bool], since: int = 0
+        self, c: sa.Connection, task: str, *which: sa.ColumnElement[bool], since: int = 0
     ) -> list[StoredParticipant]:
         p = t.participants.c
-        rows = c.execute(
-            select(t.participants).where(p.task == task, *which).order_by(p.position).offset(since)
-        ).mappings()
-        return [
-            StoredParticipant(
-                Identity(row["who"], bytes(row["signing"]), bytes(row["reading"])), row["certificate"], row["left"]
-            )
-            for row in rows
-        ]
+        people = select(p.who, p.signing, p.reading, p.certificate, p.left).where(p.task == task, *which)
+        rows = c.execute(people.order_by(p.position).offset(since))
+        return [StoredParticipant(Identity(*identity), certificate, left) for *identity, certificate, left in rows]
 
     # Rounds, uploads, seeds.
 
     def put_round(self, task: str, round_: Round) -> None:
-        r = t.rounds.c
         values = {"opened_at": round_.opened_at, "state": str(round_.state), "extended": round_.extended}
         with self._write() as c:
-            done = c.execute(update(t.rounds).where(r.task == task, r.number == round_.number).values(**values))
-            if done.rowcount == 0:
-                c.execute(insert(t.rounds).values(task=task, number=round_.number, **values))
+            _put(c, t.rounds, {"task": task, "number": round_.number}, values)
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
@@ -304,7 +219,7 @@ class SqlStore:
             raise NotReady(f"round {number} has not opened yet")
         return found[0]
 
-    def _rounds(self, c: Connection, task: str, *which: ColumnElement[bool]) -> list[Round]:
+    def _rounds(self, c: sa.Connection, task: str, *which: sa.ColumnElement[bool]) -> list[Round]:
         rows = c.execute(select(t.rounds).where(t.rounds.c.task == task, *which).order_by(t.rounds.c.number)).mappings()
         return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
 
@@ -312,12 +227,17 @@ class SqlStore:
         return self._uploads(task, number)
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
+        wanted = {
+            "of_task": task,
+            "of_number": number,
+            "of_people": [upload.who for upload in uploads],
+            "of_digests": [upload.digest for upload in uploads],
+        }
         with self._write() as c:
             state = c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar()
-            if state != RoundState.OPEN:
-                return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
-            known = _Known(c, task, number, uploads)
-            outcomes: list[bool | CrowdFLError] = [known.judge(upload) for upload in uploads]
+            known = c.execute(_ALIKE, wanted).all()
+            own = {who: digest for place, who, digest in known if place == number}
+            outcomes = judge_uploads(number, state, uploads, own, (digest for *_, digest in known))
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:
@@ -328,7 +248,6 @@ class SqlStore:
         return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
-        """One statement, compiled once: every group of uploads needs it."""
         with self._read() as c:
             rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()
         if not rows:
@@ -340,24 +259,17 @@ class SqlStore:
         uploads = {who: Upload(who, digest, late) for *_, who, digest, late in rows if digest is not None}
         return UploadContext(state, round_, enrolled, left, uploads)
 
-    def _uploads(self, task: str, number: int, *which: ColumnElement[bool]) -> list[Upload]:
+    def _uploads(self, task: str, number: int, *which: sa.ColumnElement[bool]) -> list[Upload]:
         u = t.uploads.c
         wanted = (u.task == task, u.number == number, *which)
         with self._read() as c:
-            return [
-                Upload(*row) for row in c.execute(select(u.who, u.digest, u.late).where(*wanted).order_by(u.position))
-            ]
+            rows = c.execute(select(u.who, u.digest, u.late).where(*wanted).order_by(u.position))
+            return [Upload(*row) for row in rows]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """A second process with a seed of its own is refused before it masks anything."""
-        s = t.seeds.c
-        with self._write() as c:
-            same = (s.task == task, s.number == number, s.purpose == purpose)
-            known = c.execute(select(s.state).where(*same)).scalar()
-            if known is None:
-                c.execute(insert(t.seeds).values(task=task, number=number, purpose=purpose, state=state))
-            elif bytes(known) != state:
-                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
+        refusal = Conflict(f"a mask seed for {purpose} of round {number} is stored already")
+        self._put_once(t.seeds, {"task": task, "number": number, "purpose": purpose}, {"state": state}, refusal)
 
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
         s = t.seeds.c
@@ -368,7 +280,6 @@ class SqlStore:
     # Money.
 
     def post(self, task: str, movement: Movement) -> bool:
-        """Checked against the whole ledger in the same transaction."""
         with self._write() as c:
             ledger = Ledger(self._movements(c, task))
             if not ledger.post(movement):
@@ -380,7 +291,7 @@ class SqlStore:
         with self._read() as c:
             return self._movements(c, task)
 
-    def _movements(self, c: Connection, task: str) -> list[Movement]:
+    def _movements(self, c: sa.Connection, task: str) -> list[Movement]:
         m = t.movements.c
         rows = c.execute(select(m.name, m.source, m.target, m.amount).where(m.task == task).order_by(m.position))
         return [Movement(*row) for row in rows]
@@ -388,15 +299,11 @@ class SqlStore:
     # Leases.
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
+        held = select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)
         with self._write() as c:
-            row = c.execute(select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)).first()
-            if row is not None and row[0] != owner and row[1] > now:
+            if is_leased_to_another(c.execute(held).first(), owner, now):
                 return False
-            values = {"owner": owner, "until": now + seconds}
-            if row is None:
-                c.execute(insert(t.leases).values(task=task, **values))
-            else:
-                c.execute(update(t.leases).where(t.leases.c.task == task).values(**values))
+            _put(c, t.leases, {"task": task}, {"owner": owner, "until": now + seconds})
             return True
 
     def release(self, task: str, owner: str) -> None:
@@ -406,13 +313,8 @@ class SqlStore:
     # KGC's.
 
     def use_invitation(self, task: str, number: str, who: str) -> None:
-        i = t.invitations.c
-        with self._write() as c:
-            known = c.execute(select(i.who).where(i.task == task, i.number == number)).scalar()
-            if known is None:
-                c.execute(insert(t.invitations).values(task=task, number=number, who=who))
-            elif known != who:
-                raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+        refusal = InvitationRefused("this invitation was used by someone else; ask the requester for another")
+        self._put_once(t.invitations, {"task": task, "number": number}, {"who": who}, refusal)
 
     # CSP's.
 
@@ -423,16 +325,32 @@ class SqlStore:
             return found
 
     def put_answer(self, task: str, request: str, blob: str) -> None:
-        a = t.answers.c
-        with self._write() as c:
-            known = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
-            if known is None:
-                c.execute(insert(t.answers).values(task=task, request=request, blob=blob))
-            elif known != blob:
-                raise Conflict("this request was answered by another process")
+        refusal = Conflict("this request was answered by another process")
+        self._put_once(t.answers, {"task": task, "request": request}, {"blob": blob}, refusal)
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
         return _Memory(self, task)
+
+    def _put_once(
+        self, table: sa.Table, key: Mapping[str, Any], values: Mapping[str, Any], refusal: CrowdFLError
+    ) -> None:
+        """Idempotent for the same values; others are refused."""
+        with self._write() as c:
+            known = c.execute(select(*(table.c[name] for name in values)).where(*_at(table, key))).first()
+            if known is None:
+                c.execute(insert(table).values(**key, **values))
+            elif tuple(known) != tuple(values.values()):
+                raise refusal
+
+
+def _at(table: sa.Table, key: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == value for name, value in key.items()]
+
+
+def _put(c: sa.Connection, table: sa.Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Update the row of this key, or insert it."""
+    if c.execute(update(table).where(*_at(table, key)).values(**values)).rowcount == 0:
+        c.execute(insert(table).values(**key, **values))
 
 
 class _Memory(MutableMapping[str, bytes]):
@@ -450,11 +368,8 @@ class _Memory(MutableMapping[str, bytes]):
         return bytes(value)
 
     def __setitem__(self, name: str, value: bytes) -> None:
-        m = t.memory.c
         with self._store._write() as c:
-            done = c.execute(update(t.memory).where(m.task == self._task, m.name == name).values(value=value))
-            if done.rowcount == 0:
-                c.execute(insert(t.memory).values(task=self._task, name=name, value=value))
+            _put(c, t.memory, {"task": self._task, "name": name}, {"value": value})
 
     def __delitem__(self, name: str) -> None:
         m = t.memory.c

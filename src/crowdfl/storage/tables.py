@@ -3,23 +3,13 @@
 Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, UniqueConstraint
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from crowdfl.errors import FormatError
+from crowdfl.storage.rules import LONGEST_NAME, require_text, require_whole
 
 __all__ = [
     "answers",
@@ -35,46 +25,35 @@ __all__ = [
     "uploads",
 ]
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
 class _Words(TypeDecorator[str]):
-    """Text that either database can hold: no NUL, no half of a surrogate pair."""
-
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _storable(value)
+        return None if value is None else require_text(value, None)
 
 
 class _Name(TypeDecorator[str]):
-    """The same, of at most so many characters."""
-
-    impl = String
+    impl = sa.String
     cache_ok = True
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int = LONGEST_NAME) -> None:
         super().__init__(length)
         self.length = length
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is not None and len(value) > self.length:
-            raise FormatError(f"this name has {len(value)} characters; at most {self.length} can be stored")
-        return None if value is None else _storable(value)
+        return None if value is None else require_text(value, self.length)
 
 
 class _Whole(TypeDecorator[int]):
-    """A whole number from 0 to what the column holds."""
-
     impl = Integer
     cache_ok = True
-    largest = 2**31 - 1
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not 0 <= value <= self.largest:
-            raise FormatError(f"this number is not in 0..{self.largest}")
-        return value
+        return None if value is None else require_whole(value)
 
 
 class _Amount(TypeDecorator[int]):
@@ -89,22 +68,10 @@ class _Amount(TypeDecorator[int]):
         return value
 
 
-def _storable(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise FormatError("this text holds half a character, which cannot be stored") from None
-    if "\0" in value:
-        raise FormatError("this text holds a NUL character, which cannot be stored")
-    return value
-
-
-_TASK = _Name(64)
-
 tasks = Table(
     "tasks",
     metadata,
-    Column("task", _TASK, primary_key=True),
+    Column("task", _Name, primary_key=True),
     Column("definition", _Words, nullable=False),
     Column("appointment", _Words, nullable=False),
     Column("state", _Name(32), nullable=False),
@@ -115,8 +82,8 @@ participants = Table(
     "participants",
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
-    Column("task", _TASK, nullable=False),
-    Column("who", _Name(64), nullable=False),
+    Column("task", _Name, nullable=False),
+    Column("who", _Name, nullable=False),
     Column("signing", LargeBinary, nullable=False),
     Column("reading", LargeBinary, nullable=False),
     Column("certificate", _Words, nullable=False),
@@ -127,7 +94,7 @@ participants = Table(
 rounds = Table(
     "rounds",
     metadata,
-    Column("task", _TASK, primary_key=True),
+    Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("opened_at", Float(53), nullable=False),
     Column("state", _Name(32), nullable=False),
@@ -138,10 +105,10 @@ uploads = Table(
     "uploads",
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
-    Column("task", _TASK, nullable=False),
+    Column("task", _Name, nullable=False),
     Column("number", _Whole, nullable=False),
-    Column("who", _Name(64), nullable=False),
-    Column("digest", _Name(64), nullable=False),
+    Column("who", _Name, nullable=False),
+    Column("digest", _Name, nullable=False),
     Column("late", Boolean, nullable=False),
     UniqueConstraint("task", "number", "who", name="one_upload_each"),
     UniqueConstraint("task", "digest", name="no_upload_twice"),
@@ -150,7 +117,7 @@ uploads = Table(
 seeds = Table(
     "seeds",
     metadata,
-    Column("task", _TASK, primary_key=True),
+    Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("purpose", _Name(32), primary_key=True),
     Column("state", LargeBinary, nullable=False),
@@ -160,7 +127,7 @@ movements = Table(
     "movements",
     metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
-    Column("task", _TASK, nullable=False),
+    Column("task", _Name, nullable=False),
     Column("name", _Name(128), nullable=False),
     Column("source", _Name(128), nullable=False),
     Column("target", _Name(128), nullable=False),
@@ -171,31 +138,31 @@ movements = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("task", _TASK, primary_key=True),
-    Column("owner", _Name(64), nullable=False),
+    Column("task", _Name, primary_key=True),
+    Column("owner", _Name, nullable=False),
     Column("until", Float(53), nullable=False),
 )
 
 invitations = Table(
     "invitations",
     metadata,
-    Column("task", _TASK, primary_key=True),
-    Column("number", _Name(64), primary_key=True),
-    Column("who", _Name(64), nullable=False),
+    Column("task", _Name, primary_key=True),
+    Column("number", _Name, primary_key=True),
+    Column("who", _Name, nullable=False),
 )
 
 answers = Table(
     "answers",
     metadata,
-    Column("task", _TASK, primary_key=True),
-    Column("request", _Name(64), primary_key=True),
+    Column("task", _Name, primary_key=True),
+    Column("request", _Name, primary_key=True),
     Column("blob", _Words, nullable=False),
 )
 
 memory = Table(
     "memory",
     metadata,
-    Column("task", _TASK, primary_key=True),
+    Column("task", _Name, primary_key=True),
     Column("name", _Name(512), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )

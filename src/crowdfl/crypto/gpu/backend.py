@@ -13,35 +13,19 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
+from crowdfl.crypto import kernels as k
 from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
 from crowdfl.crypto.compute import Kernel, Progress, Threads
 from crowdfl.crypto.gpu.device import CupyDevice, Device
 from crowdfl.crypto.gpu.ring import Ring, digits_of
-from crowdfl.crypto.kernels import (
-    AddPlain,
-    BucketProduct,
-    CheckUnits,
-    Combine,
-    Encrypt,
-    FixedBase,
-    FixedBasePower,
-    InvMod,
-    MulMod,
-    MultiPow,
-    PartialDecrypt,
-    PowEach,
-    PowMod,
-)
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
 __all__ = ["Cuda"]
 
 _NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
-_TABLE_WINDOW = 12  # of fixed bases: 180 MiB of table at |N| = 2048
 _SHORT_WINDOW = 4
 _LONGEST = 4096  # bits of N whose kernels fit a block's shared memory with room to spare
-_LIGHT = (MulMod, AddPlain, Encrypt, InvMod, Combine, CheckUnits)
-_FEWEST = 32  # rows of light work that are worth a trip to the device: a row takes the CPU some 10 microseconds
+_LIGHT = (k.MulMod, k.AddPlain, k.Encrypt, k.InvMod, k.Combine, k.CheckUnits)
 
 
 class Cuda:
@@ -50,37 +34,32 @@ class Cuda:
     name = "cuda"
 
     def __init__(
-        self,
-        device: Device | None = None,
-        others: Threads | None = None,
-        *,
-        table_window: int = _TABLE_WINDOW,
-        fewest: int = _FEWEST,
+        self, device: Device | None = None, others: Threads | None = None, *, table_window: int = 12, fewest: int = 32
     ) -> None:
+        """`table_window`: of fixed bases, 12 is 180 MiB of table at |N| = 2048. `fewest`: rows of light work that are worth
+        a trip to the device, where a row takes the CPU some 10 microseconds."""
         self.device: Device = device or CupyDevice()
         self._others = others or Threads()
-        self._table_window = table_window
-        self._fewest = fewest
+        self._table_window, self._fewest = table_window, fewest
         self._lock = threading.Lock()
         self._ring = lru_cache(maxsize=8)(self._make_ring)
         self._table = lru_cache(maxsize=4)(self._make_table)
         self._ways: dict[type, Callable[..., Block | None]] = {
-            PowMod: self._pow_mod,
-            PartialDecrypt: self._pow_mod,
-            PowEach: self._pow_each,
-            MulMod: self._mul_mod,
-            InvMod: self._inv_mod,
-            Encrypt: self._encrypt,
-            AddPlain: self._encrypt,
-            Combine: self._combine,
-            CheckUnits: self._check_units,
-            BucketProduct: self._bucket_product,
-            MultiPow: self._multi_pow,
-            FixedBasePower: self._fixed_base_power,
+            k.PowMod: self._pow_mod,
+            k.PartialDecrypt: self._pow_mod,
+            k.PowEach: self._pow_each,
+            k.MulMod: self._mul_mod,
+            k.InvMod: self._inv_mod,
+            k.Encrypt: self._encrypt,
+            k.AddPlain: self._encrypt,
+            k.Combine: self._combine,
+            k.CheckUnits: self._check_units,
+            k.BucketProduct: self._bucket_product,
+            k.MultiPow: self._multi_pow,
+            k.FixedBasePower: self._fixed_base_power,
         }
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """Apply `kernel` to every row, piece by piece."""
         ring, way = self._ring_of(kernel), self._ways.get(type(kernel))
         rows = require_rows(blocks)
         few = rows < self._fewest and isinstance(kernel, _LIGHT)
@@ -107,9 +86,9 @@ class Cuda:
             raise BackendUnavailable(f"the GPU failed ({error}): free its memory, or compute on threads") from error
 
     def _ring_of(self, kernel: Any) -> Ring | None:  # noqa: ANN401 -- kernels name their modulus in three ways
-        if isinstance(kernel, Encrypt | Combine | CheckUnits):
+        if isinstance(kernel, k.Encrypt | k.Combine | k.CheckUnits):
             return self._ring(kernel.n)
-        modulus = kernel.fixed.modulus if isinstance(kernel, FixedBasePower) else getattr(kernel, "modulus", None)
+        modulus = kernel.fixed.modulus if isinstance(kernel, k.FixedBasePower) else getattr(kernel, "modulus", None)
         if modulus is None or not gmpy2.is_square(modulus):
             return None
         return self._ring(gmpy2.isqrt(modulus))
@@ -119,7 +98,7 @@ class Cuda:
 
     # A way returns None where the CPU has to do it.
 
-    def _pow_mod(self, ring: Ring, kernel: PowMod, bases: Block) -> Block | None:
+    def _pow_mod(self, ring: Ring, kernel: k.PowMod, bases: Block) -> Block | None:
         exponent = abs(kernel.exponent)
         if not exponent or not ring.fits(bases):
             return None
@@ -128,7 +107,7 @@ class Cuda:
         pairs = ring.power(ring.read(bases), digits, 0, window)
         return ring.write(pairs if kernel.exponent > 0 else ring.inverses(pairs))
 
-    def _pow_each(self, ring: Ring, kernel: PowEach, bases: Block, exponents: Block) -> Block | None:
+    def _pow_each(self, ring: Ring, kernel: k.PowEach, bases: Block, exponents: Block) -> Block | None:
         if not ring.fits(bases):
             return None
         bits = 8 * exponents.shape[1]
@@ -136,20 +115,20 @@ class Cuda:
         digits = ring.digits(exponents, bits, window, highest_first=True)
         return ring.write(ring.power(ring.read(bases), digits, 1, window))
 
-    def _mul_mod(self, ring: Ring, kernel: MulMod, left: Block, right: Block) -> Block | None:
+    def _mul_mod(self, ring: Ring, kernel: k.MulMod, left: Block, right: Block) -> Block | None:
         if not (ring.fits(left) and ring.fits(right)):
             return None
         return ring.write(ring.multiply(ring.read(left), ring.read(right)))
 
-    def _inv_mod(self, ring: Ring, kernel: InvMod, numbers: Block) -> Block | None:
+    def _inv_mod(self, ring: Ring, kernel: k.InvMod, numbers: Block) -> Block | None:
         return ring.write(ring.inverses(ring.read(numbers))) if ring.fits(numbers) else None
 
-    def _encrypt(self, ring: Ring, kernel: Encrypt, plaintexts: Block, randomizers: Block) -> Block | None:
+    def _encrypt(self, ring: Ring, kernel: k.Encrypt, plaintexts: Block, randomizers: Block) -> Block | None:
         if not ring.fits(randomizers) or plaintexts.shape[1] > 4 * ring.size:
             return None
         return ring.blinded(plaintexts, ring.read(randomizers))
 
-    def _combine(self, ring: Ring, kernel: Combine, first: Block, second: Block) -> Block | None:
+    def _combine(self, ring: Ring, kernel: k.Combine, first: Block, second: Block) -> Block | None:
         if not (ring.fits(first) and ring.fits(second)):
             return None
         quotients, wrong = ring.quotients(ring.multiply(ring.read(first), ring.read(second)))
@@ -157,7 +136,7 @@ class Cuda:
             raise SharesDoNotMatch("these do not decrypt together: take the two shares of one key, on one vector")
         return quotients
 
-    def _check_units(self, ring: Ring, kernel: CheckUnits, numbers: Block) -> Block | None:
+    def _check_units(self, ring: Ring, kernel: k.CheckUnits, numbers: Block) -> Block | None:
         if not ring.fits(numbers):
             return None
         limbs = ring.limbs(numbers, 2 * ring.size)
@@ -168,26 +147,25 @@ class Cuda:
         verdict: Block = self.device.host(outside)[:, None]
         return verdict
 
-    def _bucket_product(self, ring: Ring, kernel: BucketProduct, numbers: Block, signs: Block) -> Block | None:
+    def _bucket_product(self, ring: Ring, kernel: k.BucketProduct, numbers: Block, signs: Block) -> Block | None:
         pairs = ring.read(numbers.reshape(-1, kernel.out_width))
         marks = self.device.xp.asarray(np.ascontiguousarray(signs).reshape(-1))
         plus, minus = (ring.products(pairs, kernel.size, marks, sign) for sign in (0, 1))
         return ring.write(ring.multiply(plus, ring.inverses(minus)))
 
-    def _multi_pow(self, ring: Ring, kernel: MultiPow, bases: Block, exponents: Block) -> Block | None:
-        width = exponents.shape[1] // kernel.size
-        shaped = exponents.reshape(-1, width)
+    def _multi_pow(self, ring: Ring, kernel: k.MultiPow, bases: Block, exponents: Block) -> Block | None:
+        shaped = exponents.reshape(-1, exponents.shape[1] // kernel.size)
         digits = ring.digits(shaped, kernel.exponent_bits, _SHORT_WINDOW, highest_first=True)
         pairs = ring.read(bases.reshape(-1, kernel.out_width))
         return ring.write(ring.power_products(pairs, digits, kernel.size, _SHORT_WINDOW))
 
-    def _fixed_base_power(self, ring: Ring, kernel: FixedBasePower, exponents: Block) -> Block | None:
+    def _fixed_base_power(self, ring: Ring, kernel: k.FixedBasePower, exponents: Block) -> Block | None:
         fixed = kernel.fixed
         table = self._table(ring, fixed)
         digits = ring.digits(exponents, fixed.exponent_bits, self._table_window, highest_first=False)
         return ring.write(ring.fixed_power(table, digits, self._table_window))
 
-    def _make_table(self, ring: Ring, fixed: FixedBase) -> Any:  # noqa: ANN401
+    def _make_table(self, ring: Ring, fixed: k.FixedBase) -> Any:  # noqa: ANN401
         return ring.fixed_table(fixed.base, fixed.exponent_bits, self._table_window)
 
 

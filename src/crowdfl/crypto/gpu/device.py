@@ -11,7 +11,7 @@ from crowdfl.errors import BackendUnavailable
 
 __all__ = ["CupyDevice", "Device", "Layout", "source"]
 
-_BLOCK = 128  # threads of a block
+_ADVICE = "install the extra `cuda` on a machine with an NVIDIA GPU and its driver, or compute on threads"
 
 
 def source() -> str:
@@ -41,27 +41,26 @@ class Device(Protocol):
     failures: tuple[type[Exception], ...]  # what array operations and launches raise when the device fails
 
     @property
-    def block(self) -> int:
-        """Threads of a block."""
-
+    def block(self) -> int: ...  # threads of a block
     @property
-    def processors(self) -> int:
-        """Multiprocessors."""
+    def processors(self) -> int: ...  # multiprocessors
+    def host(self, array: Any) -> Any: ...  # noqa: ANN401 -- a NumPy array with the contents of a device array
 
     def launch(self, layout: Layout, kernel: str, threads: int, *args: Any) -> None:  # noqa: ANN401 -- arrays and ints
         """Run a kernel on at least so many threads. A plain integer is passed as 64 bits."""
-
-    def host(self, array: Any) -> Any:  # noqa: ANN401
-        """A NumPy array with the contents of a device array."""
 
 
 class CupyDevice:
     """The first NVIDIA GPU, through CuPy."""
 
-    block = _BLOCK
+    block = 128
 
     def __init__(self) -> None:
-        self.xp = _cupy()
+        try:
+            import cupy
+        except ImportError as error:
+            raise BackendUnavailable(f"CuPy cannot be imported ({error}): {_ADVICE}") from None
+        self.xp: Any = cupy
         try:
             properties = self.xp.cuda.runtime.getDeviceProperties(0)
         except self.xp.cuda.runtime.CUDARuntimeError as error:
@@ -88,14 +87,3 @@ class CupyDevice:
     def _compile(self, layout: Layout) -> Any:  # noqa: ANN401
         # The driver's compiler comes with CuPy; it keeps what it compiled in the user's cache folder.
         return self.xp.RawModule(code=source(), options=("--std=c++17", *layout.defines(self.block)))
-
-
-_ADVICE = "install the extra `cuda` on a machine with an NVIDIA GPU and its driver, or compute on threads"
-
-
-def _cupy() -> Any:  # noqa: ANN401
-    try:
-        import cupy
-    except ImportError as error:
-        raise BackendUnavailable(f"CuPy cannot be imported ({error}): {_ADVICE}") from None
-    return cupy

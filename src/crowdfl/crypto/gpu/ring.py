@@ -80,10 +80,7 @@ class Ring:
     def one(self) -> _Pairs:
         return self._put(self._pair(self._r))
 
-    # ---- conversions
-
     def limbs(self, block: Block, size: int) -> Any:  # noqa: ANN401
-        """Rows of bytes as numbers of so many limbs."""
         rows, width = block.shape
         raw = self._put(np.ascontiguousarray(block))
         out = self.device.xp.empty((rows, size), dtype=np.uint32)
@@ -91,11 +88,9 @@ class Ring:
         return out
 
     def fits(self, block: Block) -> bool:
-        """Whether the rows are short enough to be read as numbers."""
         return int(block.shape[1]) <= 8 * self.size
 
     def rows(self, numbers: Any, width: int) -> Block:  # noqa: ANN401
-        """Numbers as rows of bytes, here."""
         rows, size = numbers.shape
         out = self.device.xp.empty((rows, width), dtype=np.uint8)
         self._launch("rows_of_limbs", rows * width, numbers, out, rows, np.uint32(width), np.uint32(size))
@@ -136,8 +131,6 @@ class Ring:
         # The product of a plain pair and one times R is plain; times R/R, its parts are below 2n.
         return self.write_plain(self.multiply(self.multiply(pairs, plain), self.one))
 
-    # ---- batches
-
     def multiply(self, a: _Pairs, b: _Pairs) -> _Pairs:
         """Row by row; a `b` of one row serves all."""
         out = self._pairs(len(a))
@@ -159,7 +152,6 @@ class Ring:
         return out
 
     def digits(self, exponents: Block, bits: int, window: int, *, highest_first: bool) -> Any:  # noqa: ANN401
-        """The digits of exponents given as rows of bytes."""
         rows, width = exponents.shape
         count = max(1, -(-bits // window))
         out = self.device.xp.empty((rows, count), dtype=np.uint16)
@@ -179,16 +171,16 @@ class Ring:
         table.reshape(places, 1 << window, 2 * self.size)[:, 0] = self.one
         for bit in range(window):
             count = places << bit
-            arguments = (table, powers, np.uint32(window), np.uint32(bit), count, self.modulus)
-            self._launch_groups("grow_table", count, *arguments)
+            numbers = np.uint32(window), np.uint32(bit), count
+            self._launch_groups("grow_table", count, table, powers, *numbers, self.modulus)
         return table
 
     def fixed_power(self, table: _Pairs, digits: Any, window: int) -> _Pairs:  # noqa: ANN401
         """The fixed base to exponents whose digits are given lowest first."""
         rows, count = digits.shape
         out = self._pairs(rows)
-        arguments = (table, digits, np.uint32(count), np.uint32(window), out, rows, self.modulus)
-        self._launch_groups("look_up", rows, *arguments)
+        numbers = np.uint32(count), np.uint32(window)
+        self._launch_groups("look_up", rows, table, digits, *numbers, out, rows, self.modulus)
         self._forget(digits)
         return out
 
@@ -208,7 +200,6 @@ class Ring:
             pairs, size, marks = out, pieces, None
 
     def power_products(self, bases: _Pairs, digits: Any, size: int, window: int) -> _Pairs:  # noqa: ANN401
-        """The product of base^exponent over each `size` rows."""
         pieces = -(-size // _PIECE)
         out = self._pairs(len(bases) // size * pieces)
         layout = self._layout(len(out))
@@ -244,8 +235,6 @@ class Ring:
         self._launch("out_of_range", len(numbers), numbers, out, len(numbers), self._square)
         return out
 
-    # ---- constants
-
     @property
     def _modulus(self) -> mpz:
         return self.n * self.n
@@ -275,8 +264,6 @@ class Ring:
     def _limbs(x: mpz, size: int) -> _Words:
         return np.frombuffer(int(x).to_bytes(4 * size, "little"), dtype="<u4").astype(np.uint32)
 
-    # ---- launching
-
     @staticmethod
     def _forget(secret: Any) -> None:  # noqa: ANN401
         """Exponents may be key shares or masks: nothing of them stays in memory that is used again."""
@@ -289,9 +276,7 @@ class Ring:
         return self.device.xp.empty((rows, 2 * self.size), dtype=np.uint32)
 
     def _even(self, pairs: _Pairs) -> _Pairs:
-        if len(pairs) % 2 == 0:
-            return pairs
-        return self.device.xp.concatenate([pairs, self.one])
+        return self.device.xp.concatenate([pairs, self.one]) if len(pairs) % 2 else pairs
 
     def _multiply(self, a: _Pairs, a_step: int, b: _Pairs, b_step: int, out: _Pairs, step: int, count: int) -> None:
         self._launch_groups("multiply", count, a, a_step, b, b_step, out, step, count, self.modulus)

@@ -11,7 +11,7 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.blocks import Block, from_ints, to_ints
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend, Kernel, Progress
-from crowdfl.crypto.kernels import Combine, PartialDecrypt
+from crowdfl.crypto.kernels import Combine, FixedBase, PartialDecrypt
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
@@ -33,6 +33,7 @@ __all__ = [
     "Floats",
     "MeasuredRound",
     "Say",
+    "best_window",
     "full_uploads",
     "made_up_weights",
     "packed_model",
@@ -197,3 +198,16 @@ def sealed_publication(task: Task, csp: CspProtocol, rows: Block, stand_in: Ciph
         request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
         sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
     return Publication(seed, len(rows), tuple(sealed)).to_bytes()
+
+
+def best_window(public: PublicKey, count: int) -> int:
+    """The table window that makes `count` randomizers in the fewest multiplications, within 64 MiB (1 if none fits)."""
+
+    def work(window: int) -> int:
+        digits = -(-public.exponent_bits // window)
+        return digits * ((1 << window) + count)
+
+    def fits(window: int) -> bool:
+        return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window).table_bytes <= 64 * 2**20
+
+    return min((window for window in range(2, 15) if fits(window)), key=work, default=1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl.crypto.randomizers import FreshRandomizers, best_window
+from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.lab.bench.compare.system import GOES_ON, CompareSettings, System, Variant, figures_of
@@ -11,6 +11,7 @@ from crowdfl.lab.bench.crypto.measure import Replayed
 from crowdfl.lab.bench.workload import (
     SERVERS,
     MeasuredRound,
+    best_window,
     full_uploads,
     made_up_weights,
     packed_model,

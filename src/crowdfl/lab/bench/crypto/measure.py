@@ -13,9 +13,9 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Progress, Threads
 from crowdfl.crypto.pctd import PublicKey
-from crowdfl.crypto.randomizers import FreshRandomizers, best_window
+from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.vector import CipherVector, encrypt
-from crowdfl.lab.bench.workload import BenchSettings, made_up_weights, packed_model
+from crowdfl.lab.bench.workload import BenchSettings, best_window, made_up_weights, packed_model
 from crowdfl.lab.timing import Timing, timed_call, turns
 from crowdfl.storage.pools import RandomizerPool
 
