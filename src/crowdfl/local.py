@@ -40,8 +40,6 @@ from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
-__all__ = ["Disk", "LocalFederation", "LocalHost", "MemoryDisk", "Recorder", "RoundResult", "Store", "Update"]
-
 _Arrays = Sequence[npt.ArrayLike]
 _FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-__all__ = ["Attempts", "Backoff", "no_jitter", "retry"]
-
 _Result = TypeVar("_Result")
 _Error = TypeVar("_Error", bound=Exception)
 _MOST_STEPS = 100  # a delay has long reached its cap; larger powers would overflow

@@ -13,17 +13,6 @@ from pydantic.fields import FieldInfo
 
 from crowdfl.errors import SettingsError
 
-__all__ = [
-    "Expected",
-    "Settings",
-    "SettingsTable",
-    "expected",
-    "require_known",
-    "settable",
-    "table_of",
-    "types_of",
-]
-
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # pydantic's names
 _KINDS = {bool: "true or false", str: "a string", Path: "a path"}
 _LISTED = 5  # unknown names that a message repeats

@@ -17,25 +17,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings, SettingsTable
 
-__all__ = [
-    "MILLION",
-    "ClusterSettings",
-    "ComputingSettings",
-    "CspSettings",
-    "KgcSettings",
-    "ParticipantSettings",
-    "PeerSettings",
-    "RequesterSettings",
-    "ServiceSettings",
-    "SpSettings",
-    "TaskFile",
-    "TaskSettings",
-    "TrainingSettings",
-    "from_millionths",
-    "is_host",
-    "to_millionths",
-]
-
 MILLION = 1_000_000
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away

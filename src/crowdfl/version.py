@@ -1,5 +1,3 @@
 """The version, in one place: the package's metadata and the services read it here."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.1.0"

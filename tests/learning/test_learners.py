@@ -10,9 +10,9 @@ import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.models.learner import Learner, Training, batches, score
-from crowdfl.learning.models.networks import convolutional, own_module
+from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import Adam, TorchLearner, mlp
+from crowdfl.learning.models.torch_learner import Adam, TorchLearner
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)

@@ -15,8 +15,6 @@ from crowdfl.learning.datasets.data import Source
 from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
 
-__all__ = ["app", "fetch_wisdm", "show_data"]
-
 app = typer.Typer(help="Data sets: look at one, fetch one.", no_args_is_help=True)
 
 

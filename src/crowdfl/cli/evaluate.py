@@ -22,8 +22,6 @@ from crowdfl.learning.metrics import class_scores, confusion
 from crowdfl.learning.models.learner import score
 from crowdfl.learning.recipe import Recipe
 
-__all__ = ["class_report", "class_table", "evaluate", "predict"]
-
 _Model = Annotated[
     Path, typer.Argument(help="A model that `crowdfl task fetch` or `train --save` wrote: .safetensors or .npz.")
 ]

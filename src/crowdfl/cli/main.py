@@ -13,8 +13,6 @@ from typer.core import TyperGroup
 from crowdfl.errors import CrowdFLError, PackageMissing
 from crowdfl.version import __version__
 
-__all__ = ["EXIT_ERROR", "EXIT_INTERRUPTED", "app", "run"]
-
 EXIT_ERROR = 3  # 0: done; 1: a check the user asked for failed; 2: wrong usage; 3: a named error; 130: interrupted
 EXIT_INTERRUPTED = 130
 

@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Json", "JsonLines", "marked", "show", "show_event", "waiting"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
 

@@ -24,8 +24,6 @@ from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 
-__all__ = ["app", "claim_now", "join", "leave", "look", "open_participant", "rewards", "run"]
-
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
 _Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]

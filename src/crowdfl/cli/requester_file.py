@@ -18,8 +18,6 @@ from crowdfl.settings import RequesterSettings
 from crowdfl.storage.atomic import read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["RequesterFile", "open_requester", "write_invitations"]
-
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
 

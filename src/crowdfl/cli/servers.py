@@ -19,8 +19,6 @@ from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings, from_millionths
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["csp_app", "kgc_app", "payouts", "sp_app"]
-
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
 

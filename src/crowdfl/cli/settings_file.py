@@ -24,8 +24,6 @@ from crowdfl.settings import (
     TrainingSettings,
 )
 
-__all__ = ["SERVICES", "read_file", "read_service", "read_settings", "settings", "settings_page", "template_text"]
-
 SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSettings, "csp": CspSettings}
 _PAGES = (
     ("Task file", "As `crowdfl task new` prints it. Everything in it is part of the task's id.", TaskFile),

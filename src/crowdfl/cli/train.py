@@ -26,8 +26,6 @@ from crowdfl.learning.training import Epoch, learning_curve
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
 
-__all__ = ["sparkline", "train"]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _ROWS = 8
 

@@ -15,8 +15,6 @@ from crowdfl.services.run import signing_key
 from crowdfl.settings import RequesterSettings, ServiceSettings, is_host
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["in_url", "init"]
-
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each
 _HEAD = "# Settings of {}. Paths are relative to this file's folder, which holds everything that the role owns.\n"

@@ -3,8 +3,6 @@
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import SettingsError
 
-__all__ = ["BACKENDS", "backend_named"]
-
 BACKENDS = ("threads", "cuda")
 
 

@@ -12,23 +12,6 @@ from gmpy2 import mpz
 
 from crowdfl.errors import LengthMismatch
 
-__all__ = [
-    "LIMB_BITS",
-    "Block",
-    "Limbs",
-    "add_constant",
-    "at_least",
-    "empty",
-    "from_bytes",
-    "from_ints",
-    "from_limbs",
-    "require_rows",
-    "subtract_mod",
-    "to_ints",
-    "to_limbs",
-    "width_of",
-]
-
 Block = npt.NDArray[np.uint8]
 Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), lowest limb first: array operations run along numbers
 LIMB_BITS = 32

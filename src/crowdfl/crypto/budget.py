@@ -16,8 +16,6 @@ from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.errors import SlotOverflow, WidthBudgetExceeded
 
-__all__ = ["WidthBudget", "bits"]
-
 _WORD = 63  # uploads before they are packed and sums once unpacked are int64
 
 

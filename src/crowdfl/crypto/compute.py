@@ -17,17 +17,6 @@ import gmpy2
 from crowdfl.crypto.blocks import Block, empty, require_rows
 from crowdfl.errors import Cancelled
 
-__all__ = [
-    "Backend",
-    "BatchOptions",
-    "Kernel",
-    "Progress",
-    "Threads",
-    "default_backend",
-    "release_lock_while_computing",
-    "run_batch",
-]
-
 
 class Kernel(Protocol):
     """A row-wise function of one or more blocks: row i of the result depends on the rows i alone."""

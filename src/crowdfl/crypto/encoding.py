@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from crowdfl.errors import EncodingError, NotFinite
 
-__all__ = ["Encoded", "FixedPoint"]
-
 _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 
 

@@ -13,26 +13,6 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.errors import NotAUnit, SharesDoNotMatch
 
-__all__ = [
-    "NON_UNIT",
-    "OUT_OF_RANGE",
-    "VALID",
-    "AddPlain",
-    "BucketProduct",
-    "CheckUnits",
-    "Combine",
-    "Encrypt",
-    "FixedBase",
-    "FixedBasePower",
-    "InvMod",
-    "MulMod",
-    "MultiPow",
-    "PartialDecrypt",
-    "PowEach",
-    "PowMod",
-    "inverses",
-]
-
 VALID, OUT_OF_RANGE, NON_UNIT = 0, 1, 2
 _LIGHT = 256  # rows of a chunk when a row costs a few multiplications: small, so that its temporaries stay small
 

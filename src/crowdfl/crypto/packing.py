@@ -18,8 +18,6 @@ from crowdfl.crypto.blocks import Block, Limbs, add_constant, from_limbs, to_lim
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
-__all__ = ["Packing"]
-
 _MASK = np.uint64(0xFFFFFFFF)
 
 

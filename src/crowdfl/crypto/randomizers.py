@@ -15,8 +15,6 @@ from crowdfl.crypto.compute import Backend, Progress, run_batch
 from crowdfl.crypto.kernels import FixedBase, FixedBasePower
 from crowdfl.crypto.pctd import PublicKey
 
-__all__ = ["FreshRandomizers", "RandomizerSource"]
-
 
 class RandomizerSource(Protocol):
     """Hands out randomizers for one key, never the same twice."""

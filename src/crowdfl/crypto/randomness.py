@@ -15,18 +15,6 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, at_least, empty, from_bytes, width_of
 
-__all__ = [
-    "SEED_BYTES",
-    "Coins",
-    "log_uniform",
-    "public_permutation",
-    "public_stream",
-    "random_below",
-    "random_bits",
-    "random_prime",
-    "random_unit",
-]
-
 SEED_BYTES = 32
 
 _PRIMALITY_ROUNDS = 40  # on top of GMP's Baillie-PSW test

@@ -19,8 +19,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from crowdfl.errors import BadSignature, InvalidKey, SealBroken
 
-__all__ = ["AudienceKey", "ReaderKey", "SigningKey", "commit", "seal_to", "verify"]
-
 _KEY_BYTES = 32
 _SALT_BYTES = 32
 _SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)

@@ -32,18 +32,6 @@ from crowdfl.errors import (
     UnsupportedVersion,
 )
 
-__all__ = [
-    "CipherVector",
-    "PartialVector",
-    "RunningProduct",
-    "Unchecked",
-    "combine",
-    "encrypt",
-    "form_bytes",
-    "residues",
-    "signed_values",
-]
-
 _MAGIC = b"CFLV"
 _VERSION = 1
 _HEADER = struct.Struct(">4sBBH32sIQ")  # magic, version, kind, reserved, fingerprint, width, count

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block, from_ints
 
-__all__ = ["WideInts"]
-
 _LIMB = 16
 _MASK = (1 << _LIMB) - 1
 _EXACT = 1 << 20  # products of two limbs that a float64 sums without rounding: 2^20 * 2^32 < 2^53

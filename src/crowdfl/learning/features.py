@@ -12,8 +12,6 @@ import numpy.typing as npt
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.data import Windows
 
-__all__ = ["FEATURES", "Inputs", "features", "features_per_window", "flat", "motion"]
-
 Inputs = npt.NDArray[np.float32]
 
 _FREQUENCIES = 6  # of a two-second window: 0.5 to 3 Hz, where limbs move

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.datasets.data import Labels
 
-__all__ = ["ClassScores", "Scores", "class_scores", "confusion", "scores"]
-
 _Floats = npt.NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from crowdfl.errors import NothingToAverage
 
-__all__ = ["distances", "fedavg", "rewards", "weights"]
-
 _Floats = npt.NDArray[np.float64]
 
 

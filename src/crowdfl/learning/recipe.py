@@ -18,8 +18,6 @@ from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
 from crowdfl.settings import TrainingSettings
 
-__all__ = ["LEARNERS", "Recipe"]
-
 LEARNERS: tuple[str, ...] = get_args(TrainingSettings.model_fields["learner"].annotation)
 
 

@@ -18,8 +18,6 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.recipe import Recipe
 
-__all__ = ["Epoch", "LocalTrainer", "PlainRound", "learning_curve", "plain_rounds"]
-
 
 @dataclass(frozen=True)
 class Epoch:

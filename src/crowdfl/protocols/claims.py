@@ -13,8 +13,6 @@ from crowdfl.errors import AlreadyPaid, ClaimRefused, WrongAmount
 from crowdfl.protocols.hardened.prirwd import RewardCsp, RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits, Message
 
-__all__ = ["Attestation", "Claim", "ClaimsCsp", "ClaimsSp", "make_claim", "open_reward", "payable"]
-
 _LONGEST_AMOUNT = 128  # bits
 
 

@@ -9,8 +9,6 @@ from crowdfl.crypto import kernels
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress
 
-__all__ = ["Costs", "CountingBackend"]
-
 _OPERATIONS: dict[type, str] = {
     kernels.Encrypt: "Enc",
     kernels.AddPlain: "PAdd",

@@ -11,8 +11,6 @@ from typing import TypeVar
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.party import View
 
-__all__ = ["Ask", "Exchange", "Observer", "Reply", "Silent", "ask_directly", "pipelined", "run_exchange"]
-
 Reply = Callable[[], bytes]
 """CSP's answer: the call waits until it is there."""
 

@@ -13,8 +13,6 @@ from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
 
-__all__ = ["Limits", "Message"]
-
 _MAGIC = b"CFLM"
 _VERSION = 1
 _HEADER = struct.Struct(">4sBB")

@@ -16,8 +16,6 @@ from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.costs import Costs, CountingBackend
 from crowdfl.protocols.messages import Limits, Message
 
-__all__ = ["Party", "View"]
-
 
 @dataclass
 class View:

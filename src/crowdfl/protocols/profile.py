@@ -21,24 +21,6 @@ from crowdfl.protocols.exchange import Exchange, Observer, Silent
 from crowdfl.protocols.party import Party
 from crowdfl.settings import TaskSettings
 
-__all__ = [
-    "STOPPED",
-    "Average",
-    "CspProtocol",
-    "Dealing",
-    "Identity",
-    "ParticipantKeys",
-    "ParticipantProtocol",
-    "Profile",
-    "RequesterProtocol",
-    "SpProtocol",
-    "Task",
-    "TaskSpec",
-    "Tools",
-    "whole_samples",
-    "width_budget",
-]
-
 STOPPED = "stopped"
 """What a CSP remembers even of a request that it refused: that it answers this task no more."""
 

@@ -5,8 +5,6 @@ from crowdfl.protocols.hardened.profile import HardenedProfile
 from crowdfl.protocols.paper.profile import PaperProfile
 from crowdfl.protocols.profile import Profile
 
-__all__ = ["PROFILES", "profile_named"]
-
 PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile())}
 
 

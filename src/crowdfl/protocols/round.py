@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from crowdfl.protocols.exchange import Ask, Observer, run_exchange
 from crowdfl.protocols.profile import SpProtocol
 
-__all__ = ["AggregationRound"]
-
 
 @dataclass
 class AggregationRound:

@@ -22,17 +22,6 @@ from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, Widt
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 
-__all__ = [
-    "HardenedSdivCsp",
-    "HardenedSdivSp",
-    "PaperSdivCsp",
-    "PaperSdivSp",
-    "SdivPending",
-    "SdivReply",
-    "SdivRequest",
-    "SdivWidths",
-]
-
 _SMALLEST_RANGE = 64  # bits between lo and hi below which the divisor's hiding is not worth the name
 
 

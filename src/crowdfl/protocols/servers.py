@@ -8,8 +8,6 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Task
 
-__all__ = ["BaseCsp", "BaseSp"]
-
 _Answer = Callable[[bytes], bytes]
 
 

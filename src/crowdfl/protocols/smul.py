@@ -23,20 +23,6 @@ from crowdfl.errors import FormatError, LengthMismatch, ProtocolError
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 
-__all__ = [
-    "PaperSmulCsp",
-    "PaperSmulSp",
-    "Polynomial",
-    "PolynomialsCsp",
-    "PolynomialsPending",
-    "PolynomialsReply",
-    "PolynomialsRequest",
-    "PolynomialsSp",
-    "SmulPending",
-    "SmulReply",
-    "SmulRequest",
-]
-
 Polynomial = dict[tuple[int, ...], int]
 """Coefficients by monomial; a monomial is the sorted tuple of its operands' numbers, () the constant."""
 

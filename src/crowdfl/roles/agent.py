@@ -15,8 +15,6 @@ from crowdfl.retry import Backoff, retry
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant
 
-__all__ = ["Agent", "Trainer"]
-
 _Result = TypeVar("_Result")
 _LONGEST = 80.0  # seconds between two looks at the platform
 _UNDER_WAY = ("running", "paused")

@@ -16,8 +16,6 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.requester import Requester
 from crowdfl.settings import from_millionths, to_millionths
 
-__all__ = ["Campaign"]
-
 _ENDED = ("finished", "cancelled", "settled")
 _PAYMENT = "all-rounds"  # one name, so that a campaign that is run again does not pay again
 

@@ -12,8 +12,6 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
-__all__ = ["Csp"]
-
 
 @dataclass
 class Csp:

@@ -16,16 +16,6 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.settings import TaskSettings
 
-__all__ = [
-    "Appointment",
-    "Certificate",
-    "Definition",
-    "Invitation",
-    "open_document",
-    "participant_name",
-    "sign_document",
-]
-
 _LONGEST = 1_000_000
 _Document = TypeVar("_Document")
 

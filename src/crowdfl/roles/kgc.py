@@ -10,8 +10,6 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, Invitation, open_document, participant_name
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
-__all__ = ["Created", "Enrolled", "Kgc", "enrolment_context"]
-
 _DEALT = ("sp", "csp")
 
 

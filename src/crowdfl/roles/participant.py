@@ -37,8 +37,6 @@ from crowdfl.roles.documents import Appointment, Definition, open_document, part
 from crowdfl.roles.kgc import Enrolled, enrolment_context
 from crowdfl.roles.ports import Blobs, Stock
 
-__all__ = ["Evaluate", "Participant", "ParticipantKgc", "ParticipantSp", "Train", "arrays_from_npz", "arrays_to_npz"]
-
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]

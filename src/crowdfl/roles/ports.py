@@ -11,23 +11,6 @@ from crowdfl.protocols.profile import Identity
 from crowdfl.roles.sp.ledger import Movement
 from crowdfl.roles.sp.rounds import Round
 
-__all__ = [
-    "Blobs",
-    "Clock",
-    "CrowdStore",
-    "CspPeer",
-    "CspStore",
-    "KgcPeer",
-    "KgcStore",
-    "SpStore",
-    "Stock",
-    "StoredParticipant",
-    "StoredTask",
-    "TaskStore",
-    "Upload",
-    "UploadContext",
-]
-
 
 class Clock(Protocol):
     """Time in seconds since the epoch."""

@@ -20,8 +20,6 @@ from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 
-__all__ = ["Requester", "RequesterKgc", "RequesterSp", "own_key"]
-
 
 class RequesterKgc(Protocol):
     """KGC as a requester reaches it."""

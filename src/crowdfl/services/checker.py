@@ -25,8 +25,6 @@ from crowdfl.errors import Truncated
 from crowdfl.retry import Backoff
 from crowdfl.services.http import logs
 
-__all__ = ["Checker"]
-
 _HEADER = struct.Struct(">IIQ")  # bytes of the modulus, bytes of a number, numbers; a reply begins with its request's
 _PIECE = 4096  # numbers of a request: a large upload does not keep small ones waiting
 _PAUSE = Backoff.steady(30.0)  # after a failure, in which no other process is started

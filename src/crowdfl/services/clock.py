@@ -2,8 +2,6 @@
 
 import time
 
-__all__ = ["SystemClock"]
-
 
 class SystemClock:
     """Seconds since the epoch, as the machine counts them."""

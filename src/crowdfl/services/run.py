@@ -42,8 +42,6 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
 
-__all__ = ["PayoutCommand", "certificate_files", "open_csp", "open_kgc", "open_sp", "read_ledger", "signing_key"]
-
 
 @dataclass(frozen=True)
 class PayoutCommand:

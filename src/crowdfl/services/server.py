@@ -19,8 +19,6 @@ from crowdfl.services.http.h11 import LimitedH11Protocol
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
 from crowdfl.settings import ServiceSettings
 
-__all__ = ["bind", "make_server", "running", "serve_csp", "serve_kgc", "serve_sp"]
-
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
 
 

@@ -12,8 +12,6 @@ from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
 from crowdfl.services.http.app_factory import Background
 
-__all__ = ["FailureBackoff", "Ticker"]
-
 _LONGEST_PAUSE = 30.0
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions
 
-__all__ = ["read_secret", "require_owner_only", "sync_directory", "write_private"]
-
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LONGEST_SECRET = 1000
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.atomic import sync_directory, write_private
 
-__all__ = ["FileBlobs", "require_blob_name"]
-
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
 _LONGEST_NAME = 1000
 

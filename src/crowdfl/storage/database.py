@@ -15,8 +15,6 @@ from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlche
 from crowdfl.errors import CrowdFLError, FormatError, StoreOutdated, StoreUnavailable
 from crowdfl.retry import Backoff, retry
 
-__all__ = ["named_errors", "open_engine", "reading", "writing"]
-
 _PATIENCE = 30  # seconds to wait for another writer
 _CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers on 40 threads
 _WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it

@@ -14,8 +14,6 @@ from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage.blobs import require_blob_name
 from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads, require_text, require_whole
 
-__all__ = ["ManualClock", "MemoryBlobs", "MemoryStore"]
-
 
 @dataclass
 class ManualClock:

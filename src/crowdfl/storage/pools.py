@@ -34,8 +34,6 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-__all__ = ["RandomizerPool"]
-
 _MAGIC = b"CFLP"
 _VERSION = 1
 _HEADER = struct.Struct(">4sB3x32sI")  # magic, version, fingerprint, width of a randomizer

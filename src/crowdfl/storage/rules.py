@@ -7,8 +7,6 @@ from crowdfl.errors import AlreadyCounted, Conflict, CrowdFLError, FormatError, 
 from crowdfl.roles.ports import StoredParticipant, Upload
 from crowdfl.roles.sp.rounds import RoundState
 
-__all__ = ["LONGEST_NAME", "admit", "is_leased_to_another", "judge_uploads", "require_text", "require_whole"]
-
 LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
 _LARGEST = 2**31 - 1
 

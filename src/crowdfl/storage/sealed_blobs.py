@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from crowdfl.errors import Conflict, KeyFileDamaged, PassphraseError
 from crowdfl.storage.blobs import FileBlobs
 
-__all__ = ["SealedBlobs", "require_open"]
-
 _SEALING = "sealing"
 _MAGIC = b"CFLS\x01"
 _SALT = 16

@@ -23,8 +23,6 @@ from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
 from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads
 
-__all__ = ["SqlStore"]
-
 
 def _standing() -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""

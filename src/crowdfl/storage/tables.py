@@ -11,20 +11,6 @@ from sqlalchemy.types import TypeDecorator
 from crowdfl.errors import FormatError
 from crowdfl.storage.rules import LONGEST_NAME, require_text, require_whole
 
-__all__ = [
-    "answers",
-    "invitations",
-    "leases",
-    "memory",
-    "metadata",
-    "movements",
-    "participants",
-    "rounds",
-    "seeds",
-    "tasks",
-    "uploads",
-]
-
 metadata = sa.MetaData()
 
 

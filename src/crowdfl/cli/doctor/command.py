@@ -23,8 +23,6 @@ from crowdfl.cli.output import Json, show, waiting
 from crowdfl.errors import LearningError
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["DoctorCheck", "doctor", "fail", "ok", "warn"]
-
 _GIB = 2**30
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 # package: what is missing without it, and how to get it

@@ -28,8 +28,6 @@ from crowdfl.services.server import bind
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
-__all__ = ["role_checks"]
-
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _SOON = datetime.timedelta(days=30)
 _ONCE = Backoff(deadline=0.0)

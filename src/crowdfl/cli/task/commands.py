@@ -17,8 +17,6 @@ from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths, to_millionths
 
-__all__ = ["app", "close", "create", "fetch", "fund", "invite", "new", "report", "run", "watch"]
-
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
 _SETTINGS = Path("requester/settings.toml")

@@ -19,8 +19,6 @@ from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
 
-__all__ = ["FORMATS", "defined", "read_model", "require_model_path", "template", "write_model"]
-
 FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
 
 _PURPOSE = {

@@ -20,8 +20,6 @@ from crowdfl.crypto.gpu.device import CupyDevice, Device
 from crowdfl.crypto.gpu.ring import Ring, digits_of
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
-__all__ = ["Cuda"]
-
 _NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
 _SHORT_WINDOW = 4
 _LONGEST = 4096  # bits of N whose kernels fit a block's shared memory with room to spare

@@ -9,8 +9,6 @@ import numpy as np
 
 from crowdfl.errors import BackendUnavailable
 
-__all__ = ["CupyDevice", "Device", "Layout", "source"]
-
 _ADVICE = "install the extra `cuda` on a machine with an NVIDIA GPU and its driver, or compute on threads"
 
 

@@ -16,8 +16,6 @@ from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.crypto.gpu.device import Device, Layout
 from crowdfl.crypto.kernels import inverses
 
-__all__ = ["Ring", "digits_of", "layouts_for"]
-
 _LIMB = 32
 _TOP_LIMIT = 0xFFFFFFFC  # of N's highest limb: see kernels.cu
 _PIECE = 16  # factors that one group multiplies up

@@ -23,7 +23,8 @@ from crowdfl.lab.experiments.ppfdl import Ppfdl
 from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_learner import TorchLearner, mlp
+from crowdfl.learning.models.networks import mlp
+from crowdfl.learning.models.torch_learner import TorchLearner
 from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
 from crowdfl.protocols.profile import ParticipantProtocol, TaskSpec, Tools

@@ -15,7 +15,8 @@ from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.features import Inputs, flat
 from crowdfl.learning.metrics import Scores, scores
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.torch_learner import TorchLearner, mlp
+from crowdfl.learning.models.networks import mlp
+from crowdfl.learning.models.torch_learner import TorchLearner
 
 __all__ = ["SPLITS", "Attendance", "Crowd", "LearnSettings", "Strategy", "load_crowd"]
 

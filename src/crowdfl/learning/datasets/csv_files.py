@@ -22,8 +22,6 @@ from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
-__all__ = ["CUT", "CsvFolder", "CsvTable", "label_of_name", "read_table"]
-
 CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
 
 _TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")

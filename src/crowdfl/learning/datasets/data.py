@@ -13,19 +13,6 @@ import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing, SettingsError
 
-__all__ = [
-    "Cut",
-    "Labels",
-    "Person",
-    "Recording",
-    "Source",
-    "Split",
-    "Windows",
-    "person_at",
-    "relabelled",
-    "standardised",
-]
-
 Windows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 
-__all__ = ["WISDM_FILE", "WISDM_URL", "fetch", "unpack_one"]
-
 WISDM_URL = "https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz"
 WISDM_FILE = "WISDM_ar_v1.1_raw.txt"
 

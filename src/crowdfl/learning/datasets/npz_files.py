@@ -21,17 +21,6 @@ from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut, Person, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
 
-__all__ = [
-    "MAX_HEADER",
-    "MOTIONSENSE_CUT",
-    "STANDARDISED",
-    "SWAPPED",
-    "UNREADABLE",
-    "MotionSense",
-    "WindowFile",
-    "read_arrays",
-]
-
 MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
 
 # What zipfile and NumPy raise on damaged or hostile files. NumPy warns of a header that Python 2 wrote.

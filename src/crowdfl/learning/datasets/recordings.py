@@ -13,8 +13,6 @@ import numpy.typing as npt
 from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Recording, Split, Windows
 
-__all__ = ["GRAVITY", "recordings_of", "resampled", "runs_of", "split_recordings", "timed", "windows_of"]
-
 GRAVITY = 9.80665  # m/s^2 in a g
 
 _LONGEST_GAP = 10  # samples at the rate asked for; a longer gap is not filled in

@@ -14,8 +14,6 @@ from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.datasets.watch_data import Watch
 from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
 
-__all__ = ["FORMS", "Spec", "load_split", "open_person", "open_source", "parse_spec"]
-
 FORMS: Mapping[str, str] = MappingProxyType(
     {
         "watch": "watch:N, person N (0 to 9) of the watch data that comes with crowdfl",

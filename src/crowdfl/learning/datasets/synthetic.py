@@ -8,8 +8,6 @@ import numpy as np
 from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import split_recordings
 
-__all__ = ["CUT", "PACES", "Synthetic"]
-
 PACES = ("slow", "middling", "fast")
 CUT = Cut(length=100, step=25, held_out=0.3, gap=100)
 

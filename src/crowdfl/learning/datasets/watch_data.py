@@ -15,8 +15,6 @@ from crowdfl.errors import DataAltered, DataMissing
 from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import split_recordings, timed
 
-__all__ = ["CUT", "EXERCISES", "FILE", "HERTZ", "PEOPLE", "SHA256", "UNITS", "Watch", "read_checked"]
-
 FILE = Path(__file__).with_name("watch.npz")
 SHA256 = "9bb2789f421ea5f7c55c0fb13f8639da36e04dcb2fe631d15ee4f96ce9dcf8cb"
 PEOPLE = 10

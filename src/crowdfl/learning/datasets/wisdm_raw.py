@@ -19,8 +19,6 @@ from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
-__all__ = ["ACTIVITIES", "CUT", "HERTZ", "Faults", "WisdmRaw", "read_wisdm"]
-
 ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
 HERTZ = 20.0
 

@@ -15,8 +15,6 @@ from crowdfl.errors import FormatError, ModelMismatch
 from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
-__all__ = ["from_npz", "from_safetensors", "to_npz", "to_safetensors"]
-
 _FLOATS = ("<f4", "<f8")
 _ENDING = ".npy"
 _VERSION = (1, 0)  # later ones are for headers that no array of plain numbers needs

@@ -14,8 +14,6 @@ from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
 from crowdfl.learning.models.shape import ModelShape, Weights
 
-__all__ = ["Learner", "ModelScores", "Training", "batches", "check_pairs", "score"]
-
 
 @dataclass(frozen=True)
 class Training:

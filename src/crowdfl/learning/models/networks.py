@@ -14,8 +14,6 @@ from crowdfl.errors import LearningUnavailable, SettingsError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["build", "convolutional", "mlp", "own_module"]
-
 _LARGEST = 10**8
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
 

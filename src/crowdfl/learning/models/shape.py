@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from crowdfl.errors import ModelMismatch
 
-__all__ = ["ModelShape", "Weights"]
-
 Weights = list[npt.NDArray[np.float64]]
 """A model's arrays. float64, as averages are; float32 survives the conversion there and back."""
 

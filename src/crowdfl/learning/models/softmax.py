@@ -10,8 +10,6 @@ from crowdfl.learning.features import Inputs
 from crowdfl.learning.models.learner import ModelScores, Training, batches, check_pairs, score
 from crowdfl.learning.models.shape import ModelShape, Weights
 
-__all__ = ["SoftmaxLearner"]
-
 
 class SoftmaxLearner:
     """One matrix and one bias, trained by gradient descent. The problem is convex, so that it may start from zero."""

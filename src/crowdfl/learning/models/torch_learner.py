@@ -9,13 +9,11 @@ import numpy.typing as npt
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
 from crowdfl.learning.models.learner import ModelScores, Training, batches, check_pairs, score
-from crowdfl.learning.models.networks import build, mlp
+from crowdfl.learning.models.networks import build
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["Adam", "TorchLearner", "mlp"]
 
 _KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8
 

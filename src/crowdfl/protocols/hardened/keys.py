@@ -11,8 +11,6 @@ from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing
 
-__all__ = ["CspBundle", "ReaderBundle", "SpBundle", "deal"]
-
 
 class _Bundle(Message, repr=False):
     """The public key and the seed of the public permutation, which every role has."""

@@ -24,22 +24,6 @@ from crowdfl.errors import FormatError, ProtocolError, SeedReused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
 
-__all__ = [
-    "CHUNK",
-    "PARTICIPANTS",
-    "REQUESTER",
-    "MaskSeed",
-    "OpenReply",
-    "OpenRequest",
-    "OpeningCsp",
-    "OpeningSp",
-    "Publication",
-    "digest",
-    "mask_chunk",
-    "mask_rows",
-    "read",
-]
-
 PARTICIPANTS, REQUESTER = 1, 2  # the audiences of a task
 CHUNK = 512  # ciphertexts a request: bounds the memory of both servers and lets them work at the same time
 

@@ -31,18 +31,6 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 
-__all__ = [
-    "HiddenAverageCsp",
-    "HiddenAverageSp",
-    "ModelCodec",
-    "ScaleReply",
-    "ScaleRequest",
-    "dither",
-    "hidden_widths",
-    "power_of_one",
-    "upload_digest",
-]
-
 
 @dataclass(frozen=True)
 class ModelCodec:

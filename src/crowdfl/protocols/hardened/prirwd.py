@@ -34,23 +34,6 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.smul import Polynomial, PolynomialsSp
 
-__all__ = [
-    "InnerReply",
-    "InnerRequest",
-    "LanesReply",
-    "LanesRequest",
-    "NonceReply",
-    "NonceRequest",
-    "RewardCsp",
-    "RewardEnvelope",
-    "RewardReply",
-    "RewardRequest",
-    "RewardSp",
-    "RewardWidths",
-    "reward_context",
-    "sketch",
-]
-
 _LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases
 _Exchange = Generator[bytes, Reply, CipherVector]
 

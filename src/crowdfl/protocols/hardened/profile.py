@@ -75,16 +75,6 @@ from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
 from crowdfl.settings import TaskSettings, to_millionths
 
-__all__ = [
-    "HardenedCsp",
-    "HardenedParticipant",
-    "HardenedProfile",
-    "HardenedRequester",
-    "HardenedSp",
-    "Roster",
-    "reward_widths",
-]
-
 _SIGMA = 40
 _LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
 

@@ -16,8 +16,6 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import PaperSdivSp
 from crowdfl.protocols.smul import PaperSmulSp
 
-__all__ = ["PaperRewardSp", "PaperRewardWidths"]
-
 _Exchange = Generator[bytes, Reply, CipherVector]
 
 

@@ -34,17 +34,6 @@ from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
-__all__ = [
-    "PaperBundle",
-    "PaperCsp",
-    "PaperParticipant",
-    "PaperProfile",
-    "PaperPublication",
-    "PaperRequester",
-    "PaperReward",
-    "PaperSp",
-]
-
 _SIGMA = 80
 _LARGEST_PAYMENT = to_millionths(1_000_000)
 

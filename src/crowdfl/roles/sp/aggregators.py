@@ -15,8 +15,6 @@ from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.sp.core import SpCore
 
-__all__ = ["RoundAggregators", "upload_name"]
-
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
 _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone

@@ -13,8 +13,6 @@ from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
-__all__ = ["ENDED", "PAUSED_AT", "UNDER_WAY", "Failures", "SpCore", "SpOptions", "SpPorts", "require_running"]
-
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
 PAUSED_AT = "paused at"

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from crowdfl.errors import LedgerConflict, NotEnoughMoney, SettingsError
 
-__all__ = ["ESCROW", "REQUESTER", "REWARDS", "Ledger", "Movement", "participant_account", "round_account"]
-
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
 REWARDS = "rewards"  # earned by participants, not yet claimed

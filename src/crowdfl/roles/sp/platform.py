@@ -13,8 +13,6 @@ from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
 
-__all__ = ["Sp"]
-
 
 class Sp:
     """One sensing platform. Several processes may share one store: work is leased."""

@@ -11,8 +11,6 @@ from enum import StrEnum
 from crowdfl.errors import RoundNotOpen, TooLate
 from crowdfl.settings import TaskSettings
 
-__all__ = ["Round", "RoundState", "TaskState"]
-
 
 class RoundState(StrEnum):
     """The states of a round, in order; `aborted` ends one that found too few participants."""

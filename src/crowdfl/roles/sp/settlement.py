@@ -10,8 +10,6 @@ from crowdfl.roles.sp.ledger import ESCROW, REWARDS
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
 
-__all__ = ["Claims", "Settlement"]
-
 
 class Claims:
     """A claim is paid once per task, after its end and before its deadline."""

@@ -20,8 +20,6 @@ from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
 
-__all__ = ["RoundSteps", "publication_name", "replies_folder", "rewards_name"]
-
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 

@@ -14,8 +14,6 @@ from crowdfl.roles.sp.core import ENDED, PAUSED_AT, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
-__all__ = ["Tasks"]
-
 _ORDERED_AT = "ordered at"
 
 

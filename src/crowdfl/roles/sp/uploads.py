@@ -13,8 +13,6 @@ from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import SpCore, require_running
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
-__all__ = ["PendingUpload", "UploadOutcome", "Uploads"]
-
 UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
 
 

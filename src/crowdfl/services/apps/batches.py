@@ -12,8 +12,6 @@ from anyio import to_thread
 
 from crowdfl.errors import ServiceUnavailable
 
-__all__ = ["IN_WORK", "Batches"]
-
 _Key = TypeVar("_Key", bound=Hashable)
 _Item = TypeVar("_Item")
 _Outcome = TypeVar("_Outcome")

@@ -27,8 +27,6 @@ from crowdfl.services.http.bodies import (
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.wire import OCTETS
 
-__all__ = ["Answers", "create_app"]
-
 _REQUEST_LIMIT = 256 * 1024 * 1024
 _POLL_SECONDS = "1"
 _MOST_FAILED = 256

@@ -30,8 +30,6 @@ from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import REQUESTER_HEADER
 
-__all__ = ["Joining", "NewTask", "create_app"]
-
 _MOST_WAITING = 4
 _KEY = Field(pattern="^[0-9a-f]{64}$")
 

@@ -34,8 +34,6 @@ from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
 
-__all__ = ["Deposit", "Takeover", "create_app"]
-
 _MODEL_LIMIT = 256 * 1024 * 1024
 _CLAIM_LIMIT = 16 * 1024 * 1024
 _LARGEST_AMOUNT = 10**15

@@ -43,8 +43,6 @@ from crowdfl.services.http.bodies import (
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByParticipant, Signed
 
-__all__ = ["Finished", "UnfinishedUploads", "add_upload_routes"]
-
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096
 _LARGE_AT_ONCE = 4  # in memory; small ones wait there too, one a connection

@@ -15,8 +15,6 @@ from crowdfl.roles.kgc import Created, Enrolled
 from crowdfl.services.client.transport import Service, Signer
 from crowdfl.services.http.wire import OCTETS, from_base64
 
-__all__ = ["CspClient", "KgcClient", "SpClient"]
-
 _PIECE = 256 * 1024
 _RESTARTS = 5
 _Result = TypeVar("_Result")

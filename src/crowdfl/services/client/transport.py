@@ -29,8 +29,6 @@ from crowdfl.services.http.wire import (
     signed_text,
 )
 
-__all__ = ["Bearer", "Credential", "Link", "Owner", "Reply", "Service", "Signer"]
-
 _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -24,8 +24,6 @@ from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usa
 from crowdfl.settings import ClusterSettings
 from crowdfl.storage.atomic import require_owner_only
 
-__all__ = ["Cluster"]
-
 _POWERS = (PowMod, PartialDecrypt, PowEach, FixedBasePower, MultiPow)
 _FEWEST_POWERS, _MOST_POWERS = 16, 512  # numbers that are worth sending, numbers of a piece
 _FEWEST_FACTORS, _MOST_FACTORS = 1024, 2048  # the same for products, where a number costs one multiplication

@@ -33,20 +33,6 @@ from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.storage.atomic import require_owner_only
 
-__all__ = [
-    "KEYS",
-    "KernelRecipe",
-    "KeyFolder",
-    "Piece",
-    "Rows",
-    "dask_setup",
-    "own_keys",
-    "recipe_of",
-    "run_piece",
-    "run_rows",
-    "share_name",
-]
-
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
 _LONGEST = 1 << 20  # bytes of a bundle

@@ -19,8 +19,6 @@ from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics, 
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.version import __version__
 
-__all__ = ["Background", "between_roles", "make_app"]
-
 _NO_TASK = "0" * 32  # the store answers that it is not there
 
 

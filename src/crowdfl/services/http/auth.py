@@ -30,18 +30,6 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-__all__ = [
-    "PARTICIPANT",
-    "REQUESTER_SIGNATURE",
-    "ROLES",
-    "SCHEMES",
-    "RoleToken",
-    "Security",
-    "TokenEntry",
-    "Tokens",
-    "bearer",
-]
-
 ROLES = ("requester", "sp", "csp", "operator")
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
 Security = tuple[Mapping[str, Sequence[str]], ...]

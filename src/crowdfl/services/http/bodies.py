@@ -17,28 +17,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from crowdfl.errors import FormatError, LimitExceeded, TooSlow
 from crowdfl.services.http.wire import OCTETS
 
-__all__ = [
-    "IN_MEMORY",
-    "JSON_LIMIT",
-    "PACE",
-    "Body",
-    "CertificateForm",
-    "Form",
-    "Number",
-    "Pace",
-    "Sha256",
-    "SignedOrder",
-    "TaskId",
-    "Who",
-    "binary_body",
-    "json_body",
-    "parse",
-    "read_bytes",
-    "spooled",
-    "takes_bytes",
-    "takes_json",
-]
-
 
 @dataclass
 class Pace:

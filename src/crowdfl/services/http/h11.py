@@ -13,8 +13,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from crowdfl.errors import CrowdFLError, FormatError, TooSlow
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 
-__all__ = ["LimitedH11Protocol"]
-
 
 class LimitedH11Protocol(H11Protocol):
     """One connection."""

@@ -8,8 +8,6 @@ from pathlib import Path
 import structlog
 from structlog.types import FilteringBoundLogger, Processor
 
-__all__ = ["configure", "get", "where"]
-
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.processors.add_log_level,

@@ -22,8 +22,6 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
 
-__all__ = ["REQUEST_ID_HEADER", "RequestMiddleware", "ServiceMetrics", "require_protocol"]
-
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

@@ -19,8 +19,6 @@ from crowdfl import errors
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
 from crowdfl.services.http.wire import PROBLEM_TYPE, slug_of
 
-__all__ = ["MEDIA_TYPE", "Problem", "install", "problem_for", "respond"]
-
 MEDIA_TYPE = "application/problem+json"
 
 _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {

@@ -18,17 +18,6 @@ from crowdfl.services.http.auth import PARTICIPANT, REQUESTER_SIGNATURE, RoleTok
 from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, parse, read_bytes
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER, signed_text
 
-__all__ = [
-    "REQUESTER",
-    "SKEW_SECONDS",
-    "ByOwner",
-    "ByParticipant",
-    "ByRequester",
-    "Proof",
-    "Signed",
-    "signed_json_body",
-]
-
 REQUESTER = "requester"
 SKEW_SECONDS = 300.0
 _MOST_KEYS = 100_000

@@ -27,17 +27,6 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-__all__ = [
-    "CertificateFiles",
-    "client_context",
-    "is_loopback",
-    "make_ca",
-    "make_cluster_certificate",
-    "make_server_certificate",
-    "require_plain_http_allowed",
-    "require_usable",
-]
-
 _CA_DAYS = 3650
 _SERVER_DAYS = 397  # what strict clients accept of a server
 _SKEW = datetime.timedelta(hours=1)

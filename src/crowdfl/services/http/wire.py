@@ -10,19 +10,6 @@ from binascii import Error as _NotBase64
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable
 
-__all__ = [
-    "DIGEST_HEADER",
-    "OCTETS",
-    "PROBLEM_TYPE",
-    "PROTOCOL",
-    "PROTOCOL_HEADER",
-    "REQUESTER_HEADER",
-    "error_from",
-    "from_base64",
-    "signed_text",
-    "slug_of",
-]
-
 PROTOCOL = "1"
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 DIGEST_HEADER = "X-Content-SHA256"

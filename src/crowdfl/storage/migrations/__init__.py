@@ -13,8 +13,6 @@ from alembic.script import ScriptDirectory
 from crowdfl.errors import StoreOutdated, StoreTooNew
 from crowdfl.storage.database import open_engine, reading, writing
 
-__all__ = ["check", "upgrade"]
-
 
 def upgrade(url: str) -> None:
     """Bring an empty or older database to the present state, completely or not at all. Idempotent."""

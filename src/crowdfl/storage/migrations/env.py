@@ -4,7 +4,5 @@ from alembic import context
 
 from crowdfl.storage.tables import metadata
 
-__all__: list[str] = []
-
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

@@ -2,8 +2,6 @@
 
 from alembic import op
 
-__all__ = ["down_revision", "revision", "upgrade"]
-
 revision = "0002"
 down_revision: str | None = "0001"
 
