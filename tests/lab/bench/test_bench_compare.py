@@ -11,16 +11,17 @@ from typer.testing import CliRunner
 from crowdfl.crypto.compute import Threads
 from crowdfl.lab.bench import command
 from crowdfl.lab.bench.compare import run as measured
-from crowdfl.lab.bench.compare.crowdfl import hardened_system, measure_device, whole_servers
-from crowdfl.lab.bench.compare.others import PEERS, PeerRound, measure_peer, peer_system
-from crowdfl.lab.bench.compare.system import PAPER_COMPARE, QUICK_COMPARE, VARIANTS, System, remarks
-from crowdfl.lab.bench.peers.run import LEFT_OUT, NOT_INSTALLED
+from crowdfl.lab.bench.compare.crowdfl import Hardened
+from crowdfl.lab.bench.compare.run import remarks
+from crowdfl.lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, peer_system
+from crowdfl.lab.bench.peers.ask import LEFT_OUT, NOT_INSTALLED
 from crowdfl.lab.report import output
 from crowdfl.lab.report.results import Figure, Result
 
 PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
+VARIANTS = ("shown", "shown_rewards", "hidden", "hidden_rewards")
 SMALL = replace(
-    QUICK_COMPARE,
+    CompareSettings.quick(),
     prime_bits=512,
     insecure_test_key=True,
     parameters=600,
@@ -35,14 +36,14 @@ HAS_FLOWER = (PEERS_PYTHON.parents[1] / "lib").is_dir() and any(
 @pytest.fixture(scope="module")
 def systems() -> dict[str, System]:
     """One small run for all the tests that only look; its peers are not installed where it looks for them."""
-    found = measured.measure_systems(SMALL, Threads(), Path("nowhere/python"), None, {}, lambda _: None)
+    found = measured.measure_systems(SMALL, Threads(), Path("nowhere/python"), None, lambda _: None)
     return {system.key: system for system in found}
 
 
 @pytest.fixture(scope="module")
 def run(systems) -> Result:
     """The same run as a result."""
-    return measured.compare_result(SMALL, {"cores": 1}, list(systems.values()), {})
+    return measured.compare_result(SMALL, {"cores": 1}, list(systems.values()))
 
 
 class TestRows:
@@ -50,7 +51,7 @@ class TestRows:
 
     def test_every_system_has_a_row_and_every_figure_is_a_positive_number(self, run, systems):
         """Both totals, rewards on and off, the paper, three peers, and no protection at all."""
-        assert list(systems) == [*(variant.key for variant in VARIANTS), "paper", *PEERS, "plain"]
+        assert list(systems) == [*VARIANTS, "paper", *PEERS, "plain"]
         for system in systems.values():
             assert all(math.isfinite(f.value) and f.value > 0 for f in system.figures.values()), system.name
             assert system.missing or system.words["reads"]
@@ -59,7 +60,7 @@ class TestRows:
     def test_what_was_not_measured_whole_is_marked_with_its_sample(self, systems):
         """The servers' slices and all of `paper`; a participant is measured at full size."""
         for variant in VARIANTS:
-            system = systems[variant.key]
+            system = systems[variant]
             for column in ("sp", "csp", "servers", "dropped"):
                 assert "5 ciphertexts" in system.figures[column].sample
                 assert str(system.figures[column]).endswith("*")
@@ -70,7 +71,7 @@ class TestRows:
     def test_servers_together_are_sp_and_csp_and_fewer_uploads_never_cost_more(self, systems):
         """The columns agree with one another."""
         for variant in VARIANTS:
-            figures = systems[variant.key].figures
+            figures = systems[variant].figures
             assert figures["servers"].value == pytest.approx(figures["sp"].value + figures["csp"].value)
             assert figures["dropped"].value < figures["servers"].value
 
@@ -89,10 +90,8 @@ class TestRows:
 
     def test_a_fast_backend_is_measured_whole(self):
         """No star on the servers' figures."""
-        variant = VARIANTS[1]
-        device = measure_device(SMALL, variant)
-        servers = whole_servers(SMALL, variant, Threads(1))
-        system = hardened_system(SMALL, variant, device, servers, "elsewhere")
+        variant = Hardened(SMALL, hidden=False, rewards=True)
+        system = variant.system(variant.device(), *variant.whole_servers(Threads(1)), "elsewhere")
         assert system.key == "shown_rewards_elsewhere"
         assert "elsewhere" in system.name
         assert not any(system.figures[column].sample for column in ("sp", "csp", "servers"))
@@ -100,7 +99,8 @@ class TestRows:
 
     def test_the_papers_sizes_are_the_default(self):
         """The same model and crowd for all."""
-        assert (PAPER_COMPARE.parameters, PAPER_COMPARE.participants, PAPER_COMPARE.dropped) == (277_006, 36, 11)
+        paper = CompareSettings()
+        assert (paper.parameters, paper.participants, paper.dropped) == (277_006, 36, 11)
 
 
 class TestPeers:
@@ -110,19 +110,19 @@ class TestPeers:
     @pytest.mark.parametrize("peer", list(PEERS))
     def test_a_peer_averages_right_and_is_measured(self, peer):
         """A whole round by its own code; with 30% dropped, its average is that of the rest."""
-        took = measure_peer(PEERS_PYTHON, peer, replace(SMALL, parameters=300))
-        system = peer_system(peer, took, SMALL)
-        assert took.off < 1e-4
+        system = ask_system(PEERS_PYTHON, peer, replace(SMALL, parameters=300))
+        assert system.figures["off"].value < 1e-4
         assert all(system.figures[column].value > 0 for column in ("before", "after", "upload", "download", "servers"))
-        assert (took.sample != "") == (peer == "phe")
+        assert bool(system.samples) == (peer == "phe")
         assert not system.missing
 
     def test_flowers_words_follow_from_what_was_found(self):
         """Whether seeds are folded is looked at in the installed package, not taken for granted."""
         facts = {"shares": 5, "seed_folded_to_32_bits": False}
-        took = PeerRound("1", 1, 1, 2, 6, 10, 10, 0.0, facts=facts)
+        took = {"version": "1", "before": 1, "after": 1, "server": 2, "server_dropped": 6}
+        took |= {"upload": 10, "download": 10, "off": 0.0, "facts": facts}
         plain = peer_system("flower", took, SMALL).words
-        folded = peer_system("flower", replace(took, facts=facts | {"seed_folded_to_32_bits": True}), SMALL).words
+        folded = peer_system("flower", took | {"facts": facts | {"seed_folded_to_32_bits": True}}, SMALL).words
         assert "32 bits" in folded["reads"]
         assert "32 bits" not in plain["reads"]
         assert "2 s become 6 s" in plain["drop"]
@@ -186,11 +186,11 @@ class TestOutput:
         assert done.exit_code == 0
         assert json.loads(done.stdout)["title"] == run.title
         assert asked["python"] is None
-        assert asked["setting"] is QUICK_COMPARE
+        assert asked["setting"] == CompareSettings.quick()
         assert "Costs of one round" in page.read_text()
         shown = CliRunner().invoke(command.app, ["compare", "--quick"], env={"COLUMNS": "300"})
         assert "plain FedAvg" in shown.stdout
 
     def test_left_out_peers_say_so(self):
         """Not a failure, a choice."""
-        assert measured.ask_system(None, "phe", SMALL)[0].missing == LEFT_OUT
+        assert ask_system(None, "phe", SMALL).missing == LEFT_OUT

@@ -10,11 +10,9 @@ from typer.testing import CliRunner
 
 from crowdfl.errors import PeerUnavailable
 from crowdfl.lab import process
-from crowdfl.lab.bench import command
-from crowdfl.lab.bench.crypto import measure, run
-from crowdfl.lab.bench.crypto.measure import PAPER, QUICK, CryptoSettings
-from crowdfl.lab.bench.crypto.run import bench_crypto
-from crowdfl.lab.bench.peers import run as peers
+from crowdfl.lab.bench import command, crypto
+from crowdfl.lab.bench.crypto import CryptoSettings, bench_crypto
+from crowdfl.lab.bench.peers import ask as peers
 from crowdfl.lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl.lab.timing import Timing, turns
 
@@ -96,8 +94,8 @@ class TestRows:
 
     def test_only_the_papers_setting_is_judged(self):
         """A smaller model or an insecure key says nothing about the targets, and the title says so."""
-        assert PAPER.judged
-        assert not QUICK.judged
+        assert CryptoSettings().judged
+        assert not CryptoSettings.quick().judged
         assert "INSECURE" in SMALL.title
         assert "no target is judged" in SMALL.title
 
@@ -128,7 +126,7 @@ class TestQuickRun:
 
     def test_missing_peers_leave_a_message_and_the_other_rows(self, monkeypatch, tmp_path):
         """The table names the command that installs them."""
-        monkeypatch.setattr(measure, "QUICK", SMALL)
+        monkeypatch.setattr(CryptoSettings, "quick", lambda: SMALL)
         result = CliRunner().invoke(
             command.app, ["crypto", "--quick", "--peers", str(tmp_path / "none")], env={"COLUMNS": "200"}
         )
@@ -160,7 +158,7 @@ class TestPeers:
     def test_a_peer_that_crashes_hands_on_its_complaint(self, fails):
         """Its whole stderr is in the error, the last line in the table."""
         with pytest.raises(PeerUnavailable, match=r"exit code 7: first line\n\[broken\] peer"):
-            peers.measure_phe(fails, SMALL)
+            peers.ask_peer(fails, "crypto", "phe", {"parameters": 500})
         assert str(Reference("phe", missing="first\nlast")) == "phe: last"
 
     @pytest.mark.parametrize(
@@ -171,13 +169,13 @@ class TestPeers:
         """Nothing is read out of what a peer should not have said."""
         fails.write_text(f"#!/bin/sh\necho '{prints}'\n")
         with pytest.raises(PeerUnavailable, match=complaint):
-            peers.measure_tenseal(fails, SMALL)
+            peers.ask_peer(fails, "crypto", "tenseal", {"parameters": 500})
 
     def test_a_file_that_cannot_run_is_an_unavailable_peer(self, tmp_path):
         """Not a traceback."""
         (tmp_path / "python").write_text("not a program")
         with pytest.raises(PeerUnavailable, match="did not run"):
-            peers.measure_phe(tmp_path / "python", SMALL)
+            peers.ask_peer(tmp_path / "python", "crypto", "phe", {"parameters": 500})
 
 
 class TestCheck:
@@ -195,7 +193,7 @@ class TestCheck:
     )
     def test_check_turns_a_missed_or_unproven_target_into_exit_code_1(self, monkeypatch, ratio, options, code):
         """Without --check a missed target is only shown; a peer left out on purpose is no failure."""
-        monkeypatch.setattr(run, "bench_crypto", lambda *_, **__: small_report(ratio=ratio))
+        monkeypatch.setattr(crypto, "bench_crypto", lambda *_, **__: small_report(ratio=ratio))
         assert CliRunner().invoke(command.app, ["crypto", *options]).exit_code == code
 
     def test_a_smoke_run_cannot_be_checked(self):

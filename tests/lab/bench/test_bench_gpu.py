@@ -13,10 +13,12 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.errors import BackendUnavailable, ProtocolError
 from crowdfl.lab.bench import command, gpu
-from crowdfl.lab.bench.gpu import PAPER_GPU, QUICK_GPU, bench_gpu
+from crowdfl.lab.bench.gpu import GpuSettings, bench_gpu
 from crowdfl.lab.report.results import Result
 
-SMALL = replace(QUICK_GPU, parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8, key_bits=(256,))
+SMALL = replace(
+    GpuSettings.quick(), parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8, key_bits=(256,)
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def test_rows_and_stages(report):
     """Every target has a row, judged in the paper's setting alone."""
     assert [row.key for row in report.rows] == ["decryptions", "speedup", "round", "round_exact"]
     assert all(row.crowdfl.value > 0 and row.met is None for row in report.rows)
-    assert PAPER_GPU.judged
+    assert GpuSettings().judged
     assert "INSECURE" in report.title
     stages, batches = report.tables
     assert all(figure.value > 0 for _, *figures in batches.rows for figure in figures)

@@ -9,12 +9,14 @@ from typer.testing import CliRunner
 
 from crowdfl.lab.bench import command
 from crowdfl.lab.bench.protocols import run
-from crowdfl.lab.bench.protocols.measure import PAPER_PROTOCOLS, PARTS, QUICK_PROTOCOLS
+from crowdfl.lab.bench.protocols.averaging import ProtocolSettings
+from crowdfl.lab.bench.protocols.rewards import PARTS
 from crowdfl.lab.bench.protocols.run import bench_protocols
 from crowdfl.lab.report.results import Figure, Result, Row, Target
 from crowdfl.protocols.hardened.profile import reward_widths
 
-SMALL = replace(QUICK_PROTOCOLS, prime_bits=512, insecure_test_key=True, averaging_turns=8)
+PAPER, QUICK = ProtocolSettings(), ProtocolSettings.quick()
+SMALL = replace(QUICK, prime_bits=512, insecure_test_key=True, averaging_turns=8)
 KEYS = [
     "averaging_decryptions",
     "averaging_time",
@@ -50,8 +52,8 @@ class TestRows:
             assert row.crowdfl.value > 0
             assert row.met is None
         assert "INSECURE" in report.title
-        assert PAPER_PROTOCOLS.judged
-        assert not QUICK_PROTOCOLS.judged
+        assert PAPER.judged
+        assert not QUICK.judged
 
     def test_an_average_takes_one_partial_decryption_of_each_server_per_ciphertext(self, rows):
         """Counted in a real publication, not derived."""
@@ -83,9 +85,9 @@ class TestRows:
     @pytest.mark.parametrize(("crowd", "opened", "bound"), [(5, 1, 4), (10, 2, 7), (36, 7, 23)])
     def test_the_papers_setting_opens_fewer_than_its_target(self, crowd, opened, bound):
         """By the widths of 277,006 parameters and 36 participants, under a real key's length."""
-        widths = reward_widths(PAPER_PROTOCOLS.task("hardened"), PAPER_PROTOCOLS.parameters)
+        widths = reward_widths(PAPER.task("hardened"), PAPER.parameters)
         slack = 2 + widths.budget.sigma + widths.masks_in_task.bit_length()
-        room = 2 * PAPER_PROTOCOLS.prime_bits - 2
+        room = 2 * PAPER.prime_bits - 2
         rows, free = 0, 0
         for width in widths.operands(crowd):
             if width + slack > free:

@@ -13,15 +13,15 @@ from crowdfl.crypto.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench import command
 from crowdfl.lab.bench.scale import run as measured
-from crowdfl.lab.bench.scale.growth import Growth, ScalePoint, exponent
+from crowdfl.lab.bench.scale.growth import ScalePoint, exponent, exponents
 from crowdfl.lab.bench.scale.plan import REQUEST_LIMIT, RESPONSE_LIMIT, Rates, plan_table
-from crowdfl.lab.bench.scale.role import Sampled
-from crowdfl.lab.bench.scale.run import QUICK_SCALE, ChildRole, measure_growth, scale_result
+from crowdfl.lab.bench.scale.role import ChildRole, Sampled
+from crowdfl.lab.bench.scale.run import ScaleSettings, measure_points, scale_result
 from crowdfl.lab.report import output
 from crowdfl.lab.report.results import Figure
 
 SMALL = replace(
-    QUICK_SCALE,
+    ScaleSettings.quick(),
     parameters=(100, 400),
     crowds=(10, 40),
     crowd_parameters=60,
@@ -33,9 +33,9 @@ SMALL = replace(
 
 
 @pytest.fixture(scope="module")
-def run() -> Growth:
+def points() -> list[ScalePoint]:
     """One small run for all the tests that only look."""
-    return measure_growth(SMALL)
+    return measure_points(SMALL)
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ class TestSampled:
 class TestRun:
     """A run of small sizes."""
 
-    def test_every_axis_has_its_points_and_every_role_its_time_and_memory(self, run):
+    def test_every_axis_has_its_points_and_every_role_its_time_and_memory(self, points):
         """Participant, SP and CSP, in processes of their own."""
-        assert [(p.axis, p.x) for p in run.points] == [
+        assert [(p.axis, p.x) for p in points] == [
             ("parameters", 100),
             ("parameters", 400),
             ("participants", 10),
@@ -103,30 +103,30 @@ class TestRun:
             ("key", 1280),
             ("key", 1536),
         ]
-        for point in run.points:
+        for point in points:
             names = ["SP: add", "SP: publish", "CSP: publish", "SP: memory, working", "CSP: memory, working"]
             if point.axis in ("parameters", "key"):  # its own cost does not depend on how many there are
                 names += ["participant: encrypt", "participant: read", "participant: memory, working"]
             assert all(point.figures[name].value > 0 for name in names)
-        assert "INSECURE" in scale_result({}, run).title
+        assert "INSECURE" in scale_result({}, SMALL, points).title
 
-    def test_bytes_grow_with_the_model_and_uploads_with_the_crowd(self, run):
+    def test_bytes_grow_with_the_model_and_uploads_with_the_crowd(self, points):
         """Fitted exponents near 1 where a size is proportional."""
-        assert run.exponents("parameters")["upload"] == pytest.approx(1, abs=0.15)
-        assert run.exponents("participants")["stored uploads"] == pytest.approx(1)
-        assert run.exponents("parameters")["SP to CSP"] == pytest.approx(1, abs=0.15)
+        assert exponents(points, "parameters")["upload"] == pytest.approx(1, abs=0.15)
+        assert exponents(points, "participants")["stored uploads"] == pytest.approx(1)
+        assert exponents(points, "parameters")["SP to CSP"] == pytest.approx(1, abs=0.15)
 
-    def test_sampled_times_are_marked_and_whole_ones_are_not(self, run):
+    def test_sampled_times_are_marked_and_whole_ones_are_not(self, points):
         """Adding has no powers to leave out; rewards are computed in full."""
-        large = run.points[1]
+        large = points[1]
         assert large.figures["SP: publish"].sample == "4 powers"
         assert not large.figures["SP: add"].sample
-        assert all(not p.figures["SP: reward"].sample for p in run.points if p.axis == "rewarded")
+        assert all(not p.figures["SP: reward"].sample for p in points if p.axis == "rewarded")
 
-    def test_files_hold_the_run(self, run, tmp_path):
+    def test_files_hold_the_run(self, points, tmp_path):
         """JSON that parses, tables with exponents, a picture."""
         pytest.importorskip("matplotlib")
-        written = {path.suffix: path for path in output.write_files(scale_result({}, run), tmp_path)}
+        written = {path.suffix: path for path in output.write_files(scale_result({}, SMALL, points), tmp_path)}
         assert set(json.loads(written[".json"].read_text())["exponents"]) == {
             "parameters",
             "participants",
@@ -138,12 +138,12 @@ class TestRun:
         assert "A round of 1,000,000 participants" in page
         assert written[".svg"].stat().st_size > 1_000
 
-    def test_the_command_prints_what_the_run_gave(self, run, monkeypatch):
+    def test_the_command_prints_what_the_run_gave(self, points, monkeypatch):
         """One object on stdout."""
-        monkeypatch.setattr(measured, "bench_scale", lambda *_, **__: scale_result({}, run))
+        monkeypatch.setattr(measured, "bench_scale", lambda *_, **__: scale_result({}, SMALL, points))
         done = CliRunner().invoke(command.app, ["scale", "--quick", "--json"])
         assert done.exit_code == 0
-        assert len(json.loads(done.stdout)["points"]) == len(run.points)
+        assert len(json.loads(done.stdout)["points"]) == len(points)
 
     def test_a_role_that_dies_is_named(self, capfd):
         """Not waited for."""

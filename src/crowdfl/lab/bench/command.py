@@ -16,14 +16,11 @@ _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="A smoke run at small sizes; judges no target.")]
 _Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")]
-_Peers = Annotated[
-    Path, typer.Option(envvar="CROWDFL_PEERS", help="The Python that has phe, TenSEAL and Flower (`make peers`).")
-]
+_PEERS_HELP = "The Python that has phe, TenSEAL and Flower (`make peers`)."
+_Peers = Annotated[Path, typer.Option(envvar="CROWDFL_PEERS", help=_PEERS_HELP)]
 _NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")]
-_Out = Annotated[
-    Path | None,
-    typer.Option(help="A folder for JSON, Markdown, CSV and, with Matplotlib and Jinja2, PNG, SVG and HTML."),
-]
+_OUT_HELP = "A folder for JSON, Markdown, CSV and, with Matplotlib and Jinja2, PNG, SVG and HTML."
+_Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", help="A file for the tables as Markdown.")]
 
 app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
@@ -40,10 +37,10 @@ def crypto(
 ) -> None:
     """Encryption, sums and decryption beside phe, TenSEAL and bare GMP, in one run."""
     _require_judged(quick=quick, check=check)
-    from crowdfl.lab.bench.crypto import measure, run
+    from crowdfl.lab.bench import crypto as bench
 
-    settings = measure.QUICK if quick else measure.PAPER
-    result = run.bench_crypto(settings, python=None if no_peers else peers, say=progress_to_stderr())
+    settings = bench.CryptoSettings.quick() if quick else bench.CryptoSettings()
+    result = bench.bench_crypto(settings, python=None if no_peers else peers, say=progress_to_stderr())
     # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
     _conclude(result, as_json=as_json, check=check, out=out, unjudged_fails=not no_peers)
 
@@ -52,9 +49,9 @@ def crypto(
 def protocols(as_json: _AsJson = False, quick: _Quick = False, check: _Check = False, out: _Out = None) -> None:
     """Averaging, reading, rewards and the two profiles side by side, in ratios of one run."""
     _require_judged(quick=quick, check=check)
-    from crowdfl.lab.bench.protocols import measure, run
+    from crowdfl.lab.bench.protocols import averaging, run
 
-    settings = measure.QUICK_PROTOCOLS if quick else measure.PAPER_PROTOCOLS
+    settings = averaging.ProtocolSettings.quick() if quick else averaging.ProtocolSettings()
     _conclude(run.bench_protocols(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 
@@ -62,10 +59,10 @@ def protocols(as_json: _AsJson = False, quick: _Quick = False, check: _Check = F
 def load(as_json: _AsJson = False, quick: _Quick = False, check: _Check = False, out: _Out = None) -> None:
     """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
     _require_judged(quick=quick, check=check)
-    from crowdfl.lab.bench.load import run
+    from crowdfl.lab.bench.load import platform, run
 
-    result = run.bench_load(run.SMOKE if quick else run.FULL, say=progress_to_stderr())
-    _conclude(result, as_json=as_json, check=check, out=out)
+    settings = platform.LoadSettings.quick() if quick else platform.LoadSettings()
+    _conclude(run.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 
 @app.command()
@@ -81,7 +78,7 @@ def gpu(
     _require_judged(quick=quick, check=check)
     from crowdfl.lab.bench import gpu as bench
 
-    settings = bench.QUICK_GPU if quick else bench.PAPER_GPU
+    settings = bench.GpuSettings.quick() if quick else bench.GpuSettings()
     result = bench.bench_gpu(settings, backend_named(compute), exact=exact, say=progress_to_stderr())
     _conclude(result, as_json=as_json, check=check, out=out)
 
@@ -100,9 +97,8 @@ def compare(
     from crowdfl.lab.bench.compare import run, system
 
     fast = None if compute == "threads" else backend_named(compute)
-    settings = system.QUICK_COMPARE if quick else system.PAPER_COMPARE
-    python = None if no_peers else peers
-    result = run.bench_compare(settings, python=python, fast=fast, say=progress_to_stderr())
+    settings = system.CompareSettings.quick() if quick else system.CompareSettings()
+    result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
     deliver(result, as_json=as_json, out=out, page=markdown)
 
 
@@ -111,8 +107,8 @@ def scale(as_json: _AsJson = False, quick: _Quick = False, out: _Out = None, mar
     """Time and memory of each role against parameters, participants and key size."""
     from crowdfl.lab.bench.scale import run
 
-    result = run.bench_scale(run.QUICK_SCALE if quick else run.PAPER_SCALE, say=progress_to_stderr())
-    deliver(result, as_json=as_json, out=out, page=markdown)
+    settings = run.ScaleSettings.quick() if quick else run.ScaleSettings()
+    deliver(run.bench_scale(settings, say=progress_to_stderr()), as_json=as_json, out=out, page=markdown)
 
 
 def _require_judged(*, quick: bool, check: bool) -> None:
@@ -121,7 +117,6 @@ def _require_judged(*, quick: bool, check: bool) -> None:
 
 
 def _conclude(result: Result, *, as_json: bool, check: bool, out: Path | None, unjudged_fails: bool = True) -> None:
-    """Print it; a target that was missed, or could not be judged, fails a check."""
     deliver(result, as_json=as_json, out=out)
     if check and (result.missed or (result.unjudged and unjudged_fails)):
         raise typer.Exit(1)

@@ -7,29 +7,19 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto import pctd
+from crowdfl.crypto import kernels, pctd
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel
-from crowdfl.crypto.kernels import (
-    BucketProduct,
-    CheckUnits,
-    Encrypt,
-    FixedBase,
-    FixedBasePower,
-    MulMod,
-    MultiPow,
-    PartialDecrypt,
-)
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError
-from crowdfl.lab.bench.workload import BenchSettings, Floats, Say, made_up_weights
+from crowdfl.lab.bench.workload import BenchSettings, Say, made_up_weights
 from crowdfl.lab.report.results import Cell, Figure, Reference, Result, ResultTable, Row, Target
 from crowdfl.lab.timing import machine, timed_call
 from crowdfl.learning.oracle import rewards as plain_rewards
 from crowdfl.settings import MILLION
 
-__all__ = ["PAPER_GPU", "QUICK_GPU", "STAGES", "GpuSettings", "bench_gpu", "decryption_rows", "reward_error"]
+__all__ = ["STAGES", "GpuSettings", "bench_gpu", "decryption_rows", "reward_error"]
 
 # As the table names them, and as a round does.
 STAGES = {
@@ -55,15 +45,13 @@ class GpuSettings(BenchSettings):
     batch: int = 1 << 16
     key_bits: tuple[int, ...] = (1024, 2048, 3072)
 
-
-PAPER_GPU = GpuSettings()
-QUICK_GPU = GpuSettings(
-    parameters=600, participants=4, lanes=40, numbers=64, cpu_numbers=2, turns=1, batch=64, key_bits=(2048,)
-)
+    @classmethod
+    def quick(cls) -> "GpuSettings":
+        small = cls(parameters=600, participants=4, lanes=40, key_bits=(2048,))
+        return replace(small, numbers=64, cpu_numbers=2, turns=1, batch=64)
 
 
 def bench_gpu(settings: GpuSettings, backend: Backend, *, exact: bool = True, say: Say = lambda _: None) -> Result:
-    """All rows on one backend; `say` hears what is being measured."""
     where = machine() | {"backend": backend.name}
     device = getattr(getattr(backend, "device", None), "name", None)
     where |= {"gpu": str(device)} if device else {}
@@ -71,13 +59,12 @@ def bench_gpu(settings: GpuSettings, backend: Backend, *, exact: bool = True, sa
     _round(replace(settings, parameters=200, participants=3), 40, backend, lambda _: None)
     say("partial decryptions")
     keys = pctd.keygen(settings.prime_bits, insecure_test_key=settings.insecure_test_key)
-    decryptions = decryption_rows(settings, keys, backend)
-    kinds = _batches_table(settings, keys.public, backend, say)
+    rows, kinds = decryption_rows(settings, keys, backend), _batches_table(settings, keys.public, backend, say)
     rounds = [_round(settings, lanes, backend, say) for lanes in (settings.lanes, None)[: 1 + exact]]
-    columns = ("stage", *(name for name, _, _ in rounds))
     cells: list[tuple[Cell, ...]] = [(s, *(Figure(took[s], "s") for _, _, took in rounds)) for s in STAGES]
+    columns = ("stage", *(name for name, _, _ in rounds))
     stages = ResultTable("seconds of a round, by stage", columns, tuple(cells))
-    return settings.result("gpu", where, (*decryptions, *(row for _, row, _ in rounds)), tables=(stages, kinds))
+    return settings.result("gpu", where, [*rows, *(row for _, row, _ in rounds)], tables=(stages, kinds))
 
 
 @dataclass(frozen=True)
@@ -100,25 +87,19 @@ class _Batch:
         return len(self.blocks[0]) * self.each / best, len(few[0]) * self.each / one_core
 
 
-def decryption_rows(settings: GpuSettings, keys: pctd.KeyPair, backend: Backend) -> tuple[Row, Row]:
+def decryption_rows(settings: GpuSettings, keys: pctd.KeyPair, backend: Backend) -> list[Row]:
     """Partial decryptions a second under a real key, and against one core."""
-    kernel = PartialDecrypt(keys.private.split()[0].exponent, keys.public.n_squared)
+    kernel = kernels.PartialDecrypt(keys.private.split()[0].exponent, keys.public.n_squared)
     numbers = Coins.fresh().residues(settings.numbers, int(keys.public.n_squared))
     batch = _Batch("partial decryptions", kernel, (numbers,))
     rate, core_rate = batch.measure(backend, settings.cpu_numbers, settings.turns)
     peer = Reference("one core, GMP", Figure(core_rate, "", f"{settings.cpu_numbers} of the same numbers"))
-    whole = Row(
-        "decryptions",
-        "partial decryptions a second",
-        Figure(rate, ""),
-        Target(">= 40,000", "crowdfl", at_least=40_000),
-        (peer,),
-        note=f"{settings.numbers:,} random numbers, bytes to bytes, transfers included; best of {settings.turns}; "
-        "the first results compared byte for byte with one core's",
-    )
-    quantity, target = "partial decryptions: this backend against one core", Target(">= 500", "ratio", at_least=500)
-    speedup = replace(whole, key="speedup", quantity=quantity, target=target)
-    return whole, speedup.over(peer, "backend / one core")
+    how = f"{settings.numbers:,} random numbers, bytes to bytes, transfers included; best of {settings.turns}"
+    note = f"{how}; the first results compared byte for byte with one core's"
+    many, faster = Target(">= 40,000", "crowdfl", at_least=40_000), Target(">= 500", "ratio", at_least=500)
+    whole = Row("decryptions", "partial decryptions a second", Figure(rate, ""), many, (peer,), note=note)
+    quantity = "partial decryptions: this backend against one core"
+    return [whole, Row("speedup", quantity, whole.crowdfl, faster, note=note).over(peer, "backend / one core")]
 
 
 def _decryption_batch(key_bits: int, count: int) -> _Batch:
@@ -126,7 +107,7 @@ def _decryption_batch(key_bits: int, count: int) -> _Batch:
     n = mpz(secrets.randbits(key_bits)) | 1 | 3 << (key_bits - 2)
     share = mpz(secrets.randbits(2 * key_bits - 1)) | 1 << (2 * key_bits - 2)
     name = f"partial decryptions, |N| = {key_bits:,}"
-    return _Batch(name, PartialDecrypt(share, n * n), (Coins.fresh().residues(count, int(n * n)),))
+    return _Batch(name, kernels.PartialDecrypt(share, n * n), (Coins.fresh().residues(count, int(n * n)),))
 
 
 def _batches(public: PublicKey, count: int) -> list[_Batch]:
@@ -135,16 +116,16 @@ def _batches(public: PublicKey, count: int) -> list[_Batch]:
     numbers, others = (coins.residues(count, int(square)) for _ in range(2))
     size = 32
     exponents = coins.residues(count, 1 << _MASK_BITS).reshape(count // size, -1)
-    fixed = FixedBase(public.h_s, square, public.exponent_bits)
+    fixed = kernels.FixedBase(public.h_s, square, public.exponent_bits)
     signs = (np.frombuffer(coins.take(count), dtype=np.uint8) & np.uint8(1)).reshape(-1, size)
     rows = numbers.reshape(count // size, -1)
-    powers = MultiPow(square, size, _MASK_BITS)
+    powers = kernels.MultiPow(square, size, _MASK_BITS)
     return [
-        _Batch("multiplications", MulMod(square), (numbers, others)),
-        _Batch("checks of received numbers", CheckUnits(n), (numbers,)),
-        _Batch("randomizers", FixedBasePower(fixed), (coins.residues(count, 1 << fixed.exponent_bits),)),
-        _Batch("encryptions, randomizers at hand", Encrypt(n), (coins.residues(count, int(n)), numbers)),
-        _Batch("numbers in signed bucket products", BucketProduct(square, size), (rows, signs), size),
+        _Batch("multiplications", kernels.MulMod(square), (numbers, others)),
+        _Batch("checks of received numbers", kernels.CheckUnits(n), (numbers,)),
+        _Batch("randomizers", kernels.FixedBasePower(fixed), (coins.residues(count, 1 << fixed.exponent_bits),)),
+        _Batch("encryptions, randomizers at hand", kernels.Encrypt(n), (coins.residues(count, int(n)), numbers)),
+        _Batch("numbers in signed bucket products", kernels.BucketProduct(square, size), (rows, signs), size),
         _Batch(f"numbers in products of {_MASK_BITS}-bit powers", powers, (rows, exponents), size),
     ]
 
@@ -163,34 +144,25 @@ def _batches_table(settings: GpuSettings, public: PublicKey, backend: Backend, s
 
 
 def _round(settings: GpuSettings, lanes: int | None, backend: Backend, say: Say) -> tuple[str, Row, dict[str, float]]:
-    """A whole round; its results are compared with those in the clear. No lanes: exact distances."""
-    name = "exact distances" if lanes is None else f"{lanes:,} lanes"
+    """A whole round, its results compared with those in the clear, and its seconds by stage. No lanes: exact distances."""
+    name, crowd = "exact distances" if lanes is None else f"{lanes:,} lanes", settings.participants
     say(f"a round with {name}: keys and tables")
-    models = [_model(settings, i) for i in range(settings.participants)]
+    # Participants that agree more or less: distances, and so rewards, differ.
+    common, *own = (made_up_weights(settings.parameters, seed) for seed in (2021, *range(3000, 3000 + crowd)))
+    models = [common + (0.01 + 0.002 * (i % 7)) * weights for i, weights in enumerate(own)]
     took = settings.play(settings.task(lanes=lanes), backend, models, say=say)
     if took.off > _TOLERATED:
         raise ProtocolError(f"a round's average is off by {took.off:.2g} from that in the clear")
-    expected = plain_rewards(models, took.samples, took.crowd * MILLION)
+    expected = plain_rewards(models, took.samples, crowd * MILLION)
     error = reward_error(list(took.played.rewards.values()), expected, exact=lanes is None)
     spent = took.recorder.seconds.items()
     stages = {name: sum(s for (stage, _), s in spent if stage in stages) for name, stages in STAGES.items()}
     key, limit = ("round_exact", 180) if lanes is None else ("round", 15)
-    row = Row(
-        key,
-        f"a round of `hardened`, {settings.participants} participants, {name}",
-        Figure(sum(stages.values()), "s"),
-        Target(f"< {limit} s", "crowdfl", at_most=limit),
-        note="everyone encrypts, SP adds up, both servers average, everyone reads, rewards, everyone opens its own; one "
-        "process, parties in turn; key, table and compilation before; the average is that in the clear, rewards differ "
-        f"by {error:.2g} at most",
-    )
-    return name, row, stages
-
-
-def _model(settings: GpuSettings, i: int) -> Floats:
-    """Participants that agree more or less: distances, and so rewards, differ."""
-    common = made_up_weights(settings.parameters, 2021)
-    return common + (0.01 + 0.002 * (i % 7)) * made_up_weights(settings.parameters, 3000 + i)
+    quantity = f"a round of `hardened`, {crowd} participants, {name}"
+    target = Target(f"< {limit} s", "crowdfl", at_most=limit)
+    how = "from encrypting to everyone's opened reward, in one process; key, table and compilation before"
+    note = f"{how}; the average is that in the clear, rewards differ by {error:.2g} at most"
+    return name, Row(key, quantity, Figure(sum(stages.values()), "s"), target, note=note), stages
 
 
 def reward_error(rewards: list[int], expected: npt.NDArray[np.float64], *, exact: bool) -> float:

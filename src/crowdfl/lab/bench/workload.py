@@ -1,7 +1,7 @@
-"""What every benchmark works on: sizes, made-up models, uploads derived from real ones, and a whole round on the clock."""
+"""What every benchmark works on: sizes, made-up models, uploads derived from real ones, a whole round on the clock."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,11 @@ __all__ = [
     "BenchSettings",
     "Floats",
     "MeasuredRound",
+    "Replayed",
     "Say",
     "best_window",
     "full_uploads",
+    "made_up_models",
     "made_up_weights",
     "packed_model",
     "sealed_publication",
@@ -44,7 +46,6 @@ Say = Callable[[str], None]
 Floats = npt.NDArray[np.float64]
 SIGMA = 40  # of `hardened`; the profile `paper` takes its own
 SERVERS = ("SP", "CSP")
-_SILENT: Say = lambda _: None  # noqa: E731 -- a default
 _TOLERATED = 3e-6  # of an average: a rounding of each profile is within a few millionths
 
 
@@ -57,13 +58,6 @@ class MeasuredRound:
     recorder: RoundRecorder
     played: PlayedRound
     off: float
-
-    @property
-    def crowd(self) -> int:
-        return len(self.samples)
-
-    def seconds(self, role: str, *stages: str) -> float:
-        return self.recorder.seconds_of(role, *stages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +88,12 @@ class BenchSettings:
     def parties(
         self, task: TaskSettings, backend: Backend, recorder: RoundRecorder, parameters: int | None = None
     ) -> LocalParties:
-        """Everyone of a task in one process."""
         tools = Tools(backend, insecure_test_key=self.insecure_test_key, observer=recorder)
         return LocalParties(TaskSpec("bench", task, parameters or self.parameters), tools)
 
     def play(
-        self,
-        task: TaskSettings,
-        backend: Backend,
-        models: Sequence[Floats],
-        *,
-        rewards: bool = True,
-        say: Say = _SILENT,
-    ) -> "MeasuredRound":
+        self, task: TaskSettings, backend: Backend, models: Sequence[Floats], *, say: Say = lambda _: None
+    ) -> MeasuredRound:
         """Everyone uploads, the servers average and reward, everyone reads and opens; compared with FedAvg in the clear."""
         recorder = RoundRecorder(say=say)
         parties = self.parties(task, backend, recorder, len(models[0]))
@@ -114,29 +101,41 @@ class BenchSettings:
         FreshRandomizers(parties.dealer.task.public, backend=backend).take(1)
         samples = [10 + i for i in range(len(models))]
         updates = {f"p{i:03}": update for i, update in enumerate(zip(models, samples, strict=True))}
-        payment = len(models) * MILLION if rewards else None
+        payment = None if task.lanes == 0 else len(models) * MILLION
         played = parties.play(1, parties.encrypt(updates), payment=payment, readers=None)
         off = float(np.abs(played.average.weights - fedavg(list(models), samples)).max())
         if off > _TOLERATED:
             raise ProtocolError(f"a round's average is off by {off:.2g} from that in the clear")
         return MeasuredRound(len(models[0]), samples, recorder, played, off)
 
-    def result(
-        self,
-        name: str,
-        machine: Mapping[str, str | int],
-        rows: Sequence[Row] = (),
-        **others: Any,  # noqa: ANN401
-    ) -> Result:
+    def result(self, name: str, machine: Mapping[str, str | int], rows: Sequence[Row] = (), **others: Any) -> Result:  # noqa: ANN401
         """A run; its targets are judged where the sizes are the paper's. `others` as `Result` takes them."""
         judged = tuple(replace(row, judged=row.judged and self.judged) for row in rows)
-        command = f"crowdfl bench {name}"
-        return Result(name, self.title, machine, asdict(self), judged, command=command, **others)
+        return Result(name, self.title, machine, asdict(self), judged, command=f"crowdfl bench {name}", **others)
+
+
+@dataclass
+class Replayed:
+    """Randomizers handed out again and again. Never outside a benchmark: twice the same one gives the plaintexts away."""
+
+    public: PublicKey
+    block: Block
+    _next: int = field(default=0, repr=False)
+
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
+        del progress
+        rows = np.arange(self._next, self._next + count) % len(self.block)
+        self._next += count
+        return self.block[rows]
 
 
 def made_up_weights(parameters: int, seed: int) -> Floats:
     """The same in every run: benchmark data, no secret."""
     return np.random.default_rng(seed).normal(0, 0.5, parameters)
+
+
+def made_up_models(parameters: int, crowd: int) -> list[Floats]:
+    return [made_up_weights(parameters, seed) for seed in range(crowd)]
 
 
 def packed_model(budget: WidthBudget, public: PublicKey, weights: Floats, samples: int) -> Block:
@@ -145,24 +144,22 @@ def packed_model(budget: WidthBudget, public: PublicKey, weights: Floats, sample
     return np.concatenate([budget.packing(public).pack(values), from_ints([samples], public.plaintext_bytes)])
 
 
-def _derived(real: Sequence[bytes], public: PublicKey, length: int, count: int, backend: Backend) -> list[bytes]:
-    """Sums of two uploads: each is what some participant with more samples could have sent."""
-    vectors = [CipherVector.from_bytes(upload, public, max_count=length, backend=backend) for upload in real]
-    upload, uploads = vectors[0], [real[0]]
-    for turn in range(1, count):
-        upload = upload.add(vectors[turn % 2], backend=backend)
-        uploads.append(upload.to_bytes())
-    return uploads
-
-
 def full_uploads(parties: LocalParties, length: int, count: int) -> dict[str, bytes]:
-    """An upload of everyone, of which only two are encrypted parameter by parameter; everyone is enrolled."""
+    """An upload of everyone; everyone is enrolled.
+
+    Two are encrypted. The others are sums of those: what some participant with more samples could have sent.
+    """
     names, parameters = [f"p{i:03}" for i in range(count)], parties.dealer.spec.parameters
     real = parties.encrypt({who: (made_up_weights(parameters, 2021 + i), 1 + i) for i, who in enumerate(names[:2])})
     for who in names:
         parties.participant(who)
     public, backend = parties.dealer.task.public, parties.dealer.tools.backend
-    return dict(zip(names, _derived(list(real.values()), public, length, count, backend), strict=True))
+    vectors = [CipherVector.from_bytes(u, public, max_count=length, backend=backend) for u in real.values()]
+    upload, uploads = vectors[0], {names[0]: real[names[0]]}
+    for turn, who in enumerate(names[1:], start=1):
+        upload = upload.add(vectors[turn % 2], backend=backend)
+        uploads[who] = upload.to_bytes()
+    return uploads
 
 
 class _NoPowers:
@@ -182,13 +179,13 @@ class _NoPowers:
         return self.inner.map(kernel, *blocks, out=out, progress=progress)
 
 
-def sealed_publication(task: Task, csp: CspProtocol, rows: Block, stand_in: CipherVector) -> bytes:
-    """A publication of these plaintexts, masked and sealed as in a round; the ciphertexts stand in for theirs.
+def sealed_publication(task: Task, csp: CspProtocol, rows: Block, upload: bytes) -> bytes:
+    """A publication of these plaintexts, masked and sealed as in a round; an upload stands in for its ciphertexts.
 
     CSP is of no other use afterwards: it has been given a backend that decrypts nothing.
     """
     public, seed = task.public, Coins.fresh().take(SEED_BYTES)
-    starts = range(0, len(rows), CHUNK)
+    starts, stand_in = range(0, len(rows), CHUNK), CipherVector.from_bytes(upload, public, max_count=len(upload))
     masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
     opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
     csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)

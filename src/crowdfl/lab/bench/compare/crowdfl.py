@@ -1,204 +1,171 @@
 """CrowdFL's own systems: a participant at full size on one core; the servers on a slice or, on a fast backend, whole."""
 
-from dataclasses import dataclass
-
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.lab.bench.compare.system import GOES_ON, CompareSettings, System, Variant, figures_of
-from crowdfl.lab.bench.crypto.measure import Replayed
+from crowdfl.lab.bench import workload
+from crowdfl.lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of
 from crowdfl.lab.bench.workload import (
     SERVERS,
+    SIGMA,
     MeasuredRound,
+    Replayed,
     best_window,
-    full_uploads,
+    made_up_models,
     made_up_weights,
-    packed_model,
-    sealed_publication,
 )
 from crowdfl.lab.observe import RoundRecorder
-from crowdfl.lab.parties import LocalParties
 from crowdfl.lab.report.results import Figure
 from crowdfl.lab.timing import timed, timed_call, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
+from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["hardened_system", "measure_device", "paper_system", "sampled_servers", "whole_servers"]
+__all__ = ["Hardened", "paper_system"]
 
 _SAMPLES = 2
 _AVERAGING = ("check", "average")
-_NOBODY_ASKED = f"{GOES_ON}: nobody is asked again, nothing is repaired"
+_WORDS = {"kind": "crowdfl", "drop": f"{GOES_ON}: nobody is asked again, nothing is repaired"}
 
 
-@dataclass(frozen=True)
-class _Device:
-    """A participant's figures at full size on one core, and what the servers are measured on."""
+class Hardened:
+    """One kind of `hardened` task, and what is measured of it."""
 
-    figures: dict[str, Figure]
-    parties: LocalParties
-    upload: bytes
-    window: int
+    def __init__(self, settings: CompareSettings, *, hidden: bool, rewards: bool) -> None:
+        total = "hidden" if hidden else "shown"
+        self.settings, self.hidden, self.rewards = settings, hidden, rewards
+        self.key = total + ("_rewards" if rewards else "")
+        self.name = f"hardened, total {total}, rewards {'on' if rewards else 'off'}"
+        self.task = settings.task(total=total, lanes=settings.lanes if rewards else 0)
+        self.budget = width_budget(self.task, settings.parameters, SIGMA)
+        self.length = self.budget.ciphertexts + 1
+        self.parties = settings.parties(self.task, Threads(1), RoundRecorder())
+        self.window = best_window(self.parties.dealer.task.public, self.length)
+        self.upload = b""
 
+    def device(self) -> dict[str, Figure]:
+        """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
+        dealer, side = self.parties.dealer, self.parties.participant("p000")
+        public = dealer.task.public
+        source = FreshRandomizers(public, self.window, Threads(1))
+        ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
+        side.party.randomizers = Replayed(public, made)  # each taken once, from the first on
+        weights = made_up_weights(self.settings.parameters, 2021)
+        after, self.upload = timed_call(lambda: side.encrypt_update(weights, _SAMPLES))
+        # Plaintexts such as a round opens; reading does not depend on their values.
+        if self.hidden:
+            opened = dither(Coins.fresh(), self.budget.ciphertexts, self.budget, self.budget.packing(public))
+        else:
+            opened = workload.packed_model(self.budget, public, weights, _SAMPLES)
+        publication = workload.sealed_publication(dealer.task, dealer.csp(), opened, self.upload)
+        before = turns({"read": lambda: side.read(publication, 1)}, self.settings.reads)["read"].median
+        sizes = {"upload": len(self.upload), "download": len(publication)}
+        return figures_of({"ahead": ahead, "before": before, "after": after} | sizes)
 
-def measure_device(settings: CompareSettings, variant: Variant) -> _Device:
-    """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
-    one_core, budget = Threads(1), settings.budget(variant)
-    parties = settings.parties(settings.variant_task(variant), one_core, RoundRecorder())
-    task, side = parties.dealer.task, parties.participant("p000")
-    source = FreshRandomizers(task.public, best_window(task.public, budget.ciphertexts + 1), one_core)
-    ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
-    side.party.randomizers = Replayed(task.public, made)  # each taken once, from the first on
-    weights = made_up_weights(settings.parameters, 2021)
-    after, upload = timed_call(lambda: side.encrypt_update(weights, _SAMPLES))
-    stand_in = CipherVector.from_bytes(upload, task.public, max_count=budget.ciphertexts + 1)
-    # Plaintexts such as a round opens; reading does not depend on their values.
-    if variant.hidden:
-        opened = dither(Coins.fresh(), budget.ciphertexts, budget, budget.packing(task.public))
-    else:
-        opened = packed_model(budget, task.public, weights, _SAMPLES)
-    publication = sealed_publication(task, parties.dealer.csp(), opened, stand_in)
-    before = turns({"read": lambda: side.read(publication, 1)}, settings.reads)["read"].median
-    sizes = {"upload": len(upload), "download": len(publication)}
-    figures = figures_of({"ahead": ahead, "before": before, "after": after} | sizes)
-    return _Device(figures, parties, upload, source.window)
+    def sampled_servers(self, backend: Backend) -> tuple[dict[str, Figure], str]:
+        """Adding and sketching at full size; averaging and rewarding on two slices, extrapolated from the larger."""
+        settings = self.settings
+        sizes = zip(((rows - 1) * self.budget.slots for rows in settings.slices), settings.crowds, strict=True)
+        small, large = (settings.play(self.task, backend, made_up_models(size, crowd)) for size, crowd in sizes)
+        fewer, more = (width_budget(self.task, s.parameters, SIGMA).ciphertexts + 1 for s in (small, large))
+        few, crowd = settings.crowds
+        times = _times(small, large, _AVERAGING, fewer, more)
+        note = f"a ciphertext of the larger slice costs {times:.2f} times the smaller's"
+        sample = f"averaging of {more} ciphertexts"
+        if self.rewards:
+            times = _times(small, large, ("reward",), few, crowd)
+            note += f"; a participant's reward among {crowd} {times:.2f} times that among {few}"
+            sample += f" and rewards of {crowd}"
+        spent = large.recorder.seconds_of
+        shared = {role: spent(role, *_AVERAGING) * self.length / more for role in SERVERS}
+        each = {role: spent(role, "reward") / crowd for role in SERVERS}
+        each["SP"] += self._per_upload(backend)
+        figures = _server_figures(settings, shared, each, f"{sample}; one upload added at full size")
+        return figures | figures_of({"off": large.off}, f"the average of {crowd} small models"), note
 
+    def _per_upload(self, backend: Backend) -> float:
+        """Seconds to check and add one upload and, with rewards, to sketch it."""
+        sp = self.parties.sp
+        sp.party.compute = CountingBackend(backend, sp.party.costs)
+        sp.open_round(1)
+        sp.add("p000", self.upload)  # the second is multiplied in, the first only kept
+        seconds = timed(lambda: sp.add("p001", self.upload))
+        if not self.rewards:
+            return seconds
+        vector = CipherVector.from_bytes(self.upload, sp.party.public, max_count=self.length)
+        return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), self.budget, sp.party))
 
-@dataclass(frozen=True)
-class _Servers:
-    """Seconds of the servers at full size, by role: of a round, whatever the crowd, and of each participant in it."""
+    def whole_servers(self, backend: Backend) -> tuple[dict[str, Figure], str]:
+        recorder, crowd = RoundRecorder(), self.settings.participants
+        parties = self.settings.parties(self.task, backend, recorder)
+        uploads = workload.full_uploads(parties, self.length, crowd)
+        round_ = parties.open(1)
+        for who, upload in uploads.items():
+            round_.collect({who: upload})
+        round_.average()
+        if self.rewards:
+            round_.reward(crowd * MILLION)
+        shared = {role: recorder.seconds_of(role, *_AVERAGING) for role in SERVERS}
+        each = {role: recorder.seconds_of(role, "collect", "reward") / crowd for role in SERVERS}
+        return _server_figures(self.settings, shared, each, ""), "measured whole; uploads are sums of two"
 
-    shared: dict[str, float]
-    each: dict[str, float]
-    sample: str
-    note: str
-    off: float | None = None  # None: not compared with the average in the clear
-
-    def figures(self, settings: CompareSettings) -> dict[str, Figure]:
-        whole, left = (
-            {role: self.shared[role] + crowd * self.each[role] for role in SERVERS}
-            for crowd in (settings.participants, settings.present)
-        )
-        seconds = {"sp": whole["SP"], "csp": whole["CSP"], "servers": sum(whole.values())}
-        fewer = self.sample or f"the same parts, for {settings.present} uploads"
-        return figures_of(seconds, self.sample) | figures_of({"dropped": sum(left.values())}, fewer)
-
-
-def _sample_round(
-    settings: CompareSettings, task: TaskSettings, parameters: int, crowd: int, backend: Backend
-) -> MeasuredRound:
-    models = [made_up_weights(parameters, i) for i in range(crowd)]
-    return settings.play(task, backend, models, rewards=task.lanes != 0)
-
-
-def sampled_servers(settings: CompareSettings, variant: Variant, device: _Device, backend: Backend) -> _Servers:
-    """Adding and sketching at full size; averaging and rewarding on two slices, extrapolated from the larger."""
-    budget, task = settings.budget(variant), settings.variant_task(variant)
-    small, large = (
-        _sample_round(settings, task, (rows - 1) * budget.slots, crowd, backend)
-        for rows, crowd in zip(settings.slices, settings.crowds, strict=True)
-    )
-    fewer, more = (settings.budget(variant, sample.parameters).ciphertexts + 1 for sample in (small, large))
-    times = _times(small, large, _AVERAGING, fewer, more)
-    note = f"a ciphertext of the larger slice costs {times:.2f} times the smaller's"
-    if variant.rewards:
-        times = _times(small, large, ("reward",), small.crowd, large.crowd)
-        note += f"; a participant's reward among {large.crowd} {times:.2f} times that among {small.crowd}"
-    shared = {role: large.seconds(role, *_AVERAGING) * (budget.ciphertexts + 1) / more for role in SERVERS}
-    each = {role: large.seconds(role, "reward") / large.crowd for role in SERVERS}
-    each["SP"] += _per_upload(settings, variant, device, backend)
-    rewarded = f" and rewards of {large.crowd}" if variant.rewards else ""
-    sample = f"averaging of {more} ciphertexts{rewarded}; one upload added at full size"
-    return _Servers(shared, each, sample, note, large.off)
-
-
-def _times(small: MeasuredRound, large: MeasuredRound, stages: tuple[str, ...], fewer: int, more: int) -> float:
-    """Seconds of the servers per unit in the larger sample over those in the smaller."""
-    spent = [sum(sample.seconds(role, *stages) for role in SERVERS) for sample in (small, large)]
-    return (spent[1] / more) / (spent[0] / fewer)
-
-
-def _per_upload(settings: CompareSettings, variant: Variant, device: _Device, backend: Backend) -> float:
-    """Seconds to check and add one upload and, with rewards, to sketch it."""
-    sp = device.parties.sp
-    sp.party.compute = CountingBackend(backend, sp.party.costs)
-    sp.open_round(1)
-    sp.add("p000", device.upload)  # the second is multiplied in, the first only kept
-    seconds = timed(lambda: sp.add("p001", device.upload))
-    if not variant.rewards:
-        return seconds
-    budget = settings.budget(variant)
-    vector = CipherVector.from_bytes(device.upload, sp.party.public, max_count=budget.ciphertexts + 1)
-    return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), budget, sp.party))
-
-
-def whole_servers(settings: CompareSettings, variant: Variant, backend: Backend) -> _Servers:
-    """Every upload added, the whole average, everyone's reward."""
-    recorder, crowd = RoundRecorder(), settings.participants
-    parties = settings.parties(settings.variant_task(variant), backend, recorder)
-    uploads = full_uploads(parties, settings.budget(variant).ciphertexts + 1, crowd)
-    round_ = parties.open(1)
-    for who, upload in uploads.items():
-        round_.collect({who: upload})
-    round_.average()
-    if variant.rewards:
-        round_.reward(crowd * MILLION)
-    shared = {role: recorder.seconds_of(role, *_AVERAGING) for role in SERVERS}
-    each = {role: recorder.seconds_of(role, "collect", "reward") / crowd for role in SERVERS}
-    return _Servers(shared, each, "", "measured whole; uploads are sums of two")
-
-
-def hardened_system(
-    settings: CompareSettings, variant: Variant, device: _Device, servers: _Servers, where: str
-) -> System:
-    """A row of `hardened`: `where` the servers compute."""
-    figures = device.figures | servers.figures(settings)
-    if servers.off is not None:
-        figures |= figures_of({"off": servers.off}, f"the average of {settings.crowds[1]} small models")
-    total = "" if variant.hidden else " and the total"
-    words = {
-        "kind": "crowdfl",
-        "drop": _NOBODY_ASKED,
-        "reads": f"participants read the average{total}; a server alone, with participants or without, nothing else; "
-        "SP and CSP together everything",
-        "rewards": "yes, each participant reads its own" if variant.rewards else "off",
-    }
-    budget = settings.budget(variant)
-    layout = f"{budget.ciphertexts + 1:,} ciphertexts of {budget.slots} slots; table window {device.window} bits"
-    key, name = variant.key, variant.name
-    if where != "cpu":
-        key, name = f"{key}_{where}", f"{name}, servers on {where}"
-    return System(key, name, figures, words, (layout, servers.note))
+    def system(self, device: dict[str, Figure], servers: dict[str, Figure], note: str, where: str = "") -> System:
+        """A row; `where` the servers compute, if not on this machine's cores."""
+        total = "" if self.hidden else " and the total"
+        words = _WORDS | {
+            "reads": f"participants read the average{total}; a server alone, with participants or without, nothing else; "
+            "SP and CSP together everything",
+            "rewards": "yes, each participant reads its own" if self.rewards else "off",
+        }
+        layout = f"{self.length:,} ciphertexts of {self.budget.slots} slots; table window {self.window} bits"
+        key, name = (f"{self.key}_{where}", f"{self.name}, servers on {where}") if where else (self.key, self.name)
+        return System(key, name, device | servers, words, (layout, note))
 
 
 def paper_system(settings: CompareSettings, backend: Backend) -> System:
     """The profile `paper`, rewards on: two small rounds, extrapolated from the larger."""
     task = TaskSettings(profile="paper", max_participants=settings.participants, key_bits=2 * settings.prime_bits)
-    small, large = (_sample_round(settings, task, size, crowd, backend) for size, crowd in settings.paper_sizes)
-    up, played = settings.parameters / large.parameters, large.played
-    shared = {role: up * large.seconds(role, *_AVERAGING) for role in SERVERS}
-    each = {role: up * large.seconds(role, "collect", "reward") / large.crowd for role in SERVERS}
-    sample = f"a round of {large.parameters} parameters and {large.crowd} participants"
+    small, large = (settings.play(task, backend, made_up_models(size, crowd)) for size, crowd in settings.paper_sizes)
+    up, crowd, played = settings.parameters / large.parameters, len(large.samples), large.played
+    spent = large.recorder.seconds_of
+    shared = {role: up * spent(role, *_AVERAGING) for role in SERVERS}
+    each = {role: up * spent(role, "collect", "reward") / crowd for role in SERVERS}
+    sample = f"a round of {large.parameters} parameters and {crowd} participants"
     times = _times(small, large, _AVERAGING, small.parameters, large.parameters)
     note = (
         f"an averaged parameter of the larger sample costs {times:.2f} times the smaller's; times include randomizers"
     )
-    servers = _Servers(shared, each, sample, note)
     upload, envelope = (next(iter(sent.values())) for sent in (played.uploads, played.envelopes))
     device = {
-        "before": up * large.seconds("participant", "read") / large.crowd,
-        "after": up * large.seconds("participant", "encrypt") / large.crowd,
+        "before": up * spent("participant", "read") / crowd,
+        "after": up * spent("participant", "encrypt") / crowd,
         "upload": up * len(upload),
         "download": up * (len(played.publication) + len(envelope)),
+        "off": large.off,
     }
-    figures = figures_of(device, sample) | servers.figures(settings) | figures_of({"off": large.off}, sample)
-    words = {
-        "kind": "crowdfl",
-        "drop": _NOBODY_ASKED,
+    words = _WORDS | {
         "reads": "SP with any one participant, or the requester's key alone: every upload; CSP reads averages and rewards "
         "off its divisions (`crowdfl audit`)",
         "rewards": "yes, CSP can read them",
     }
+    figures = figures_of(device, sample) | _server_figures(settings, shared, each, sample)
     return System("paper", "paper, rewards on", figures, words, (note,))
+
+
+def _times(small: MeasuredRound, large: MeasuredRound, stages: tuple[str, ...], fewer: int, more: int) -> float:
+    """Seconds of the servers per unit in the larger sample over those in the smaller."""
+    spent = [sum(sample.recorder.seconds_of(role, *stages) for role in SERVERS) for sample in (small, large)]
+    return (spent[1] / more) / (spent[0] / fewer)
+
+
+def _server_figures(
+    settings: CompareSettings, shared: dict[str, float], each: dict[str, float], sample: str
+) -> dict[str, Figure]:
+    """At full size, from seconds by role: of a round, whatever the crowd, and of each participant in it."""
+    sp, csp = (shared[role] + settings.participants * each[role] for role in SERVERS)
+    left = sum(shared[role] + settings.present * each[role] for role in SERVERS)
+    fewer = sample or f"the same parts, for {settings.present} uploads"
+    return figures_of({"sp": sp, "csp": csp, "servers": sp + csp}, sample) | figures_of({"dropped": left}, fewer)

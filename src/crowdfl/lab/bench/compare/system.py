@@ -1,63 +1,28 @@
-"""What `crowdfl bench compare` sets side by side: its sizes, a system with its figures and words, and who is ahead where."""
+"""What `crowdfl bench compare` sets side by side: its sizes, a system, the peers' systems and plain FedAvg."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from crowdfl.crypto.budget import WidthBudget
-from crowdfl.lab.bench.workload import SIGMA, BenchSettings
+import numpy as np
+
+from crowdfl.lab.bench.peers.ask import answer_or_reason
+from crowdfl.lab.bench.workload import BenchSettings, made_up_weights
 from crowdfl.lab.report.results import Cell, Figure, Unit
-from crowdfl.protocols.profile import width_budget
-from crowdfl.settings import TaskSettings
+from crowdfl.lab.timing import timed_call
+from crowdfl.learning.oracle import fedavg
 
-__all__ = [
-    "COLUMNS",
-    "GOES_ON",
-    "PAPER_COMPARE",
-    "QUICK_COMPARE",
-    "VARIANTS",
-    "CompareSettings",
-    "System",
-    "Variant",
-    "figures_of",
-    "remarks",
-]
+__all__ = ["GOES_ON", "PEERS", "CompareSettings", "System", "ask_system", "figures_of", "peer_system", "plain_system"]
 
-COLUMNS = {
-    "ahead": "participant, ahead of time",
-    "before": "participant, before training",
-    "after": "participant, after training",
-    "upload": "upload",
-    "download": "download",
-    "sp": "SP, or the one server",
-    "csp": "CSP",
-    "servers": "servers together",
-    "dropped": "servers, 30% dropped",
-    "off": "average off by",
-}
 GOES_ON = "goes on with those who sent"
-_COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
 _UNITS: dict[str, Unit] = {"upload": "B", "download": "B", "off": ""}  # the others: seconds
-_EVEN = 1.05  # nearer than this, noise decides who is ahead
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A kind of `hardened` task."""
-
-    hidden: bool
-    rewards: bool
-
-    @property
-    def key(self) -> str:
-        return ("hidden" if self.hidden else "shown") + ("_rewards" if self.rewards else "")
-
-    @property
-    def name(self) -> str:
-        total, rewards = "hidden" if self.hidden else "shown", "on" if self.rewards else "off"
-        return f"hardened, total {total}, rewards {rewards}"
-
-
-VARIANTS = tuple(Variant(hidden, rewards) for hidden in (False, True) for rewards in (False, True))
+PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
+_ONE_KEY = (
+    "every participant holds the private key and reads any upload it gets; the server none, unless one of them helps"
+)
+_WORDS = {"kind": "peer", "drop": GOES_ON, "rewards": "none"}
+_DISTINCT = 4  # models that plain FedAvg averages in turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,35 +36,17 @@ class CompareSettings(BenchSettings):
     phe_sample: int = 40
     reads: int = 3
 
+    @classmethod
+    def quick(cls) -> "CompareSettings":
+        few = cls(parameters=2000, participants=6, dropped=2, lanes=40, slices=(4, 8), crowds=(3, 4))
+        return replace(few, paper_sizes=((1, 3), (2, 3)), phe_sample=2, reads=1)
+
     @property
     def present(self) -> int:
-        """Those who are left when 30% drop out."""
         return self.participants - self.dropped
-
-    def variant_task(self, variant: Variant) -> TaskSettings:
-        lanes = self.lanes if variant.rewards else 0
-        return self.task(total="hidden" if variant.hidden else "shown", lanes=lanes)
-
-    def budget(self, variant: Variant, parameters: int | None = None) -> WidthBudget:
-        return width_budget(self.variant_task(variant), parameters or self.parameters, SIGMA)
-
-
-PAPER_COMPARE = CompareSettings()
-QUICK_COMPARE = CompareSettings(
-    parameters=2000,
-    participants=6,
-    dropped=2,
-    lanes=40,
-    slices=(4, 8),
-    crowds=(3, 4),
-    paper_sizes=((1, 3), (2, 3)),
-    phe_sample=2,
-    reads=1,
-)
 
 
 def figures_of(values: Mapping[str, float], sample: str = "") -> dict[str, Figure]:
-    """Figures by column, each in its column's unit."""
     return {column: Figure(value, _UNITS.get(column, "s"), sample) for column, value in values.items()}
 
 
@@ -113,54 +60,74 @@ class System:
     words: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     missing: str = ""
+    version: str = ""  # of a peer
 
     @property
     def samples(self) -> tuple[str, ...]:
         """What the extrapolated figures stand on, each once."""
         return tuple(dict.fromkeys(figure.sample for figure in self.figures.values() if figure.sample))
 
-    def cells(self, columns: Iterable[str]) -> tuple[Cell, ...]:
+    def cells(self, columns: Collection[str]) -> tuple[Cell, ...]:
         """The figures; a system that did not run says why in the first cell."""
         if self.missing:
-            return (self.missing.rpartition("\n")[2], *("" for _ in list(columns)[1:]))
+            return self.missing.rpartition("\n")[2], *[""] * (len(columns) - 1)
         return tuple(self.figures.get(column) for column in columns)
 
 
-def remarks(systems: Iterable[System]) -> tuple[str, ...]:
-    """Where each other system is better than ours, and where worse, by the figures of this run alone."""
-    measured = {system.key: system for system in systems if not system.missing}
-    ours = measured.get("shown")
-    if ours is None:
-        return ()
-    lines = []
-    for other in measured.values():
-        if other.words.get("kind") != "peer":
-            continue
-        better, worse = _sides(ours, other)
-        if "ahead" not in other.figures:
-            better.append(f"nothing to make ahead of time (CrowdFL {ours.figures['ahead']})")
-        lines.append(
-            f"{other.name}, beside CrowdFL ({ours.name}), is better in: {'; '.join(better) or 'nothing measured here'}. "
-            f"Worse in: {'; '.join(worse) or 'nothing measured here'}."
-        )
-    return tuple(lines)
+def ask_system(python: Path | None, peer: str, settings: CompareSettings) -> System:
+    numbers = {name: getattr(settings, name) for name in ("parameters", "participants", "dropped")}
+    numbers |= {"key-bits": 2 * settings.prime_bits, "sample": settings.phe_sample}
+    took = answer_or_reason(python, "round", peer, numbers)
+    if "missing" in took:
+        return System(peer, PEERS[peer], missing=took["missing"], version=took["version"])
+    return peer_system(peer, took, settings)
 
 
-def _sides(ours: System, other: System) -> tuple[list[str], list[str]]:
-    better: list[str] = []
-    worse: list[str] = []
-    for column in _COMPARED:
-        mine, theirs = ours.figures.get(column), other.figures.get(column)
-        if mine is None or theirs is None:
-            continue
-        low, high = sorted((mine.value, theirs.value))
-        if high < _EVEN * low:
-            continue
-        times = f", {_times(high / low)}" if low else ""
-        text = f"{COLUMNS[column]} ({theirs} against {mine}{times})"
-        (better if theirs.value < mine.value else worse).append(text)
-    return better, worse
+def peer_system(peer: str, took: Mapping[str, Any], settings: CompareSettings) -> System:
+    """From a peer's answer: seconds of a participant and of the server, bytes of a participant."""
+    sample = took.get("sample", "")
+    figures = {column: took[column] for column in ("before", "after", "upload", "download", "off")}
+    figures |= {"sp": took["server"], "servers": took["server"], "dropped": took["server_dropped"]}
+    words, notes = _WORDS | {"reads": _ONE_KEY}, [f"version {took['version']}"]
+    if "key" in took:
+        notes.append(f"its key, made once, took {Figure(took['key'], 's')}")
+    if "linearity" in took:
+        notes.append(f"a value of {sample} costs {took['linearity']:.2f} times what it does in half as many")
+    if peer == "flower":
+        words |= _flower_words(took, settings)
+        notes.append("its own workflow and client code in one process, messages in its own form; threshold a majority")
+    return System(peer, PEERS[peer], figures_of(figures, sample), words, tuple(notes), version=took["version"])
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.3g} times" if ratio < 999.5 else f"{ratio:,.0f} times"
+def _flower_words(took: Mapping[str, Any], settings: CompareSettings) -> dict[str, str]:
+    shares = int(took["facts"]["shares"])
+    threshold, whole, short = shares // 2 + 1, Figure(took["server"], "s"), Figure(took["server_dropped"], "s")
+    drop = (
+        f"survivors answer once more, the server rebuilds the masks of {settings.dropped}: {whole} become {short}; "
+        f"a neighbourhood with fewer than {threshold} of {shares} left ends the round"
+    )
+    others = f"{threshold} of the {shares - 1} others of someone's neighbourhood"
+    reads = f"the server reads the average; together with {others}, that one's upload"
+    if took["facts"]["seed_folded_to_32_bits"]:
+        reads += "; this version folds each mask's seed to 32 bits"
+    return {"drop": drop, "reads": reads}
+
+
+def plain_system(settings: CompareSettings) -> System:
+    """FedAvg in the clear: 32-bit floats up, 32-bit floats down."""
+    models = [made_up_weights(settings.parameters, 2021 + i) for i in range(_DISTINCT)]
+    bodies = [model.astype("<f4").tobytes() for model in models]
+
+    def average(crowd: int) -> bytes:
+        received = [np.frombuffer(bodies[i % _DISTINCT], dtype="<f4") for i in range(crowd)]
+        return fedavg(received, [100] * crowd).astype("<f4").tobytes()
+
+    after, upload = timed_call(lambda: models[0].astype("<f4").tobytes())
+    server, result = timed_call(lambda: average(settings.participants))
+    dropped, _ = timed_call(lambda: average(settings.present))
+    before, read = timed_call(lambda: np.frombuffer(result, dtype="<f4").astype(np.float64))
+    true = fedavg([models[i % _DISTINCT] for i in range(settings.participants)], [100] * settings.participants)
+    seconds = {"before": before, "after": after, "sp": server, "servers": server, "dropped": dropped}
+    sizes = {"upload": len(upload), "download": len(result), "off": float(np.abs(read - true).max())}
+    words = _WORDS | {"reads": "the server reads every upload"}
+    return System("plain", "plain FedAvg", figures_of(seconds | sizes), words, ("numpy, 32-bit floats on the wire",))

@@ -1,8 +1,7 @@
 """Run by the peers' own Python, as a plain script: measures one peer and prints one JSON object.
 
 It imports nothing of CrowdFL, and the peers by name, because they are not installed where CrowdFL is type-checked. `crypto`
-measures single operations; `round` one round of averaging: seconds of one participant (before and after it trains) and of the
-one server, bytes of one participant.
+measures single operations; `round` one round: seconds of a participant and of the one server, bytes of a participant.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import logging
 import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -58,25 +56,15 @@ def _phe_values(public: Any, private: Any, weights: list[float]) -> dict[str, fl
     add = _median(lambda: [a + b for a, b in zip(numbers, reversed(numbers), strict=True)], _ADDITIONS)
     decrypt, opened = _timed(lambda: [private.decrypt(number) for number in sums])
     widest = max(number.ciphertext(be_secure=False).bit_length() for number in numbers)
-    count = len(weights)
-    return {
-        "encrypt": encrypt / count,
-        "add": add / count,
-        "decrypt": decrypt / count,
-        "bytes": -(-widest // 8),
-        "off": max(abs(o - w - v) for o, w, v in zip(opened, weights, reversed(weights), strict=True)) / 2,
-    }
+    off = max(abs(o - w - v) for o, w, v in zip(opened, weights, reversed(weights), strict=True)) / 2
+    seconds = {"encrypt": encrypt, "add": add, "decrypt": decrypt}
+    each = {name: taken / len(weights) for name, taken in seconds.items()}
+    return each | {"bytes": -(-widest // 8), "off": off}
 
 
 def _phe_crypto(options: argparse.Namespace) -> dict[str, Any]:
     version, _, public, private = _phe_keys(options)
-    each = _phe_values(public, private, _models(options, 1)[0][: options.sample].tolist())
-    return {
-        "version": version,
-        "encrypt_seconds": each["encrypt"],
-        "add_seconds": each["add"],
-        "ciphertext_bytes": each["bytes"],
-    }
+    return {"version": version} | _phe_values(public, private, _models(options, 1)[0][: options.sample].tolist())
 
 
 def _tenseal_context() -> tuple[Any, Any]:
@@ -99,13 +87,9 @@ def _tenseal_crypto(options: argparse.Namespace) -> dict[str, Any]:
     busy, start = time.process_time(), time.perf_counter()
     seconds = _median(encrypt, options.repetitions)
     threads = (time.process_time() - busy) / (time.perf_counter() - start)
-    return {
-        "version": str(ts.__version__),
-        "encrypt_seconds": seconds,
-        "encrypt_threads": threads,
-        "add_seconds": _median(lambda: [a + b for a, b in zip(first, second, strict=True)], options.repetitions),
-        "upload_bytes": sum(len(chunk.serialize()) for chunk in first),
-    }
+    add = _median(lambda: [a + b for a, b in zip(first, second, strict=True)], options.repetitions)
+    size = sum(len(chunk.serialize()) for chunk in first)
+    return {"version": str(ts.__version__), "encrypt": seconds, "threads": threads, "add": add, "bytes": size}
 
 
 def _phe_round(options: argparse.Namespace) -> dict[str, Any]:
@@ -113,20 +97,12 @@ def _phe_round(options: argparse.Namespace) -> dict[str, Any]:
     weights = _models(options, 1)[0][: 2 * options.sample].tolist()
     half = _phe_values(public, private, weights[: options.sample])  # two sizes: that cost follows size is seen
     each = _phe_values(public, private, weights)
-    size, people = options.parameters, options.participants
-    return {
-        "version": version,
-        "key": make_seconds,
-        "before": each["decrypt"] * size,
-        "after": each["encrypt"] * size,
-        "server": each["add"] * size * (people - 1),
-        "server_dropped": each["add"] * size * (people - options.dropped - 1),
-        "upload": each["bytes"] * size,
-        "download": each["bytes"] * size,
-        "off": each["off"],
-        "sample": f"{2 * options.sample} values",
-        "linearity": each["encrypt"] / half["encrypt"],
-    }
+    whole, others = {name: value * options.parameters for name, value in each.items()}, options.participants - 1
+    participant = {"key": make_seconds, "before": whole["decrypt"], "after": whole["encrypt"]}
+    servers = {"server": whole["add"] * others, "server_dropped": whole["add"] * (others - options.dropped)}
+    sizes = {"upload": whole["bytes"], "download": whole["bytes"], "off": each["off"]}
+    how = {"sample": f"{2 * options.sample} values", "linearity": each["encrypt"] / half["encrypt"]}
+    return participant | servers | sizes | how | {"version": version}
 
 
 def _tenseal_round(options: argparse.Namespace) -> dict[str, Any]:
@@ -155,38 +131,25 @@ def _tenseal_round(options: argparse.Namespace) -> dict[str, Any]:
     before, opened = _timed(lambda: read(summed))
     counts = [-(-options.participants // 2), options.participants // 2]
     true = sum(count * model for count, model in zip(counts, models, strict=True))
-    return {
-        "version": str(ts.__version__),
-        "key": make_seconds,
-        "before": before,
-        "after": after,
-        "server": server,
-        "server_dropped": dropped,
-        "upload": sum(map(len, first)),
-        "download": sum(map(len, summed)),
-        "off": float(np.abs(opened[: len(true)] - true).max() / options.participants),
-    }
+    seconds = {"key": make_seconds, "before": before, "after": after, "server": server, "server_dropped": dropped}
+    off = float(np.abs(opened[: len(true)] - true).max() / options.participants)
+    sizes = {"upload": sum(map(len, first)), "download": sum(map(len, summed))}
+    return seconds | sizes | {"version": str(ts.__version__), "off": off}
 
 
 class _Grid:
     """Flower's clients in this process: its own client code answers its own server code, and both are on a clock."""
 
     def __init__(self, options: argparse.Namespace, models: list[Any], dropped: Iterable[int]) -> None:
-        self.app, common = importlib.import_module("flwr.app"), importlib.import_module("flwr.common")
-        self.common, self.compat = common, importlib.import_module("flwr.compat.common.recorddict_compat")
+        names = ("app", "common", "common.serde", "common.secure_aggregation.secaggplus_constants")
+        self.app, self.common, self.serde, self.keys = (importlib.import_module(f"flwr.{name}") for name in names)
+        self.compat = importlib.import_module("flwr.compat.common.recorddict_compat")
         self.mod = importlib.import_module("flwr.client.mod").secaggplus_mod
-        self.serde = importlib.import_module("flwr.common.serde")
-        self.keys = importlib.import_module("flwr.common.secure_aggregation.secaggplus_constants")
         self.models, self.dropped = models, set(dropped)
-        self.contexts = {nid: self._context(nid) for nid in range(1, options.participants + 1)}
-        self.before: defaultdict[int, float] = defaultdict(float)
-        self.after: defaultdict[int, float] = defaultdict(float)
-        self.up: defaultdict[int, int] = defaultdict(int)
-        self.down: defaultdict[int, int] = defaultdict(int)
+        nodes = range(1, options.participants + 1)
+        self.contexts = {nid: self.app.Context(0, nid, {}, self.app.RecordDict(), {}) for nid in nodes}
+        self.totals = {"before": 0.0, "after": 0.0, "upload": 0.0, "download": 0.0}  # of all clients
         self.away = 0.0  # seconds that the server spent waiting in here
-
-    def _context(self, nid: int) -> Any:  # noqa: ANN401
-        return self.app.Context(0, nid, {}, self.app.RecordDict(), {})
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
         """Every client in turn; the dropped ones fall silent once they would have sent their masked model."""
@@ -202,7 +165,7 @@ class _Grid:
         if nid in self.dropped and stage == self.keys.Stage.COLLECT_MASKED_VECTORS:
             return self.app.Message(self.app.Error(0, "dropped out"), reply_to=message)
         message, size = self._wire(message)
-        self.down[nid] += size
+        self.totals["download"] += size
         training = 0.0
 
         def train(asked: Any, _: Any) -> Any:  # noqa: ANN401
@@ -212,9 +175,9 @@ class _Grid:
 
         seconds, reply = _timed(lambda: self.mod(message, self.contexts[nid], train))
         early = stage in (self.keys.Stage.SETUP, self.keys.Stage.SHARE_KEYS)
-        (self.before if early else self.after)[nid] += seconds - training
+        self.totals["before" if early else "after"] += seconds - training
         reply, size = self._wire(reply)
-        self.up[nid] += size
+        self.totals["upload"] += size
         return reply
 
     def _wire(self, message: Any) -> tuple[Any, int]:  # noqa: ANN401
@@ -236,11 +199,9 @@ def _shares(options: argparse.Namespace) -> int:
 
 def _flower_round(options: argparse.Namespace, models: list[Any], dropped: int) -> tuple[_Grid, float, Any]:
     """Flower's own workflow from setup to the average; returns the clients' clocks, the server's time and the average."""
-    server, common = importlib.import_module("flwr.server"), importlib.import_module("flwr.common")
-    workflow = importlib.import_module("flwr.server.workflow").SecAggPlusWorkflow
-    constant = importlib.import_module("flwr.server.workflow.constant")
-    compat = importlib.import_module("flwr.compat.common.recorddict_compat")
-    grid = _Grid(options, models, range(1, dropped + 1))
+    server, workflow = importlib.import_module("flwr.server"), importlib.import_module("flwr.server.workflow")
+    constant, grid = workflow.constant, _Grid(options, models, range(1, dropped + 1))
+    common, compat = grid.common, grid.compat
     nothing = common.ndarrays_to_parameters([np.zeros(options.parameters)])
     proxies = [SimpleNamespace(node_id=nid, cid=str(nid)) for nid in grid.contexts]
     strategy = server.strategy.FedAvg()
@@ -249,7 +210,7 @@ def _flower_round(options: argparse.Namespace, models: list[Any], dropped: int) 
     context.state.config_records[constant.MAIN_CONFIGS_RECORD] = grid.app.ConfigRecord({constant.Key.CURRENT_ROUND: 1})
     context.state.array_records[constant.MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(nothing, True)
     shares = _shares(options)
-    seconds, _ = _timed(lambda: workflow(shares, shares // 2 + 1)(grid, context))
+    seconds, _ = _timed(lambda: workflow.SecAggPlusWorkflow(shares, shares // 2 + 1)(grid, context))
     record = context.state.array_records[constant.MAIN_PARAMS_RECORD]
     average = common.parameters_to_ndarrays(compat.arrayrecord_to_parameters(record, True))[0]
     return grid, seconds - grid.away, average
@@ -263,7 +224,7 @@ def _flower_rounds(options: argparse.Namespace) -> dict[str, Any]:
     masks = importlib.import_module("flwr.common.secure_aggregation.secaggplus_utils").pseudo_rand_gen
     models = _models(options, 3)
     whole, server, average = _flower_round(options, models, 0)
-    short, server_dropped, average_dropped = _flower_round(options, models, options.dropped)
+    _, server_dropped, average_dropped = _flower_round(options, models, options.dropped)
     off = 0.0
     for got, gone in ((average, 0), (average_dropped, options.dropped)):
         present = [models[nid % len(models)] for nid in range(1 + gone, options.participants + 1)]
@@ -271,26 +232,10 @@ def _flower_rounds(options: argparse.Namespace) -> dict[str, Any]:
     # Two seeds of 32 bytes whose four-byte words have the same XOR: one mask if the seed is folded to 32 bits.
     one, other = bytes(32), b"\x01\x02\x03\x04" * 2 + bytes(24)
     folded = bool((masks(one, 1 << 32, [(64,)])[0] == masks(other, 1 << 32, [(64,)])[0]).all())
-    alive = [nid for nid in short.contexts if nid not in short.dropped]
-
-    def mean(of: dict[int, Any], nodes: Iterable[int]) -> float:
-        return float(np.mean([of[nid] for nid in nodes]))
-
-    return {
-        "version": version,
-        "before": mean(whole.before, whole.contexts),
-        "after": mean(whole.after, whole.contexts),
-        "server": server,
-        "server_dropped": server_dropped,
-        "upload": mean(whole.up, whole.contexts),
-        "download": mean(whole.down, whole.contexts),
-        "off": off,
-        "facts": {
-            "shares": _shares(options),
-            "seed_folded_to_32_bits": folded,
-            "after_dropped": mean(short.after, alive),
-        },
-    }
+    means = {name: total / options.participants for name, total in whole.totals.items()}
+    facts = {"shares": _shares(options), "seed_folded_to_32_bits": folded}
+    servers = {"server": server, "server_dropped": server_dropped}
+    return means | servers | {"version": version, "off": off, "facts": facts}
 
 
 _MEASURES = {
@@ -300,7 +245,6 @@ _MEASURES = {
 
 
 def main() -> None:
-    """Measure the peer named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=tuple(_MEASURES))
     parser.add_argument("peer", choices=tuple(_MEASURES["round"]))

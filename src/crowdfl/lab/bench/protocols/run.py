@@ -1,197 +1,133 @@
 """`crowdfl bench protocols`: what the protocols cost, in ratios taken in one run, with the targets of issue 3."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from crowdfl.crypto import pctd
+from crowdfl.crypto.budget import bits
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.kernels import PartialDecrypt
-from crowdfl.crypto.randomizers import FreshRandomizers
-from crowdfl.lab.bench.protocols.measure import (
-    PAPER_PROTOCOLS,
-    PARTS,
-    Averaging,
-    BenchCampaign,
-    ProtocolSettings,
-    Rewards,
-    average,
-    read_average,
-    reward,
-)
-from crowdfl.lab.bench.protocols.operations import measure_operations
-from crowdfl.lab.bench.workload import SERVERS, MeasuredRound, Say, made_up_weights
-from crowdfl.lab.observe import TimedBackend
-from crowdfl.lab.report.results import Figure, Reference, Result, ResultTable, Row, Target, Unit
-from crowdfl.lab.timing import Timing, machine
+from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.errors import ProtocolError
+from crowdfl.lab.bench.protocols.averaging import BenchCampaign, ProtocolSettings, averaging_rows, reading_row
+from crowdfl.lab.bench.protocols.rewards import measure_rewards, opening_row, parts_table, rewards_row
+from crowdfl.lab.bench.workload import SERVERS, SIGMA, Say, made_up_models
+from crowdfl.lab.observe import RoundRecorder, TimedBackend
+from crowdfl.lab.report.results import Cell, Figure, Reference, Result, ResultTable, Row, Unit
+from crowdfl.lab.timing import machine, turns
+from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp, PaperSdivSp
+from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, Polynomial, PolynomialsCsp, PolynomialsSp
+from crowdfl.settings import MILLION
 
 __all__ = ["bench_protocols"]
 
-_ROLES = (*SERVERS, "participant")
-_OPERATIONS = ("Enc", "PDec", "PAdd", "PMul", "SMUL", "SDIV", "randomizer")  # the last: also rerandomisations
-# Published by the paper's authors for their C++ toolkit at this key size; cited, never run here.
-_CITED = {"SDIV": 4.06, "SMUL": 0.082}
 _TOOLKIT = "authors' C++ toolkit"
+# Published by the paper's authors for that toolkit at this key size; cited, never run here.
+_CITED = {"SDIV": 4.06, "SMUL": 0.082}
+_PAPER_SIGMA = 80
+_LARGEST_PAYMENT = 1_000_000 * MILLION
+_FACTOR_BITS = 40  # of the factors whose SMUL is timed
+_OPERATIONS = ("Enc", "PDec", "PAdd", "PMul", "SMUL", "SDIV", "randomizer")  # the last: also rerandomisations
 
 
-def bench_protocols(settings: ProtocolSettings = PAPER_PROTOCOLS, *, say: Say = lambda _: None) -> Result:
-    """All rows; `say` hears what is being measured."""
+def bench_protocols(settings: ProtocolSettings, *, say: Say = lambda _: None) -> Result:
     where, threads = machine(), Threads()
     workers = f"{threads.workers} worker{'' if threads.workers == 1 else 's'}"
     backend = TimedBackend(threads)
     say("publishing a sample, in turn with its partial decryptions")
-    averaged = average(settings, backend)
-
+    rows, publish, sample = averaging_rows(settings, backend, workers)
     campaign = BenchCampaign(settings, backend, say)
-    FreshRandomizers(campaign.task.public).prepare()
     say("reading the whole average, one core")
-    reading = read_average(campaign)
+    rows.append(reading_row(campaign))
     rewards = []
     for round_number, crowd in enumerate((*settings.crowds, settings.participants), start=1):
         say(f"PriRwd, {crowd} participants")
-        rewards.append(reward(campaign, backend, crowd, round_number))
-
+        rewards.append(measure_rewards(campaign, crowd, round_number))
+    rows += [*map(opening_row, rewards), rewards_row(campaign, rewards[-1], publish, sample, workers)]
     rounds = {}
     for profile in ("hardened", "paper"):
         say(f"a round of {settings.small_parameters} parameters, {profile}")
-        models = [made_up_weights(settings.small_parameters, i) for i in range(settings.small_crowd)]
-        rounds[profile] = settings.play(settings.task(profile), backend, models)
+        models = made_up_models(settings.small_parameters, settings.small_crowd)
+        rounds[profile] = settings.play(settings.task(profile), backend, models).recorder
     say("single SDIVs and SMULs, one core")
-    operations = measure_operations(settings)
-    rows = (
-        *_averaging_rows(averaged, workers),
-        _reading_row(campaign, reading),
-        *map(_opening_row, rewards),
-        _rewards_row(settings, rewards[-1], averaged, campaign.ciphertexts, workers),
-        *(_operation_row(name, settings.operations, operations) for name in _CITED),
-    )
-    tables = _parts_table(rewards[-1]), _profiles_table(settings, rounds, workers)
-    where |= {"workers": threads.workers}
-    cited = {_TOOLKIT: "cited as published, not run here"}
-    return settings.result("protocols", where, rows, tables=tables, versions=cited)
+    rows += _operation_rows(settings)
+    tables = parts_table(rewards[-1]), _profiles_table(settings, rounds, workers)
+    versions = {_TOOLKIT: "cited as published, not run here"}
+    return settings.result("protocols", where | {"workers": threads.workers}, rows, tables=tables, versions=versions)
 
 
-def _averaging_rows(averaged: Averaging, workers: str) -> tuple[Row, Row]:
-    """Partial decryptions of a publication: how many, and what everything else adds to their time."""
-    count, rounds = averaged.ciphertexts, len(averaged.publish.seconds)
-    sample = f"{rounds} publications of {count} ciphertexts"
-    halves = {role: Figure(averaged.decryptions[role] / count, "") for role in SERVERS}
-    # Against the partial decryptions inside the exchange itself: no turn to wait for, no noise between.
-    inside = sum(averaged.kernels.values()) / averaged.kernels[PartialDecrypt.__name__]
-    roles = ", ".join(f"{role} {Figure(s / rounds / count, 's')}" for role, s in averaged.roles.items())
-    counted = Row(
-        "averaging_decryptions",
-        "averaging, total shown: partial decryptions per ciphertext",
-        Figure(sum(half.value for half in halves.values()), ""),
-        Target("exactly 2", "crowdfl", at_least=2, at_most=2),
-        tuple(Reference(role, half) for role, half in halves.items()),
-        note=f"counted in one publication of {count} ciphertexts",
-    )
-    spent = Row(
-        "averaging_time",
-        f"averaging, total shown: the whole publication per ciphertext, {workers}",
-        Figure(averaged.publish.minimum / count, "s", sample),
-        Target("<= 1.10", "ratio", at_most=1.10),
-        note=f"least of {rounds} turns; by medians {averaged.publish.median / averaged.bare.median:.3f}, by processor "
-        f"time {sum(averaged.publish.cpu) / sum(averaged.bare.cpu):.3f}, against the decryptions inside the exchange "
-        f"{inside:.3f}; {roles}; of it {_shares(averaged.kernels)}; "
-        f"the randomizers' table, once per key: {Figure(averaged.table_seconds, 's')}",
-    )
-    bare = Reference("its partial decryptions alone", Figure(averaged.bare.minimum / count, "s", sample))
-    return counted, spent.over(bare, "whole / bare")
-
-
-def _reading_row(campaign: BenchCampaign, wall: Timing) -> Row:
-    """In processor time: seconds of a core, as the target says."""
-    cpu = Timing(wall.cpu)
-    return Row(
-        "reading",
-        f"a participant reads the average of {campaign.settings.parameters:,} parameters, rewards on, 1 core",
-        Figure(cpu.median, "s"),
-        Target("< 2 s", "crowdfl", at_most=2),
-        note=f"processor time, {cpu}; on the wall clock {wall.median:.3g} s; "
-        f"{campaign.ciphertexts:,} ciphertexts, sealed beforehand from known values",
-    )
-
-
-def _opening_row(rewards: Rewards) -> Row:
-    """Openings for the operands of SMUL in a round of n participants."""
-    n = rewards.crowd
-    bound = -(-(5 * n + 3) // 8)
-    return Row(
-        f"smul_openings_{n}",
-        f"PriRwd: ciphertexts opened for operands of SMUL, n = {n}",
-        Figure(rewards.openings, ""),
-        Target(f"<= {bound}, (5n+3)/8", "crowdfl", at_most=bound),
-        note=f"counted; {rewards.products} products from {3 * n + 2} operands",
-    ).over(Reference("one by one, 14n", Figure(14 * n, "")), "CrowdFL / 14n")
-
-
-def _rewards_row(
-    settings: ProtocolSettings, rewards: Rewards, averaged: Averaging, ciphertexts: int, workers: str
-) -> Row:
-    """PriRwd against one averaging of the same model."""
-    turns = len(averaged.publish.seconds)
-    sample = f"{turns} publications of {averaged.ciphertexts} ciphertexts, median"
-    averaging = Figure(averaged.publish.median / averaged.ciphertexts * ciphertexts, "s", sample)
-    averaging_cpu = sum(averaged.publish.cpu) / turns / averaged.ciphertexts * ciphertexts
-    return Row(
-        "rewards",
-        f"PriRwd, {settings.lanes:,} lanes, {rewards.crowd} participants, {workers}",
-        Figure(rewards.seconds, "s"),
-        Target("< 0.5", "ratio", at_most=0.5),
-        note=f"whole, once, uploads derived from two; by processor time {rewards.cpu / averaging_cpu:.3f}; "
-        f"of it {_shares(rewards.kernels)}",
-    ).over(Reference(f"averaging {ciphertexts:,} ciphertexts", averaging), "PriRwd / averaging")
-
-
-def _operation_row(name: str, count: int, timings: Mapping[tuple[str, str], Timing]) -> Row:
-    """One SDIV or SMUL, both profiles on one core, beside what the authors published."""
-    ours, papers = (
-        Figure(timings[name, profile].median / count, "s", f"a batch of {count}") for profile in ("hardened", "paper")
-    )
-    note = f"batches of {count} in turn, {timings[name, 'hardened']}; other hardware, cited for scale only"
-    row = Row(name.lower(), f"one {name}, SP and CSP together, 1 core", ours, note=note)
-    cited = Reference(f"{_TOOLKIT}, cited", Figure(_CITED[name], "s"))
-    return row.under(cited, "cited / hardened", Reference("paper", papers))
-
-
-def _parts_table(rewards: Rewards) -> ResultTable:
-    """PriRwd by part and role."""
-
-    def cells(name: str, *parts: str) -> tuple[str | Figure, ...]:
-        sp, csp = (sum(rewards.parts[part, role] for part in parts) for role in SERVERS)
-        share = Figure(100 * (sp + csp) / rewards.seconds, "%")
-        return name, Figure(sp, "s"), Figure(csp, "s"), Figure(sp + csp, "s"), share
-
-    rows = (*(cells(part, part) for part in PARTS), cells("whole", *PARTS))
-    return ResultTable(f"PriRwd by part, {rewards.crowd} participants", ("part", *SERVERS, "both", "share"), rows)
-
-
-def _profiles_table(settings: ProtocolSettings, rounds: Mapping[str, MeasuredRound], workers: str) -> ResultTable:
+def _profiles_table(settings: ProtocolSettings, rounds: Mapping[str, RoundRecorder], workers: str) -> ResultTable:
     """A round of both profiles, per parameter and role; the participant's figures are the mean over those who took part."""
-    columns = [(role, profile) for role in _ROLES for profile in rounds]
+    size, crowd = settings.small_parameters, settings.small_crowd
+    heads = dict.fromkeys(SERVERS, 1) | {"participant": crowd}
 
-    def row(name: str, unit: Unit, of: Mapping[tuple[str, str], float]) -> tuple[str | Figure, ...]:
-        heads = {"participant": settings.small_crowd}
-        size = settings.small_parameters
-        return name, *(Figure(of[role, profile] / heads.get(role, 1) / size, unit) for role, profile in columns)
+    def row(name: str, unit: Unit, of: Callable[[RoundRecorder, str], float]) -> tuple[Cell, ...]:
+        found = (of(recorder, role) / heads[role] / size for role in heads for recorder in rounds.values())
+        return name, *(Figure(value, unit) for value in found)
 
-    costs = {(role, profile): rounds[profile].recorder.costs_by_role[role] for role, profile in columns}
-    rows = [
-        row("time", "s", {(role, profile): rounds[profile].seconds(role) for role, profile in columns}),
-        row("bytes sent", "B", {key: sum(c.bytes_sent for c in found) for key, found in costs.items()}),
-        *(
-            row(name, "", {key: sum(c.total(name) for c in found) for key, found in costs.items()})
-            for name in _OPERATIONS
-        ),
-    ]
-    title = (
-        f"Per parameter and role: {settings.small_parameters} parameters, {settings.small_crowd} participants, rewards on, "
-        f"{workers}"
-    )
-    return ResultTable(title, ("", *(f"{role}, {profile}" for role, profile in columns)), tuple(rows))
+    def operations(name: str) -> tuple[Cell, ...]:
+        return row(name, "", lambda recorder, role: recorder.total(role, name))
+
+    def sent(recorder: RoundRecorder, role: str) -> int:
+        return sum(costs.bytes_sent for costs in recorder.costs_by_role[role])
+
+    rows = row("time", "s", RoundRecorder.seconds_of), row("bytes sent", "B", sent), *map(operations, _OPERATIONS)
+    title = f"Per parameter and role: {size} parameters, {crowd} participants, rewards on, {workers}"
+    return ResultTable(title, ("", *(f"{role}, {profile}" for role in heads for profile in rounds)), rows)
 
 
-def _shares(kernels: Mapping[str, float]) -> str:
-    """The kernels worth a tenth of a percent, largest first."""
-    whole = sum(kernels.values())
-    largest = sorted(kernels.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {spent / whole:.1%}" for name, spent in largest if spent / whole >= 0.001)
+def _operation_rows(settings: ProtocolSettings) -> Iterator[Row]:
+    """SP's and CSP's work together, both profiles in turn, beside what the authors published; results checked once."""
+    keys, count = pctd.keygen(settings.prime_bits, insecure_test_key=settings.insecure_test_key), settings.operations
+    shares = zip(SERVERS, keys.private.split(), strict=True)
+    sp, csp = (Party(name, keys.public, share, Threads(1)) for name, share in shares)
+    y = [int(Coins.fresh().below(1 << 31)) + (1 << 31) for _ in range(count)]
+    x = [7 * divisor + 5 for divisor in y]
+    operations = _operations(settings, sp, csp, sp.encrypt(x), sp.encrypt(y))
+    scales = {"paper": 10 ** settings.task("paper").decimals, "hardened": 1}
+    for (name, profile), run in operations.items():
+        result, division = run(), name == "SDIV"  # warms the table up as well
+        for i, (a, b) in enumerate(zip(x, y, strict=True)):
+            off = keys.private.decrypt(result[i]) - (a * scales[profile] // b if division else a * b)
+            if not 0 <= off <= int(division and profile == "hardened"):  # that quotient may be one above
+                raise ProtocolError(f"{name} of {profile} gave a wrong result")
+    timings = turns(operations, settings.operation_turns)
+    for name, cited in _CITED.items():
+        both = {p: Figure(timings[name, p].median / count, "s", f"a batch of {count}") for p in scales}
+        note = f"batches of {count} in turn, {timings[name, 'hardened']}; other hardware, cited for scale only"
+        row = Row(name.lower(), f"one {name}, SP and CSP together, 1 core", both["hardened"], note=note)
+        published = Reference(f"{_TOOLKIT}, cited", Figure(cited, "s"))
+        yield row.under(published, "cited / hardened", Reference("paper", both["paper"]))
+
+
+def _operations(
+    settings: ProtocolSettings, sp: Party, csp: Party, x: CipherVector, y: CipherVector
+) -> dict[tuple[str, str], Callable[[], CipherVector]]:
+    """By name and profile: kappa as in the averaging of a task, widths as PriRwd divides for its weights."""
+    count, paper = len(x), settings.task("paper")
+    kappa = bits(paper.max_participants * paper.max_samples * round(paper.clip) * 10**paper.decimals)
+    widths = RewardWidths(settings.budget, settings.task().epsilon_units, _LARGEST_PAYMENT).weights
+    sdiv = PaperSdivSp(sp, kappa=kappa, sigma=_PAPER_SIGMA, decimals=paper.decimals)
+    smul = PaperSmulSp(sp, mask_bits=_FACTOR_BITS + _PAPER_SIGMA)
+    packed = PolynomialsSp(sp, sigma=SIGMA, masks_in_task=2 * count)
+    products: list[Polynomial] = [{(i, count + i): 1} for i in range(count)]
+
+    def run(sp_half: Any, csp_half: Any) -> CipherVector:  # noqa: ANN401 -- both halves of one of three protocols
+        pending, request = sp_half.begin(x, y, Coins.fresh())
+        result: CipherVector = sp_half.finish(pending, csp_half.answer(request))
+        return result
+
+    def polynomials() -> CipherVector:
+        """The same products, of packed operands."""
+        operands, widths = CipherVector.concat([x, y]), [_FACTOR_BITS] * (2 * count)
+        pending, request = packed.begin(operands, widths, products, Coins.fresh())
+        return packed.finish(pending, PolynomialsCsp(csp, max_count=2 * count).answer(request))
+
+    return {
+        ("SDIV", "paper"): lambda: run(sdiv, PaperSdivCsp(csp, decimals=paper.decimals, max_count=count)),
+        ("SDIV", "hardened"): lambda: run(HardenedSdivSp(sp, widths), HardenedSdivCsp(csp, max_count=count)),
+        ("SMUL", "paper"): lambda: run(smul, PaperSmulCsp(csp, max_count=count)),
+        ("SMUL", "hardened"): polynomials,
+    }

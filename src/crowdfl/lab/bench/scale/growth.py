@@ -1,7 +1,7 @@
 """The points of a `bench scale` run, how each cost grows, and the tables and the picture of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from crowdfl.lab.report.results import Cell, Figure, ResultTable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Growth", "ScalePoint", "exponent"]
+__all__ = ["AXES", "ScalePoint", "exponent", "exponents", "notes", "picture", "table"]
 
 _ALL = "participant: encrypt", "participant: read", "SP: add, one upload", "SP: publish", "CSP: publish"
 _MEMORY = "participant: memory, working", "participant: memory, reading", "SP: memory, working", "CSP: memory, working"
-_AXES = {
+AXES = {
     "parameters": ("parameters, 3 uploads", (*_ALL, *_MEMORY, "upload", "publication", "SP to CSP", "CSP to SP")),
     "participants": (
         "participants, {crowd_parameters:,} parameters",
@@ -52,7 +52,6 @@ class ScalePoint:
     figures: Mapping[str, Figure]
 
     def figure(self, name: str) -> Figure:
-        """A measured figure, or one that follows from it."""
         if name in _BYTES:
             return Figure(self.counts[_BYTES[name]], "B")
         if name == "SP: add, one upload":
@@ -69,56 +68,37 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     return float(slope)
 
 
-@dataclass(frozen=True)
-class Growth:
-    """All points of a run, with its title and settings."""
+def exponents(points: Iterable[ScalePoint], axis: str) -> dict[str, float]:
+    """Of every quantity on an axis that is positive everywhere."""
+    series = _series(points, axis, AXES[axis][1])
+    return {name: exponent(s.x, s.y) for name, s in series.items() if min(s.y) > 0 and len(s.y) > 1}
 
-    points: tuple[ScalePoint, ...]
-    title: str
-    settings: Mapping[str, Any]
 
-    def tables(self) -> tuple[ResultTable, ...]:
-        return tuple(map(self._table, _AXES))
+def _series(points: Iterable[ScalePoint], axis: str, names: Iterable[str]) -> dict[str, Series]:
+    on = [point for point in points if point.axis == axis]
+    return {name: Series([float(p.x) for p in on], [p.figure(name).value for p in on]) for name in names}
 
-    def _table(self, axis: str) -> ResultTable:
-        label, names = _AXES[axis]
-        points, found = self._on(axis), self.exponents(axis)
 
-        def row(name: str) -> tuple[Cell, ...]:
-            fitted = f"{found[name]:.2f}" if name in found else None
-            return name, *(point.figure(name) for point in points), fitted
+def table(points: Sequence[ScalePoint], axis: str, title: str, settings: Mapping[str, Any]) -> ResultTable:
+    label, names = AXES[axis]
+    on, found = [point for point in points if point.axis == axis], exponents(points, axis)
 
-        columns = ("one core", *(f"{point.x:,}" for point in points), "exponent")
-        return ResultTable(f"Against {label.format(**self.settings)}; {self.title}", columns, tuple(map(row, names)))
+    def row(name: str) -> tuple[Cell, ...]:
+        return name, *(point.figure(name) for point in on), f"{found[name]:.2f}" if name in found else None
 
-    def exponents(self, axis: str) -> dict[str, float]:
-        """Of every quantity on an axis that is positive everywhere."""
-        series = self._series(axis, _AXES[axis][1])
-        return {name: exponent(s.x, s.y) for name, s in series.items() if min(s.y) > 0 and len(s.y) > 1}
+    columns = ("one core", *(f"{point.x:,}" for point in on), "exponent")
+    return ResultTable(f"Against {label.format(**settings)}; {title}", columns, tuple(map(row, names)))
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        figures = [figure for point in self.points for figure in point.figures.values()]
-        samples = dict.fromkeys(figure.sample for figure in figures if figure.sample)
-        rest = "of each batch, the rest by proportion; everything else is done in full"
-        return (_HOW, *(f"* from {sample} {rest}" for sample in samples))
 
-    @property
-    def picture(self) -> Picture:
-        return Picture("scale", "Time and memory of each role against parameters and participants", self._draw, (14, 5))
+def notes(points: Iterable[ScalePoint]) -> tuple[str, ...]:
+    samples = dict.fromkeys(figure.sample for point in points for figure in point.figures.values() if figure.sample)
+    rest = "of each batch, the rest by proportion; everything else is done in full"
+    return (_HOW, *(f"* from {sample} {rest}" for sample in samples))
 
-    def _draw(self, canvas: "Canvas") -> None:
+
+def picture(points: Sequence[ScalePoint]) -> Picture:
+    def draw(canvas: "Canvas") -> None:
         for axes, (title, (axis, names)) in zip(panels(canvas, len(_PANELS)), _PANELS.items(), strict=True):
-            lines(axes, self._series(axis, names), log=True, title=title, xlabel=_AXES[axis][0].partition(",")[0])
+            lines(axes, _series(points, axis, names), log=True, title=title, xlabel=AXES[axis][0].partition(",")[0])
 
-    def _on(self, axis: str) -> list[ScalePoint]:
-        return [point for point in self.points if point.axis == axis]
-
-    def _series(self, axis: str, names: Iterable[str]) -> dict[str, Series]:
-        points = self._on(axis)
-        return {name: Series([float(p.x) for p in points], [p.figure(name).value for p in points]) for name in names}
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values, ready for JSON."""
-        exponents = {axis: self.exponents(axis) for axis in _AXES}
-        return {"points": [asdict(point) for point in self.points], "exponents": exponents}
+    return Picture("scale", "Time and memory of each role against parameters and participants", draw, (14, 5))

@@ -18,10 +18,10 @@ RESPONSE_LIMIT = 1024 * 1024 * 1024  # what SP takes in one answer
 _PEOPLE, _PARAMETERS, _LANES, _HOUR = 1_000_000, 277_006, 1024, 3600
 _BYTES = 512  # of a ciphertext
 _WORK = {  # of each server within an hour; sketching takes a multiplication a ciphertext and no check: at most what adding took
-    ("SP", 0): "adding, averaging",
-    ("CSP", 0): "averaging",
-    ("SP", _LANES): "adding twice (the second time to sketch, at most), averaging, rewards",
-    ("CSP", _LANES): "averaging, rewards",
+    ("SP", "off"): "adding, averaging",
+    ("CSP", "off"): "averaging",
+    ("SP", "on"): "adding twice (the second time to sketch, at most), averaging, rewards",
+    ("CSP", "on"): "averaging, rewards",
 }
 
 _Line = tuple[str, str, str]  # quantity, formula, value
@@ -46,11 +46,9 @@ class Rates:
         rows = large.counts["ciphertexts"]
         lane, person = {}, {}
         for role in SERVERS:
-            narrow_each, wide_each, many_each = (
-                p.figures[f"{role}: reward"].value / p.crowd for p in (few, wide, many)
-            )
-            lane[role] = (wide_each - narrow_each) / (wide.counts["buckets"] - few.counts["buckets"])
-            person[role] = many_each - many.counts["buckets"] * lane[role]
+            each = [p.figures[f"{role}: reward"].value / p.crowd for p in (few, wide, many)]
+            lane[role] = (each[1] - each[0]) / (wide.counts["buckets"] - few.counts["buckets"])
+            person[role] = each[2] - many.counts["buckets"] * lane[role]
         return cls(
             large.figure("SP: add, one upload").value / rows,
             {role: large.figures[f"{role}: publish"].value / rows for role in SERVERS},
@@ -63,37 +61,32 @@ class Rates:
 
 def plan_table(points: Sequence[ScalePoint]) -> ResultTable:
     """One round of a million participants: seconds of one core, bytes, and what does not fit."""
-    rates = Rates.of(points)
-    rows = [*_uploads(rates, 0), *_uploads(rates, _LANES), *_rewards(rates), *_cores(rates, 0), *_cores(rates, _LANES)]
+    rates, tasks = Rates.of(points), {"off": 0, "on": _LANES}
+    settings = {which: TaskSettings(max_participants=_PEOPLE, lanes=lanes) for which, lanes in tasks.items()}
+    budgets = {which: width_budget(task, _PARAMETERS, SIGMA) for which, task in settings.items()}
+    rows = [line for which, budget in budgets.items() for line in _uploads(rates, budget, f"rewards {which}")]
+    rows += _rewards(rates, budgets["on"])
+    rows += [line for which, budget in budgets.items() for line in _cores(rates, budget, which)]
     title = f"A round of {_PEOPLE:,} participants and {_PARAMETERS:,} parameters, on paper, from the figures above"
     return ResultTable(title, ("quantity", "formula", "value"), tuple(rows))
 
 
-def _budget(lanes: int) -> WidthBudget:
-    return width_budget(TaskSettings(max_participants=_PEOPLE, lanes=lanes), _PARAMETERS, SIGMA)
-
-
-def _which(lanes: int) -> str:
-    return f"rewards {'on' if lanes else 'off'}"
-
-
-def _uploads(rates: Rates, lanes: int) -> Iterator[_Line]:
-    budget, which = _budget(lanes), _which(lanes)
+def _uploads(rates: Rates, budget: WidthBudget, which: str) -> Iterator[_Line]:
     rows = budget.ciphertexts + 1
     whole = _PEOPLE * rows * _BYTES
-    everything, each = f"{_PEOPLE:,} * {rows:,}", Figure(rates.add, "s")
-    yield f"ciphertexts of an upload, {which}", f"{_PARAMETERS:,} / {budget.slots} slots, and the total's", f"{rows:,}"
-    yield f"uploads stored and received, {which}", f"{everything} * {_BYTES} B", _terabytes(whole)
-    yield f"averages sent out, {which}", f"{everything} * {_BYTES // 2} B", _terabytes(whole / 2)
+    everything, bytes_ = f"{_PEOPLE:,} * {rows:,}", f"{whole / 1e12:.3g} TB"
     speed = f"{whole * 8 / _HOUR / 1e9:.3g} Gbit/s"
-    yield f"received within an hour, {which}", f"{_terabytes(whole)} * 8 / {_HOUR:,} s", speed
-    yield f"SP checks and adds, {which}", f"{everything} * {each}", _core_time(_PEOPLE * rows * rates.add)
+    yield f"ciphertexts of an upload, {which}", f"{_PARAMETERS:,} / {budget.slots} slots, and the total's", f"{rows:,}"
+    yield f"uploads stored and received, {which}", f"{everything} * {_BYTES} B", bytes_
+    yield f"averages sent out, {which}", f"{everything} * {_BYTES // 2} B", f"{whole / 2 / 1e12:.3g} TB"
+    yield f"received within an hour, {which}", f"{bytes_} * 8 / {_HOUR:,} s", speed
+    adding = _core_time(_PEOPLE * rows * rates.add)
+    yield f"SP checks and adds, {which}", f"{everything} * {Figure(rates.add, 's')}", adding
     for role, seconds in rates.publish.items():
         yield f"{role} averages, {which}", f"{rows:,} * {Figure(seconds, 's')}", _core_time(rows * seconds)
 
 
-def _rewards(rates: Rates) -> Iterator[_Line]:
-    budget = _budget(_LANES)
+def _rewards(rates: Rates, budget: WidthBudget) -> Iterator[_Line]:
     buckets, slots = budget.buckets, budget.slots
     for role in SERVERS:
         person, lane = rates.person[role], rates.lane[role]
@@ -109,20 +102,13 @@ def _rewards(rates: Rates) -> Iterator[_Line]:
     yield "participants whose divisions fit one request", formula, fitting
 
 
-def _cores(rates: Rates, lanes: int) -> Iterator[_Line]:
-    """All of a server's work within an hour."""
-    budget = _budget(lanes)
+def _cores(rates: Rates, budget: WidthBudget, which: str) -> Iterator[_Line]:
     rows = budget.ciphertexts + 1
-    adding = _PEOPLE * rows * rates.add * (2 if lanes else 1)
+    adding = {"SP": _PEOPLE * rows * rates.add * (2 if which == "on" else 1), "CSP": 0}
     for role in SERVERS:
-        rewards = _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) if lanes else 0
-        seconds = rows * rates.publish[role] + rewards + (adding if role == "SP" else 0)
-        name = f"{role}'s cores within an hour, {_which(lanes)}"
-        yield name, _WORK[role, lanes], f"{math.ceil(seconds / _HOUR):,}"
-
-
-def _terabytes(count: float) -> str:
-    return f"{count / 1e12:.3g} TB"
+        rewards = _PEOPLE * (rates.person[role] + budget.buckets * rates.lane[role]) if which == "on" else 0
+        cores = math.ceil((rows * rates.publish[role] + rewards + adding[role]) / _HOUR)
+        yield f"{role}'s cores within an hour, rewards {which}", _WORK[role, which], f"{cores:,}"
 
 
 def _core_time(seconds: float) -> str:

@@ -5,11 +5,12 @@ the pipe alone), then the protocol's messages, and last what was measured (JSON)
 """
 
 import json
+import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,11 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.randomizers import FreshRandomizers
+from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.workload import made_up_weights
 from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.process import current_bytes, peak_bytes
+from crowdfl.lab.report.results import Figure
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
@@ -33,7 +36,7 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["END", "PUBLICATION", "UPLOAD", "Sampled", "main", "read_frame", "write_frame"]
+__all__ = ["END", "PUBLICATION", "UPLOAD", "ChildRole", "Sampled", "main"]
 
 UPLOAD, PUBLICATION = "0.upload", "publication"
 END = b""
@@ -41,14 +44,47 @@ _LENGTH = 8
 _STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
 
 
-def write_frame(stream: IO[bytes], frame: bytes) -> None:
+def _write_frame(stream: IO[bytes], frame: bytes) -> None:
     stream.write(len(frame).to_bytes(_LENGTH, "big") + frame)
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> bytes:
+def _read_frame(stream: IO[bytes]) -> bytes:
     """The next one; nothing at the end."""
     return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
+
+
+class ChildRole:
+    """A role in a fresh process, as the parent sees it."""
+
+    def __init__(self, role: str, order: dict[str, Any]) -> None:
+        command = [sys.executable, "-m", "crowdfl.lab.bench.scale.role"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
+        self.name = role if role == "participant" else role.upper()
+        self.sample = f"{order['rows']} powers"
+        self.send(json.dumps(order).encode())
+
+    def send(self, frame: bytes) -> None:
+        """To the role; one that has died is found out when it is asked for its figures."""
+        assert self.process.stdin is not None  # noqa: S101 -- a pipe was asked for
+        with suppress(BrokenPipeError):
+            _write_frame(self.process.stdin, frame)
+
+    def receive(self) -> bytes:
+        assert self.process.stdout is not None  # noqa: S101
+        return _read_frame(self.process.stdout)
+
+    def figures(self) -> dict[str, Figure]:
+        said = self.receive()
+        self.process.communicate()
+        code = self.process.returncode
+        if code or not said:
+            raise ProtocolError(f"{self.name} ended with exit code {code}; its error output is above")
+        measured = json.loads(said)
+        seconds, sampled = measured["seconds"], measured["sampled"]
+        found = {stage: Figure(s, "s", self.sample if stage in sampled else "") for stage, s in seconds.items()}
+        found["memory, reading" if "read" in seconds else "memory, working"] = Figure(measured["memory"], "B")
+        return {f"{self.name}: {name}": figure for name, figure in found.items()}
 
 
 @dataclass
@@ -62,12 +98,13 @@ class Sampled:
     inner: Backend
     rows: int
     name: str = "sampled"
+    stage: Callable[[], str] = str  # of the round, now
+    stages: set[str] = field(default_factory=set)  # in which rows were left out
     done: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
     skipped: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
     spent: defaultdict[type, float] = field(default_factory=lambda: defaultdict(float))
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
-        """What is expensive, in part; everything else whole."""
         kind = type(kernel)
         if kind not in (PartialDecrypt, FixedBasePower, Combine):
             return self.inner.map(kernel, *blocks, out=out, progress=progress)
@@ -78,6 +115,8 @@ class Sampled:
         self.spent[kind] += time.process_time() - start
         self.done[kind] += take
         self.skipped[kind] += count - take
+        if take < count:
+            self.stages.add(_STAGES.get(self.stage(), self.stage()))
         result = np.empty((count, kernel.out_width), dtype=np.uint8) if out is None else out
         result[:take] = computed
         result[take:] = blocks[0][take:] if kind is PartialDecrypt else 0
@@ -91,35 +130,18 @@ class Sampled:
         return sum(self.spent[kind] / self.done[kind] * count for kind, count in self.skipped.items() if count)
 
 
-@dataclass
-class _SampledRecorder(RoundRecorder):
-    """Processor time, what sampling leaves out included: a busy machine does not show in it."""
-
-    backend: Sampled = field(default_factory=lambda: Sampled(Threads(1), 0))
-    sampled: set[str] = field(default_factory=set)
-
-    @contextmanager
-    def working(self, role: str) -> Iterator[None]:
-        before = self.backend.missing
-        with super().working(role):
-            yield
-        if self.backend.missing != before:
-            self.sampled.add(_STAGES.get(self.stage, self.stage))
-
-
 class _Role:
-    """What every role starts from."""
+    """What every role starts from. Its clock shows processor time, what sampling leaves out included."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self.order, self.folder = order, Path(order["folder"])
-        backend = Sampled(Threads(1), order["rows"])
-        self.recorder = _SampledRecorder(clock=lambda: time.process_time() + backend.missing, backend=backend)
-        self.tools = Tools(backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
+        self.order, self.folder, self.baseline = order, Path(order["folder"]), 0
+        self.backend = Sampled(Threads(1), order["rows"], stage=lambda: self.recorder.stage)
+        self.recorder = RoundRecorder(clock=lambda: time.process_time() + self.backend.missing)
+        self.tools = Tools(self.backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
         self.spec = TaskSpec("scale", TaskSettings(**order["task"]), order["parameters"])
         self.profile = PROFILES["hardened"]
         self.bundle = bytes.fromhex(order.pop("bundle"))
         self.people = [Identity(who, bytes.fromhex(s), bytes.fromhex(r)) for who, s, r in order["people"]]
-        self.baseline = 0
 
     def begin(self, party: Party) -> None:
         """Everything is built: what memory grows by from here is the role's work."""
@@ -127,12 +149,11 @@ class _Role:
         self.baseline = current_bytes()
 
     def measured(self) -> dict[str, Any]:
-        """Seconds, the sampled rows' rest included, and bytes."""
         seconds: defaultdict[str, float] = defaultdict(float)
         for (stage, _), spent in self.recorder.seconds.items():
             seconds[_STAGES.get(stage, stage)] += spent
-        sampled = sorted(self.recorder.sampled)
-        return {"seconds": seconds, "sampled": sampled, "memory": peak_bytes() - self.baseline}
+        memory = peak_bytes() - self.baseline
+        return {"seconds": seconds, "sampled": sorted(self.backend.stages), "memory": memory}
 
 
 def _participant(role: _Role) -> None:
@@ -148,7 +169,7 @@ def _participant(role: _Role) -> None:
             (role.folder / UPLOAD).write_bytes(upload)
 
 
-def _sp(role: _Role, ask: Callable[[bytes], bytes]) -> None:
+def _sp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
     sp = role.profile.sp(role.spec, role.bundle, role.tools)
     for identity in role.people:
         sp.enrol(identity)
@@ -156,7 +177,8 @@ def _sp(role: _Role, ask: Callable[[bytes], bytes]) -> None:
     role.begin(sp.party)
 
     def reply_to(request: bytes) -> Reply:
-        return partial(bytes, ask(request))  # waiting for CSP is on nobody's clock
+        say(request)
+        return partial(bytes, hear())  # waiting for CSP is on nobody's clock
 
     round_ = AggregationRound(sp, reply_to, role.recorder)
     for i in range(role.order["crowd"]):
@@ -165,6 +187,7 @@ def _sp(role: _Role, ask: Callable[[bytes], bytes]) -> None:
     round_.average()
     if role.people:
         round_.reward(len(role.people) * MILLION)
+    say(END)
 
 
 def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
@@ -179,22 +202,13 @@ def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -
 
 
 def main() -> None:
-    """Do as the first frame orders, then say what it took."""
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    role = _Role(json.loads(read_frame(source)))
-
-    def ask(request: bytes) -> bytes:
-        write_frame(sink, request)
-        return read_frame(source)
-
+    hear, say = partial(_read_frame, sys.stdin.buffer), partial(_write_frame, sys.stdout.buffer)
+    role = _Role(json.loads(hear()))
     if role.order["role"] == "participant":
         _participant(role)
-    elif role.order["role"] == "sp":
-        _sp(role, ask)
-        write_frame(sink, END)
     else:
-        _csp(role, lambda: read_frame(source), lambda reply: write_frame(sink, reply))
-    write_frame(sink, json.dumps(role.measured()).encode())
+        {"sp": _sp, "csp": _csp}[role.order["role"]](role, hear, say)
+    say(json.dumps(role.measured()).encode())
 
 
 if __name__ == "__main__":
