@@ -13,8 +13,15 @@ from crowdfl.crypto.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench import command
 from crowdfl.lab.bench.scale import run as measured
-from crowdfl.lab.bench.scale.growth import ScalePoint, exponent, exponents
-from crowdfl.lab.bench.scale.plan import REQUEST_LIMIT, RESPONSE_LIMIT, Rates, plan_table
+from crowdfl.lab.bench.scale.growth import (
+    REQUEST_LIMIT,
+    RESPONSE_LIMIT,
+    Rates,
+    ScalePoint,
+    exponent,
+    exponents,
+    plan_table,
+)
 from crowdfl.lab.bench.scale.role import ChildRole, Sampled
 from crowdfl.lab.bench.scale.run import ScaleSettings, measure_points, scale_result
 from crowdfl.lab.report import output

@@ -3,5 +3,3 @@
 Nothing here holds a result. The other libraries ("peers") live in an environment of their own and run as a subprocess that
 prints JSON, one after another and never beside our own measurements. See docs/benchmarks.md for how each figure is taken.
 """
-
-__all__: list[str] = []

@@ -9,8 +9,6 @@ from crowdfl.crypto.backends import backend_named
 from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result
 
-__all__ = ["app", "compare", "crypto", "gpu", "load", "protocols", "scale"]
-
 _DEFAULT_PEERS = Path(".venv-peers/bin/python")
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

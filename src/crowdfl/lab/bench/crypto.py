@@ -30,8 +30,6 @@ from crowdfl.lab.report.results import Figure, Reference, Result, Row, Target, U
 from crowdfl.lab.timing import Timing, machine, timed_call, turns
 from crowdfl.storage.pools import RandomizerPool
 
-__all__ = ["CryptoSettings", "bench_crypto"]
-
 _BESIDE = "TenSEAL / CrowdFL"
 
 _Peers = Mapping[str, Mapping[str, Any]]  # what each answered, by its name

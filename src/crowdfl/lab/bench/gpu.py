@@ -19,8 +19,6 @@ from crowdfl.lab.timing import machine, timed_call
 from crowdfl.learning.oracle import rewards as plain_rewards
 from crowdfl.settings import MILLION
 
-__all__ = ["STAGES", "GpuSettings", "bench_gpu", "decryption_rows", "reward_error"]
-
 # As the table names them, and as a round does.
 STAGES = {
     "encrypt": ("encrypt",),

@@ -26,22 +26,6 @@ from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpenReply, O
 from crowdfl.protocols.profile import CspProtocol, Task, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = [
-    "SERVERS",
-    "SIGMA",
-    "BenchSettings",
-    "Floats",
-    "MeasuredRound",
-    "Replayed",
-    "Say",
-    "best_window",
-    "full_uploads",
-    "made_up_models",
-    "made_up_weights",
-    "packed_model",
-    "sealed_publication",
-]
-
 Say = Callable[[str], None]
 Floats = npt.NDArray[np.float64]
 SIGMA = 40  # of `hardened`; the profile `paper` takes its own

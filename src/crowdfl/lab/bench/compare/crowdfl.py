@@ -24,8 +24,6 @@ from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["Hardened", "paper_system"]
-
 _SAMPLES = 2
 _AVERAGING = ("check", "average")
 _WORDS = {"kind": "crowdfl", "drop": f"{GOES_ON}: nobody is asked again, nothing is repaired"}

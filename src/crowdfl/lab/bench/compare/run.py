@@ -17,8 +17,6 @@ from crowdfl.lab.timing import machine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["bench_compare", "compare_result", "measure_systems", "remarks"]
-
 _COLUMNS = {
     "ahead": "participant, ahead of time",
     "before": "participant, before training",

@@ -13,8 +13,6 @@ from crowdfl.lab.report.results import Cell, Figure, Unit
 from crowdfl.lab.timing import timed_call
 from crowdfl.learning.oracle import fedavg
 
-__all__ = ["GOES_ON", "PEERS", "CompareSettings", "System", "ask_system", "figures_of", "peer_system", "plain_system"]
-
 GOES_ON = "goes on with those who sent"
 _UNITS: dict[str, Unit] = {"upload": "B", "download": "B", "off": ""}  # the others: seconds
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}

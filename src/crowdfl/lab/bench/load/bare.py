@@ -11,8 +11,6 @@ import uvicorn
 from anyio import to_thread
 from fastapi import FastAPI, Request
 
-__all__ = ["make_app"]
-
 
 def make_app(folder: Path) -> FastAPI:
     app = FastAPI()

@@ -27,8 +27,6 @@ from crowdfl.roles.documents import Definition, participant_name
 from crowdfl.roles.kgc import enrolment_context
 from crowdfl.services.client.peers import KgcClient, SpClient
 
-__all__ = ["PATIENCE", "LoadSettings", "Platform", "wait_until"]
-
 _SAMPLES = 50
 _DAY = 86400.0
 PATIENCE = 600.0

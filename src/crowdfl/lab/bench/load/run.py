@@ -27,8 +27,6 @@ from crowdfl.lab.timing import machine, timed, timed_call
 from crowdfl.services.apps.batches import IN_WORK
 from crowdfl.services.client.transport import Signer
 
-__all__ = ["bench_load"]
-
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _TURNS = 4
 _PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads

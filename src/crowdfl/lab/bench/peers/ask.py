@@ -8,8 +8,6 @@ from typing import Any
 
 from crowdfl.errors import PeerUnavailable
 
-__all__ = ["LEFT_OUT", "NOT_INSTALLED", "answer_or_reason", "ask_peer"]
-
 NOT_INSTALLED = "not installed: make peers"
 LEFT_OUT = "left out: --no-peers"
 _SCRIPT = Path(__file__).with_name("main.py")

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["main"]
-
 _PRECISION = 1e-6  # phe: one exponent for all values, so that it adds without rescaling, its fast case
 _ADDITIONS = 20  # adding a sample takes a millisecond or two, too short to time once
 _SLOTS = 4096  # TenSEAL: of a CKKS vector at 8192

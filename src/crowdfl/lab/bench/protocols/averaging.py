@@ -20,8 +20,6 @@ from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.profile import Average, width_budget
 from crowdfl.settings import TaskSettings
 
-__all__ = ["BenchCampaign", "ProtocolSettings", "averaging_rows", "kernel_shares", "reading_row"]
-
 _FEWEST = 3  # uploads that a round needs
 _READ_SAMPLES = 100
 

@@ -19,8 +19,6 @@ from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.protocols.smul import PolynomialsRequest
 from crowdfl.settings import MILLION
 
-__all__ = ["PARTS", "Rewards", "measure_rewards", "opening_row", "parts_table", "rewards_row"]
-
 _PART_OF = {
     NonceRequest.kind: "sketch",
     LanesRequest.kind: "lanes",

@@ -21,8 +21,6 @@ from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp
 from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, Polynomial, PolynomialsCsp, PolynomialsSp
 from crowdfl.settings import MILLION
 
-__all__ = ["bench_protocols"]
-
 _TOOLKIT = "authors' C++ toolkit"
 # Published by the paper's authors for that toolkit at this key size; cited, never run here.
 _CITED = {"SDIV": 4.06, "SMUL": 0.082}

@@ -36,8 +36,6 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import MILLION, TaskSettings
 
-__all__ = ["END", "PUBLICATION", "UPLOAD", "ChildRole", "Sampled", "main"]
-
 UPLOAD, PUBLICATION = "0.upload", "publication"
 END = b""
 _LENGTH = 8

@@ -10,7 +10,6 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.lab.bench.scale import growth
 from crowdfl.lab.bench.scale.growth import ScalePoint
-from crowdfl.lab.bench.scale.plan import plan_table
 from crowdfl.lab.bench.scale.role import END, PUBLICATION, UPLOAD, ChildRole
 from crowdfl.lab.bench.workload import SIGMA, Say, made_up_weights, packed_model, sealed_publication
 from crowdfl.lab.report.results import Figure, Result
@@ -22,8 +21,6 @@ from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools, width_bu
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.sdiv import SdivRequest
 from crowdfl.settings import TaskSettings
-
-__all__ = ["ScaleSettings", "bench_scale", "measure_points", "scale_result"]
 
 _EVERY_ROW = 1 << 40
 _FEWEST = 3  # uploads that a round needs
@@ -74,7 +71,7 @@ def bench_scale(settings: ScaleSettings, *, say: Say = lambda _: None) -> Result
 
 
 def scale_result(where: Mapping[str, str | int], settings: ScaleSettings, points: Sequence[ScalePoint]) -> Result:
-    sizes, plan = asdict(settings), plan_table(points)
+    sizes, plan = asdict(settings), growth.plan_table(points)
     tables = *(growth.table(points, axis, settings.title, sizes) for axis in growth.AXES), plan
     data = {
         "points": [asdict(point) for point in points],
