@@ -16,8 +16,6 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import View
 
-__all__ = ["Lap", "RoundRecorder", "Span", "TimedBackend", "seconds_by_kernel"]
-
 
 @dataclass(frozen=True)
 class Lap:
@@ -37,7 +35,7 @@ class Lap:
 
 @dataclass
 class RoundRecorder(Observer):
-    """Records laps, messages, bytes, costs and views by role. Several rounds add up, until `reset`.
+    """Records laps, messages and costs by role. Several rounds add up, until `reset`.
 
     Views and messages hold secrets of a run and grow with it: they are kept where asked for alone. `clock` may be one of
     processor time.
@@ -51,9 +49,7 @@ class RoundRecorder(Observer):
     laps: list[Lap] = field(default_factory=list)
     messages: list[tuple[str, str, bytes]] = field(default_factory=list, repr=False)  # sender, receiver, bytes
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)  # messages, by sender and receiver
-    sent_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     costs_by_role: defaultdict[str, list[Costs]] = field(default_factory=lambda: defaultdict(list))
-    views_by_role: defaultdict[str, list[View]] = field(default_factory=lambda: defaultdict(list), repr=False)
     _kind: int = 0
 
     def costs(self, role: str) -> Costs:
@@ -61,8 +57,7 @@ class RoundRecorder(Observer):
         return self.costs_by_role[role][-1]
 
     def view(self, role: str) -> View:
-        self.views_by_role[role].append(View(keep=self.keep_views))
-        return self.views_by_role[role][-1]
+        return View(keep=self.keep_views)
 
     def begin(self, stage: str) -> None:
         if stage != self.stage:
@@ -78,7 +73,6 @@ class RoundRecorder(Observer):
 
     def message(self, sender: str, receiver: str, message: bytes) -> None:
         self.sent[sender, receiver] += 1
-        self.sent_bytes[sender, receiver] += len(message)
         if self.keep_messages:
             self.messages.append((sender, receiver, message))
         if (sender, receiver) == ("SP", "CSP"):
@@ -87,7 +81,7 @@ class RoundRecorder(Observer):
 
     def reset(self) -> None:
         """Forget laps and messages; parties that are built keep their costs and views."""
-        for record in (self.laps, self.messages, self.sent, self.sent_bytes):
+        for record in (self.laps, self.messages, self.sent):
             record.clear()
 
     @property
@@ -99,7 +93,6 @@ class RoundRecorder(Observer):
         return totals
 
     def seconds_of(self, role: str, *stages: str) -> float:
-        """Of one role, in these stages or in all."""
         return sum(lap.seconds for lap in self.laps if lap.role == role and (not stages or lap.stage in stages))
 
     def total(self, role: str, operation: str) -> int:

@@ -22,8 +22,6 @@ from crowdfl.protocols.profile import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 
-__all__ = ["LocalDealer", "LocalParties", "PlayedRound"]
-
 _Server = TypeVar("_Server", SpProtocol, CspProtocol)
 
 

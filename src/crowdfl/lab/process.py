@@ -9,8 +9,6 @@ import resource
 import sys
 from pathlib import Path
 
-__all__ = ["current_bytes", "family_bytes", "peak_bytes", "processor_seconds"]
-
 
 def current_bytes() -> int:
     """Resident memory of this program now; where the system does not say, the peak so far."""
@@ -18,7 +16,6 @@ def current_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """The most resident memory this program has had."""
     unit = 1 if sys.platform == "darwin" else 1024
     return _status_bytes("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -13,8 +13,6 @@ import gmpy2
 _T = TypeVar("_T")
 _Name = TypeVar("_Name", bound=Hashable)
 
-__all__ = ["Timing", "machine", "timed", "timed_call", "turns"]
-
 
 @dataclass(frozen=True)
 class Timing:
@@ -38,12 +36,10 @@ class Timing:
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
     return timed_call(action)[0]
 
 
 def timed_call(action: Callable[[], _T]) -> tuple[float, _T]:
-    """Seconds that one call takes, and its result."""
     start = time.perf_counter()
     result = action()
     return time.perf_counter() - start, result

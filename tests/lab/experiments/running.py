@@ -7,35 +7,20 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from rich.progress import Progress
+
 from crowdfl.crypto.compute import Threads
 from crowdfl.lab.experiments.command import CATALOG
 from crowdfl.lab.experiments.experiment import Bench, reproduce
 
-__all__ = ["KEY", "Silent", "bench", "run", "text_of", "tiny"]
+__all__ = ["KEY", "bench", "run", "silent", "text_of", "tiny"]
 
 KEY = {"key_bits": 1024, "insecure_test_key": True}
 
 
-class Silent:
-    """A listener that counts what it heard."""
-
-    def __init__(self):
-        self.experiments, self.labels, self.finished = [], [], 0
-
-    def begin(self, name, points):
-        """Note."""
-        self.experiments.append((name, points))
-
-    def at(self, label):
-        """Note."""
-        self.labels.append(label)
-
-    def inside(self, done, total):
-        """Of no interest."""
-
-    def done(self):
-        """Count."""
-        self.finished += 1
+def silent() -> Progress:
+    """Bars that count and show nothing."""
+    return Progress(disable=True)
 
 
 def bench(data: Path | None = None) -> Bench:
@@ -51,7 +36,7 @@ def tiny(experiment, **settings):
 def run(experiment, out: Path, data: Path | None = None) -> list[dict[str, str]]:
     """Run it; the rows of its CSV."""
     catalog = list((CATALOG | {experiment.name: experiment}).values())
-    reproduce([experiment], out, bench(data), Silent(), size="quick", catalog=catalog)
+    reproduce([experiment], out, bench(data), silent(), size="quick", catalog=catalog)
     text = (out / experiment.name / f"{experiment.name}.csv").read_text()
     return list(csv.DictReader(io.StringIO(text)))
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.lab.experiments.clocked import ClockSettings, clock_points
-from crowdfl.lab.experiments.crowd import LearnSettings
-from crowdfl.lab.experiments.federated import Keys, PaidSettings
-from crowdfl.lab.experiments.rewards import FIG_4
-from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7, RewardSettings, fits, of_sweep, times
+from crowdfl.lab.experiments.federated import Keys, LearnSettings
+from crowdfl.lab.experiments.rewards import FIG_4, PaidSettings
+from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7, RewardSettings, Sweeps
 from tests.lab.experiments.running import KEY, run, text_of
 
 CLOCK = ClockSettings(
@@ -107,8 +106,9 @@ def test_figures_share_their_points(out, fig7):
 def test_a_sweep_is_sorted_and_a_single_point_makes_no_line():
     """Rows in any order."""
     rows = [{"scheme": "paper", "parameters": p, "participants": 3, "average": float(p)} for p in (2, 1)]
-    assert [r["parameters"] for r in of_sweep(CLOCK, rows, "paper", "parameters")] == [1, 2]
-    assert [f["fit over"] for f in fits(CLOCK, rows, ("average",))] == ["parameters"]
+    sweeps = Sweeps(CLOCK, rows, ("average",))
+    assert [r["parameters"] for r in sweeps.of("paper", "parameters")] == [1, 2]
+    assert [f["fit over"] for f in sweeps.fits()] == ["parameters"]
 
 
 def test_extrapolations_are_marked(out, fig7):
@@ -124,10 +124,10 @@ def test_a_falling_line_is_not_extrapolated():
         for scheme, line in (("paper", (2.0, 1.0)), ("PPFDL", (4.0, 7.0)))
         for p, seconds in zip((1, 2), line, strict=True)
     ]
-    lines = fits(CLOCK, rows, ("average",))
-    assert [line["extrapolated to 277,006"] for line in lines] == [None, pytest.approx(1 + 3 * 277_006)]
-    assert times(lines, [("PPFDL", "average")], ("paper", "average")).startswith("an unknown number")
-    assert times(lines, [("PPFDL", "average"), ("PPFDL", "average")], ("PPFDL", "average")) == "2 times"
+    sweeps = Sweeps(CLOCK, rows, ("average",))
+    assert [line["extrapolated to 277,006"] for line in sweeps.fits()] == [None, pytest.approx(1 + 3 * 277_006)]
+    assert sweeps.times([("PPFDL", "average")], ("paper", "average")).startswith("an unknown number")
+    assert sweeps.times([("PPFDL", "average"), ("PPFDL", "average")], ("PPFDL", "average")) == "2 times"
 
 
 def test_figure_7_takes_each_of_its_parts_at_that_parts_default_size():

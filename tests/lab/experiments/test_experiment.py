@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,22 +12,23 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import SettingsError
+from crowdfl.lab.experiments.accuracy import spread
 from crowdfl.lab.experiments.command import CATALOG
-from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Notebook, Part, reproduce, spread
+from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Notebook, Part, reproduce
 from crowdfl.lab.experiments.published import TABLE3
 from crowdfl.lab.report.plots import Picture
 from crowdfl.lab.report.results import ResultTable
-from tests.lab.experiments.running import Silent, bench, run, text_of
+from tests.lab.experiments.running import bench, run, silent, text_of
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from crowdfl.crypto.compute import Threads
 from crowdfl.lab.experiments.experiment import Bench, reproduce
-from tests.lab.experiments.running import Silent
+from tests.lab.experiments.running import silent
 from tests.lab.experiments.test_experiment import squares
 
-reproduce([squares(dies_at=3)], Path(sys.argv[1]), Bench(Threads(1)), Silent(), size="quick")
+reproduce([squares(dies_at=3)], Path(sys.argv[1]), Bench(Threads(1)), silent(), size="quick")
 """
 
 
@@ -68,7 +69,7 @@ def squares(dies_at=None, log=None):
 
         return Part(rows, (table,), (Picture("curve", "a parabola", draw),), ("a remark & more",))
 
-    return Experiment("squares", "Squares", Numbers(9), Numbers(), "full", points, present)
+    return Experiment("squares", "Squares", points, present, Numbers(9), Numbers())
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
@@ -101,7 +102,7 @@ def test_other_settings_are_other_points(tmp_path):
     run(squares(), tmp_path)
     log = []
     changed = squares(log=log)
-    reproduce([changed], tmp_path, bench(), Silent(), size="full")
+    reproduce([changed], tmp_path, bench(), silent(), size="full")
     assert log == [5, 6, 7, 8]
     notebook = Notebook(tmp_path / "points")
     point = ExperimentPoint("square", {"number": 2, "seed": 8}, lambda _: [{"square": -1}])
@@ -144,17 +145,25 @@ def test_one_page_gathers_experiments_run_apart(tmp_path):
     """And names those that are missing."""
     run(squares(), tmp_path)
     others = [squares(), CATALOG["table6"]]
-    reproduce([squares()], tmp_path, bench(), Silent(), size="quick", catalog=others)
+    reproduce([squares()], tmp_path, bench(), silent(), size="quick", catalog=others)
     assert "Not run yet: table6" in text_of(tmp_path)
 
 
 def test_progress_is_told(tmp_path):
-    """Every point is announced and finished."""
-    heard = Silent()
-    reproduce([squares()], tmp_path, bench(), heard, size="quick")
-    assert heard.experiments == [("squares", 5)]
-    assert heard.finished == len(heard.labels) == 5
-    assert heard.labels[2] == "square: number 2, seed 7"
+    """Every point is announced and finished; within a point the bench tells how far a batch is."""
+    progress, seen = silent(), []
+
+    def measure(point_bench):
+        point_bench.progress(3, 4)
+        seen.append([(task.description, task.completed, task.total) for task in progress.tasks])
+        return [{"number": 1, "square": 1}]
+
+    def points(settings):
+        return [ExperimentPoint("square", {"number": i}, measure) for i in range(2)]
+
+    reproduce([replace(squares(), points=points)], tmp_path, bench(), progress, size="quick")
+    assert seen == [[(f"  square: number {i}", 3, 4), ("squares", i, 2)] for i in range(2)]
+    assert progress.tasks[1].finished
 
 
 def test_spread_is_the_sample_deviation():

@@ -9,9 +9,16 @@ import pytest
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3, mad
 from crowdfl.lab.experiments.command import CATALOG
-from crowdfl.lab.experiments.crowd import Attendance, LearnSettings, load_crowd
-from crowdfl.lab.experiments.federated import Clear, Encrypted, Keys, PaidRounds, PaidSettings, Trained, federated
-from crowdfl.lab.experiments.rewards import FIG_4
+from crowdfl.lab.experiments.federated import (
+    Attendance,
+    Clear,
+    Encrypted,
+    Keys,
+    LearnSettings,
+    federated,
+    load_crowd,
+)
+from crowdfl.lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
 from crowdfl.learning.metrics import Scores
 from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
@@ -89,7 +96,7 @@ class TestTable3:
         full, quick = TABLE_3.full, TABLE_3.quick
         sizes = full.learn.hidden, full.encrypted_hidden, quick.learn.hidden, quick.encrypted_hidden
         assert sizes == (1000, 1000, 1000, 50)
-        learn = full.plain("user", 0)
+        learn = full.plain(0)
         assert (learn.epochs, learn.batch, learn.rate, learn.rounds, learn.people) == (30, 50, 0.001, 5, 36)
         assert 277 * quick.encrypted_hidden + 6 == 13_856
         assert len(full.seeds) == 3
@@ -117,12 +124,14 @@ class TestEncryptedRun:
         crowd, plain = world
         other = np.random.default_rng(5).uniform(-16, 16, plain[0].size)
 
-        def alter(number, who, upload):
-            return run.parties.people[who].encrypt_update(other, 50) if who == crowd.names[1] else upload
+        def altered_run():
+            run = Encrypted(crowd, SHORT, bench())
+            encrypt = run.parties.encrypt
+            run.parties.encrypt = lambda updates: encrypt({**updates, crowd.names[1]: (other, 50)})
+            return run
 
-        run = Encrypted(crowd, SHORT, bench(), network=alter)
-        assert np.abs(_models(crowd, run)[0] - plain[0]).max() > 1e-3
-        run = Encrypted(crowd, SHORT, bench(), network=alter)
+        assert np.abs(_models(crowd, altered_run())[0] - plain[0]).max() > 1e-3
+        run = altered_run()
         honest, altered = (list(federated(crowd, a, Attendance(crowd.names)))[-1] for a in (Clear(), run))
         assert f"{altered.accuracy:.4f} {altered.f1:.4f}" != f"{honest.accuracy:.4f} {honest.f1:.4f}"
 
@@ -212,7 +221,7 @@ class TestAttendance:
 
 def _trained(seed):
     learner = load_crowd(LEARN, bench()).learner()
-    return Trained(np.random.default_rng(seed).normal(size=learner.shape.parameters), 3)
+    return np.random.default_rng(seed).normal(size=learner.shape.parameters), 3
 
 
 class TestRewards:

@@ -1,39 +1,14 @@
-"""People put together and apart, and windows dealt anew."""
+"""People put together, and windows dealt anew."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.lab.experiments.people import by_person, dealt_at_random, merged
+from crowdfl.errors import DataMalformed
+from crowdfl.lab.experiments.federated import dealt_at_random, merged
 from crowdfl.learning.datasets.data import Person, Split
 from crowdfl.learning.datasets.npz_files import WindowFile
 from tests.learning.shared import shared_file
-from tests.learning.test_splits import person, split_of
-
-
-@given(count=st.integers(2, 12), share=st.floats(0.05, 0.95), seed=st.integers(0, 5))
-def test_nobody_is_on_both_sides(count, share, seed):
-    """Every window of everyone is on one side."""
-    people = [split_of(number) for number in range(1, count + 1)]
-    if not 0 < round(count * share) < count:
-        with pytest.raises(SettingsError, match="cannot be held out"):
-            by_person(people, share, seed)
-        return
-    split = by_person(people, share, seed)
-    train, test = (set(np.abs(side.windows).ravel().tolist()) for side in (split.train, split.held_out))
-    assert train.isdisjoint(test)
-    assert train | test == set(range(1, count + 1))
-    assert len(test) == round(count * share)
-    assert len(split.train) + len(split.held_out) == 6 * count
-
-
-def test_who_is_held_out_follows_the_seed():
-    """Another seed, others."""
-    people = [split_of(number) for number in range(1, 9)]
-    chosen = [frozenset(by_person(people, 0.5, seed).held_out.windows.ravel().tolist()) for seed in (0, 0, 1)]
-    assert chosen[0] == chosen[1] != chosen[2]
+from tests.learning.test_splits import person
 
 
 def test_merging_needs_the_same_labels():

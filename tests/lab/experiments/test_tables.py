@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5, made_up_models
+from crowdfl.lab.experiments.counted import TABLE_4, TABLE_5
+from crowdfl.lab.experiments.made_up import made_up_models
 from crowdfl.lab.experiments.ppfdl import Ppfdl
 from crowdfl.lab.experiments.table6 import TABLE_6
 from tests.lab.experiments.running import KEY, run, text_of, tiny

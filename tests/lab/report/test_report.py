@@ -10,9 +10,9 @@ from rich.console import Console
 from crowdfl.errors import PackageMissing
 from crowdfl.lab.report import output, plots
 from crowdfl.lab.report.html import Section, page_html, section_html
+from crowdfl.lab.report.output import csv_text, markdown_table, rich_table
 from crowdfl.lab.report.plots import Picture, Series
 from crowdfl.lab.report.results import Figure, Reference, Result, ResultTable, Row, Target
-from crowdfl.lab.report.tables import csv_text, markdown_table, rich_table
 
 TABLE = ResultTable(
     "Costs | of all",
@@ -35,7 +35,7 @@ def sketch(canvas) -> None:
     axes = plots.panels(canvas, 4, rows=2)
     series = {"a": Series((1, 2, 3), (1, 4, 9), (0.1, 0.2, 0.3)), "b": Series((1, 2, 3), (2, 3, 4))}
     plots.lines(axes[0], series, log=True, xlabel="x", ylabel="y")
-    plots.scatter(axes[1], series, title="points")
+    plots.lines(axes[1], {"marks": Series((1, 2), (3, 4), style="o")}, title="points")
     plots.bars(axes[2], ("one", "two"), {"a": (1, 2), "b": (3, 4)}, ylabel="height")
     plots.bars(axes[3], ("one", "two"), {"a": (1, 2), "b": (3, 4)}, stacked=True)
 
@@ -62,10 +62,6 @@ def result() -> Result:
 
 class TestTables:
     """One table, three forms."""
-
-    def test_a_figure_says_how_it_was_obtained(self):
-        assert Figure(1, "s").how == "measured"
-        assert Figure(1, "s", "3 values").how == "extrapolated from 3 values"
 
     def test_a_terminal_shows_every_cell_as_it_is(self):
         """Brackets are no markup, a missing cell is a dash."""
@@ -111,7 +107,7 @@ class TestPage:
     """HTML from one template."""
 
     def test_what_a_section_holds_is_escaped_and_backticks_become_code(self):
-        section = Section("s", "<b>", "run `a<b`", (TABLE,), {"<i>": b"\x89PNG"}, ("<script>",), {"command": "`x`"})
+        section = Section("s", "<b>", "run `a<b`", (TABLE,), {"<i>": "iVBORw=="}, ("<script>",), {"command": "`x`"})
         page = page_html("title & more", ("intro",), [section_html(section)])
         assert "<code>a&lt;b</code>" in page
         assert "<script>" not in page

@@ -1,13 +1,11 @@
 """`crowdfl reproduce`: parses options and shows progress; the experiments are in `crowdfl.lab.experiments`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crowdfl.crypto.backends import BACKENDS, backend_named
 from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3
@@ -17,8 +15,6 @@ from crowdfl.lab.experiments.experiment import reproduce as run_experiments
 from crowdfl.lab.experiments.rewards import FIG_4
 from crowdfl.lab.experiments.table6 import TABLE_6
 from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7
-
-__all__ = ["CATALOG", "reproduce"]
 
 CATALOG: dict[str, Experiment[Any]] = {
     each.name: each for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7)
@@ -48,45 +44,15 @@ def reproduce(
     chosen = list(CATALOG) if "all" in names else list(dict.fromkeys(names))
     size: Size | None = "quick" if quick else "full" if full else None
     options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")
-    bench = Bench(backend_named(compute), data)
-    with _bars() as bars:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         page = run_experiments(
             [CATALOG[name] for name in chosen],
             out,
-            bench,
-            bars,
+            Bench(backend_named(compute), data),
+            progress,
             size=size,
             catalog=list(CATALOG.values()),
             command=f"crowdfl reproduce {{name}}{options}",
         )
     Console(highlight=False).print(f"{page}", soft_wrap=True)
-
-
-class _Bars:
-    """One bar for the points of an experiment, one for what goes on inside a point."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._points: TaskID | None = None
-        self._inside = progress.add_task("", total=None, visible=False)
-
-    def begin(self, name: str, points: int) -> None:
-        self._points = self._progress.add_task(name, total=points)
-
-    def at(self, label: str) -> None:
-        self._progress.reset(self._inside, total=None, visible=True, description=f"  {label}"[:100])
-
-    def inside(self, done: int, total: int) -> None:
-        self._progress.update(self._inside, completed=done, total=total)
-
-    def done(self) -> None:
-        if self._points is not None:
-            self._progress.advance(self._points)
-        self._progress.update(self._inside, visible=False)
-
-
-@contextmanager
-def _bars() -> Iterator[_Bars]:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield _Bars(progress)

@@ -7,41 +7,24 @@ program, are the same; figures that need the same point share it.
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
+
+from rich.progress import Progress
 
 from crowdfl.crypto.compute import Backend
 from crowdfl.errors import ExperimentUnavailable
-from crowdfl.lab.report.html import Section, page_html, section_html
+from crowdfl.lab.experiments.records import Records, Value
+from crowdfl.lab.report.html import page_html, result_section, section_html
+from crowdfl.lab.report.output import csv_text
 from crowdfl.lab.report.plots import Picture, has_matplotlib, save_picture
 from crowdfl.lab.report.results import Result, ResultTable
-from crowdfl.lab.report.tables import csv_text
-from crowdfl.lab.timing import machine
+from crowdfl.lab.timing import machine, timed_call
 from crowdfl.version import __version__
 
-__all__ = [
-    "Bench",
-    "Experiment",
-    "ExperimentPoint",
-    "Listener",
-    "Notebook",
-    "Part",
-    "Record",
-    "Records",
-    "Size",
-    "Value",
-    "digits",
-    "number",
-    "reproduce",
-    "spread",
-]
-
-Value = str | int | float | bool | None
-Record = dict[str, Value]
-Records = list[Record]
 Size = Literal["full", "quick", "mixed"]
 Settings = TypeVar("Settings")
 
@@ -69,7 +52,6 @@ class ExperimentPoint:
 
     @property
     def label(self) -> str:
-        """For a progress bar."""
         return f"{self.kind}: " + ", ".join(f"{name} {value}" for name, value in self.settings.items())
 
 
@@ -80,27 +62,25 @@ class Notebook:
         self._folder = folder
         self._known: dict[str, Records] = {}
         for path in sorted(folder.glob("*.jsonl")):
-            self._read(path)
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._read(line)
 
     def take(self, point: ExperimentPoint, bench: Bench) -> Records:
         """Measure, unless that was done before; on disk when this returns."""
         key = point.key(bench.backend.name)
         if key not in self._known:
-            where, start = machine(), time.perf_counter()
-            rows = point.measure(bench)
-            seconds = time.perf_counter() - start
+            where = machine()
+            seconds, rows = timed_call(lambda: point.measure(bench))
             self._write(point.kind, {"key": key, "rows": rows, "seconds": seconds, "machine": where})
             # As read back: the same values whether a point was measured now or before.
             self._known[key] = json.loads(json.dumps(rows))
         return self._known[key]
 
-    def _read(self, path: Path) -> None:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-                self._known[entry["key"]] = entry["rows"]
-            except (ValueError, KeyError, TypeError):
-                continue  # the line that was being written when the program was killed: measured again
+    def _read(self, line: str) -> None:
+        # A line that was being written when the program was killed is measured again.
+        with suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            self._known[entry["key"]] = entry["rows"]
 
     def _write(self, kind: str, entry: Mapping[str, object]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -119,8 +99,8 @@ class Part:
     """What an experiment found: records for its CSV, tables, pictures, and what must be said with them."""
 
     records: Records
-    tables: tuple[ResultTable, ...]
-    pictures: tuple[Picture, ...]
+    tables: tuple[ResultTable, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -130,57 +110,40 @@ class Experiment(Generic[Settings]):
 
     name: str
     title: str
-    full: Settings
-    quick: Settings
-    default: Size
     points: Callable[[Settings], Sequence[ExperimentPoint]]
     present: Callable[[Settings, Sequence[Records]], Part]
+    full: Settings
+    quick: Settings
+    default: Size = "full"
     mixed: Settings | None = None  # where one part of it has time for its full size and another has not
 
     def settings(self, size: Size) -> Settings:
-        if size == "mixed" and self.mixed is not None:
-            return self.mixed
-        return self.full if size == "full" else self.quick
-
-
-class Listener(Protocol):
-    """Hears how far things are."""
-
-    def begin(self, name: str, points: int) -> None:
-        """An experiment starts."""
-
-    def at(self, label: str) -> None:
-        """A point starts."""
-
-    def inside(self, done: int, total: int) -> None:
-        """How far a long batch within the point is."""
-
-    def done(self) -> None:
-        """A point is finished, now or in an earlier run."""
+        return {"full": self.full, "quick": self.quick, "mixed": self.mixed or self.quick}[size]
 
 
 def reproduce(
     experiments: Sequence[Experiment[Any]],
     out: Path,
     bench: Bench,
-    listener: Listener,
+    progress: Progress,
     *,
     size: Size | None = None,
     catalog: Sequence[Experiment[Any]] | None = None,
     command: str = "crowdfl reproduce {name}",
 ) -> Path:
     """Run them one after the other into `out`; the page shows all that were ever run there."""
-    notebook = Notebook(out / "points")
+    notebook, inside = Notebook(out / "points"), progress.add_task("", total=None, visible=False)
+    bench = replace(bench, progress=lambda done, total: progress.update(inside, completed=done, total=total))
     for experiment in experiments:
         chosen = size or experiment.default
         settings = experiment.settings(chosen)
-        points = experiment.points(settings)
-        listener.begin(experiment.name, len(points))
-        results = []
+        points, results = experiment.points(settings), []
+        bar = progress.add_task(experiment.name, total=len(points))
         for point in points:
-            listener.at(point.label)
-            results.append(notebook.take(point, replace(bench, progress=listener.inside)))
-            listener.done()
+            progress.reset(inside, total=None, visible=True, description=f"  {point.label}"[:100])
+            results.append(notebook.take(point, bench))
+            progress.advance(bar)
+        progress.update(inside, visible=False)
         made = {
             "size": chosen,
             "command": command.format(name=experiment.name),
@@ -194,19 +157,26 @@ def reproduce(
 
 
 def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> None:
-    """CSV, pictures, a JSON of how it was made, and its part of the page."""
     if part.pictures and not has_matplotlib():
         raise ExperimentUnavailable("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
     folder.mkdir(parents=True, exist_ok=True)
     csv = csv_text(ResultTable.of_records(experiment.title, part.records))
     (folder / f"{experiment.name}.csv").write_text(csv, encoding="utf-8")
     (folder / "made.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+    for picture in part.pictures:
+        save_picture(picture, folder)
     usual = "the default" if made["size"] == experiment.default else f"where {experiment.default} is the default"
-    shown = {"at": f"{made['size']} size, {usual}", "compute": made["compute"]} | made["settings"]
-    result = Result(experiment.name, experiment.title, made["machine"], shown, command=made["command"])
-    drawn = {picture.caption: save_picture(picture, folder)[0].read_bytes() for picture in part.pictures}
-    section = Section(result.name, result.title, "", part.tables, drawn, part.remarks, result.facts)
-    (folder / "part.html").write_text(section_html(section), encoding="utf-8")
+    result = Result(
+        experiment.name,
+        experiment.title,
+        made["machine"],
+        {"at": f"{made['size']} size, {usual}", "compute": made["compute"]} | made["settings"],
+        tables=part.tables,
+        notes=part.remarks,
+        pictures=part.pictures,
+        command=made["command"],
+    )
+    (folder / "part.html").write_text(section_html(result_section(result)), encoding="utf-8")
 
 
 def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
@@ -219,22 +189,3 @@ def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
     page = out / "report.html"
     page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
     return page
-
-
-def number(record: Mapping[str, Value], name: str) -> float:
-    """A record's value as a number; what is not there counts as nothing."""
-    return float(record[name] or 0)
-
-
-def digits(value: float) -> str:
-    """As the paper's table 3 prints: four digits after the point."""
-    return f"{value:.4f}"
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation; of one value, the value."""
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return digits(mean)
-    deviation = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-    return f"{digits(mean)} ± {digits(deviation)}"

@@ -1,83 +1,168 @@
-"""Federated training round by round, in the clear and through a real `hardened` run, by the same loop; with rewards or without.
+"""Federated training round by round, in the clear and through a real `hardened` run, by the same loop.
 
-Of rewards also distances and weights are shown. No party may see them, and no message carries them. The experiment holds both
-shares of the task's key, as KGC once did, and opens with them what SP computes on: `_WatchedSide` keeps those ciphertexts, in
-this process alone.
+Who takes part: the 36 people of the paper's data set, their windows by real user or dealt at random; and who drops out.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector
-from crowdfl.lab.experiments.crowd import Attendance, Crowd, LearnSettings, Strategy, load_crowd
-from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
-from crowdfl.lab.experiments.published import BUDGET
+from crowdfl.errors import DataMalformed, DataMissing, SettingsError
+from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint
+from crowdfl.lab.experiments.records import Record, Records
 from crowdfl.lab.parties import LocalParties
+from crowdfl.learning.datasets.data import Cut, Person, Source, Split
+from crowdfl.learning.datasets.npz_files import WindowFile
+from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.features import flat
-from crowdfl.learning.metrics import Scores
-from crowdfl.learning.oracle import distances, fedavg, rewards, weights
-from crowdfl.protocols.exchange import Reply, Silent
-from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.party import Party
+from crowdfl.learning.metrics import Scores, scores
+from crowdfl.learning.models.learner import Training
+from crowdfl.learning.models.networks import mlp
+from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.oracle import fedavg
+from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.protocols.sdiv import SdivWidths
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.settings import TaskSettings
 
-__all__ = [
-    "Aggregator",
-    "Clear",
-    "Encrypted",
-    "Flat",
-    "Keys",
-    "PaidRounds",
-    "PaidSettings",
-    "Trained",
-    "baseline_point",
-    "federated",
-    "paid_point",
-    "run_point",
-]
-
+SPLITS = ("user", "random")
+Strategy = Literal["discard", "retransmit"]
 Flat = npt.NDArray[np.float64]
+Updates = Mapping[str, tuple[Flat, int]]  # each participant's trained weights in one row, and on how many samples
+_SECONDS = Cut(length=8, step=8, held_out=0.3, gap=8, hertz=8.0)  # of made-up people, for tests
+_WISDM = "wisdm_v1.1_crowdfl_2520x90x3.npz"
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """The paper's settings of a run: section 8, "Configuration"."""
+
+    hidden: int = 1000
+    epochs: int = 30
+    batch: int = 50
+    rate: float = 0.001
+    rounds: int = 5
+    people: int = 36
+    source: str = "wisdm"
+    split: str = "user"
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A participant's model after training, in one row, and on how many samples."""
+class Crowd:
+    """The people of a run, the windows that all of them are tested on, and a learner at its first weights."""
 
-    weights: Flat
-    samples: int
+    settings: LearnSettings
+    splits: Sequence[Split]
+
+    @property
+    def names(self) -> list[str]:
+        return [split.train.name for split in self.splits]
+
+    def everyone(self) -> Person:
+        """All training windows, as if they had been handed in."""
+        return merged("everyone", [split.train for split in self.splits])
+
+    def learner(self) -> TorchLearner:
+        person = self.splits[0].train
+        inputs = person.windows.shape[1] * person.windows.shape[2]
+        return TorchLearner(inputs, mlp([self.settings.hidden], len(person.label_names)), seed=self.settings.seed)
+
+    def training(self) -> Training:
+        s = self.settings
+        return Training(epochs=s.epochs, batch=s.batch, rate=s.rate, seed=s.seed)
+
+    def score(self, learner: TorchLearner) -> Scores:
+        held_out = merged("held out", [split.held_out for split in self.splits])
+        predicted = learner.predict(flat(held_out.windows)).argmax(axis=1)
+        return scores(held_out.labels, predicted, len(held_out.label_names))
 
 
-class Aggregator(Protocol):
-    """Averages a round's models. `lost_train`: whether those whose models will be lost have to train at all."""
+def merged(name: str, people: Sequence[Person]) -> Person:
+    """Everyone's windows as one person's, as if they had been collected."""
+    if not people or any(person.label_names != people[0].label_names for person in people):
+        raise DataMalformed(f"{name}: merging needs at least one person, and the same label names for all")
+    windows = np.concatenate([person.windows for person in people])
+    return Person(name, windows, np.concatenate([person.labels for person in people]), people[0].label_names)
 
-    lost_train: bool
 
-    def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
-        """Of everyone who is not lost."""
+def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
+    """As many people as before, the windows dealt at random; what was held out stays held out.
+
+    Everyone gets as many as the person in their place had. The paper does not say whose windows are whose.
+    """
+    order = np.random.default_rng(seed)
+    train = _deal([split.train for split in people], order)
+    held_out = _deal([split.held_out for split in people], order)
+    return [Split(*sides) for sides in zip(train, held_out, strict=True)]
+
+
+def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
+    everyone = merged("everyone", people)
+    ends = np.cumsum([len(person) for person in people])[:-1]
+    hands = enumerate(np.split(order.permutation(len(everyone)), ends), start=1)
+    windows, labels, names = everyone.windows, everyone.labels, everyone.label_names
+    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], names) for n, hand in hands]
+
+
+def load_crowd(settings: LearnSettings, bench: Bench) -> Crowd:
+    source = _source(settings, bench)
+    if len(source.people) < settings.people:
+        raise SettingsError(f"{settings.people} people are asked for, the data set has {len(source.people)}")
+    splits = [source.load_person(i) for i in range(settings.people)]
+    if settings.split == "random":
+        splits = dealt_at_random(splits, settings.seed)
+    return Crowd(settings, splits)
+
+
+def _source(settings: LearnSettings, bench: Bench) -> Source:
+    if settings.source == "synthetic":
+        return Synthetic(settings.people, seed=settings.seed, cut=_SECONDS)
+    if bench.data is None or not (bench.data / _WISDM).exists():
+        raise DataMissing(f"{_WISDM} was not found in {bench.data}: name its folder with --data")
+    return WindowFile(bench.data / _WISDM)
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Who drops out of a round, drawn anew in each; with `retransmit`, half of them come back in time.
+
+    The same rate and seed drop the same people under both strategies.
+    """
+
+    names: Sequence[str]
+    rate: float = 0.0
+    strategy: Strategy = "discard"
+    seed: int = 0
+
+    def dropped(self, round_number: int) -> list[str]:
+        """In the order in which they were drawn."""
+        generator = np.random.default_rng([self.seed, round_number])
+        drawn = generator.choice(len(self.names), round(self.rate * len(self.names)), replace=False)
+        return [self.names[i] for i in drawn]
+
+    def late(self, round_number: int) -> list[str]:
+        """Those who come back: every other one of the dropped."""
+        return self.dropped(round_number)[::2] if self.strategy == "retransmit" else []
+
+    def lost(self, round_number: int) -> list[str]:
+        dropped = self.dropped(round_number)
+        return dropped[1::2] if self.strategy == "retransmit" else dropped
 
 
 class Clear:
-    """FedAvg in the clear, which needs no model that does not arrive."""
+    """FedAvg in the clear (Eq. 2), which needs no model that does not arrive."""
 
-    lost_train = False
+    lost_train = False  # whether those whose models will be lost train at all
 
-    def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
-        """Eq. 2, over those who are not lost."""
+    def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         lost = set(attendance.lost(number))
         present = [update for who, update in updates.items() if who not in lost]
-        return fedavg([update.weights for update in present], [update.samples for update in present])
+        return fedavg([weights for weights, _ in present], [samples for _, samples in present])
 
 
 @dataclass(frozen=True)
@@ -89,6 +174,9 @@ class Keys:
     decimals: int = 6
     lanes: int = 0
 
+    def __str__(self) -> str:
+        return "an insecure test key" if self.insecure_test_key else f"|N| = {self.key_bits}"
+
 
 class Encrypted:
     """A `hardened` task with every party in this process: everyone encrypts; what the network loses or delays, SP does not see
@@ -96,13 +184,7 @@ class Encrypted:
 
     lost_train = True
 
-    def __init__(
-        self,
-        crowd: Crowd,
-        keys: Keys,
-        bench: Bench,
-        network: Callable[[int, str, bytes], bytes] = lambda number, who, upload: upload,
-    ) -> None:
+    def __init__(self, crowd: Crowd, keys: Keys, bench: Bench) -> None:
         self.task = TaskSettings(
             max_participants=crowd.settings.people,
             max_samples=max(len(split.train) for split in crowd.splits),
@@ -114,36 +196,33 @@ class Encrypted:
         spec = TaskSpec("experiment", self.task, crowd.learner().shape.parameters)
         tools = Tools(bench.backend, Progress(bench.progress), keys.insecure_test_key, observer=Silent())
         self.parties = LocalParties(spec, tools)
-        self._network = network
 
-    def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
+    def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         round_, _ = self.collect(number, updates, attendance)
         return self.parties.read(round_.average(final=final), number, list(updates)[:1], final=final).weights
 
-    def collect(
-        self, number: int, updates: Mapping[str, Trained], attendance: Attendance
-    ) -> tuple[AggregationRound, list[str]]:
+    def collect(self, number: int, updates: Updates, attendance: Attendance) -> tuple[AggregationRound, list[str]]:
         """Everyone's upload on its way: most arrive, some are sent again later, some never arrive. Whose did, in order."""
-        uploads = self.parties.encrypt({who: (update.weights, update.samples) for who, update in updates.items()})
+        uploads = self.parties.encrypt(updates)
         dropped, late = set(attendance.dropped(number)), attendance.late(number)
         arrived = [who for who in uploads if who not in dropped] + [who for who in late if who in uploads]
         round_ = self.parties.open(number)
         for who in arrived:
-            round_.collect({who: self._network(number, who, uploads[who])})
+            round_.collect({who: uploads[who]})
         return round_, arrived
 
 
-def federated(crowd: Crowd, aggregator: Aggregator, attendance: Attendance) -> Iterator[Scores]:
+def federated(crowd: Crowd, aggregator: Clear | Encrypted, attendance: Attendance) -> Iterator[Scores]:
     """In each round everyone trains from the last average; the scores of each round's average."""
     learner, training = crowd.learner(), crowd.training()
     shape, model = learner.shape, learner.weights()
     for number in range(1, crowd.settings.rounds + 1):
         updates = {}
         idle = set() if aggregator.lost_train else set(attendance.lost(number))
-        for who in (name for name in crowd.names if name not in idle):
+        for person in (split.train for split in crowd.splits if split.train.name not in idle):
             learner.load(model)
-            used = learner.train(*crowd.data(who), training.at(number, who))
-            updates[who] = Trained(shape.flat(learner.weights()), used)
+            used = learner.train(flat(person.windows), person.labels, training.at(number, person.name))
+            updates[person.name] = shape.flat(learner.weights()), used
         final = number == crowd.settings.rounds
         model = shape.arrays(aggregator.average(number, updates, attendance, final=final))
         learner.load(model)
@@ -154,7 +233,7 @@ def run_point(
     settings: LearnSettings, *, keys: Keys | None = None, rate: float = 0.0, strategy: Strategy = "discard"
 ) -> ExperimentPoint:
     """A whole federated run: in the clear, or with `keys` encrypted."""
-    facts: Record = settings.facts() | {"rate": rate, "strategy": strategy if rate else "discard"}
+    facts: Record = dict(vars(settings)) | {"rate": rate, "strategy": strategy if rate else "discard"}
     if keys is not None:
         facts |= dict(vars(keys))
 
@@ -172,7 +251,7 @@ def run_point(
 
 def baseline_point(settings: LearnSettings) -> ExperimentPoint:
     """NN: the same network on everyone's windows together."""
-    facts = settings.facts()
+    facts = dict(vars(settings))
 
     def measure(bench: Bench) -> Records:
         crowd = load_crowd(settings, bench)
@@ -181,101 +260,3 @@ def baseline_point(settings: LearnSettings) -> ExperimentPoint:
         return [facts | dict(vars(crowd.score(learner)))]
 
     return ExperimentPoint("central run", facts, measure)
-
-
-@dataclass(frozen=True)
-class PaidSettings:
-    """One encrypted run with rewards in every round."""
-
-    learn: LearnSettings = field(default_factory=lambda: LearnSettings(hidden=50))
-    keys: Keys = field(default_factory=lambda: Keys(lanes=256))  # PriRwd takes most of the run, by the lane
-    budget: str = BUDGET
-
-
-class _WatchedSide(RewardSp):
-    """PriRwd's SP, keeping the divisors and results of its divisions: first those of the weights, then of the rewards."""
-
-    def __init__(self, party: Party, widths: RewardWidths, packing: Packing) -> None:
-        super().__init__(party, widths, packing)
-        self.divisions: list[tuple[CipherVector, CipherVector]] = []
-
-    def divide(
-        self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super().divide(widths, x, y, coins)
-        self.divisions.append((y, result))
-        return result
-
-
-class PaidRounds(Encrypted):
-    """An encrypted run that pays a budget in every round, and notes what everyone's model was worth."""
-
-    def __init__(self, settings: PaidSettings, bench: Bench) -> None:
-        self.crowd = load_crowd(settings.learn, bench)
-        super().__init__(self.crowd, settings.keys, bench)
-        self._budget = settings.budget
-        self.rows: Records = []
-        cast(HardenedSp, self.parties.sp).reward_side = self._watched
-
-    def _watched(self, party: Party, widths: RewardWidths, packing: Packing) -> RewardSp:
-        self._side = _WatchedSide(party, widths, packing)
-        return self._side
-
-    def average(self, number: int, updates: Mapping[str, Trained], attendance: Attendance, *, final: bool) -> Flat:
-        """As without rewards; then the rewards, from the very uploads that were averaged."""
-        round_, _ = self.collect(number, updates, attendance)
-        average = self.parties.read(round_.average(final=final), number, list(updates)[:1], final=final)
-        earned = self.parties.open_rewards(round_.reward(to_millionths(self._budget)), number)
-        self.rows += self._worth(number, earned, updates)
-        return average.weights
-
-    def _worth(self, number: int, earned: Mapping[str, int], updates: Mapping[str, Trained]) -> Records:
-        ids = sorted(earned)
-        samples = [updates[who].samples for who in ids]
-        columns = self._opened(samples) | self._in_the_clear([updates[who].weights for who in ids], samples)
-        columns["reward"] = [float(from_millionths(earned[who])) for who in ids]
-        names = ("distance", "weight", "reward")
-        order = (*names, *(f"{name} in the clear" for name in names))
-        rows: Records = []
-        for i, who in enumerate(ids):
-            row: Record = {"round": number, "participant": who, "samples": samples[i]}
-            rows.append(row | {name: columns[name][i] for name in order})
-        return rows
-
-    def _opened(self, samples: list[int]) -> dict[str, list[float]]:
-        """As SP had them encrypted: y = Y^2 delta^2 (10^2L d + eps) + 1 and weight = delta^3 2^S / y."""
-        divisors, results = (self._open(vector) for vector in self._side.divisions[0])
-        total, scale = sum(samples), 10 ** (2 * self.task.decimals)
-        found = [
-            ((y - 1) / (total * delta) ** 2 - self.task.epsilon_units) / scale
-            for y, delta in zip(divisors, samples, strict=True)
-        ]
-        unit = total * scale * sum(found) / (1 << self._side.widths.shift)
-        return {"distance": [float(d) for d in found], "weight": [float(result * unit) for result in results]}
-
-    def _in_the_clear(self, models: list[Flat], samples: list[int]) -> dict[str, list[float]]:
-        """By Eq. 10."""
-        epsilon = 10.0**-self.task.decimals
-        plain = distances(models, fedavg(models, samples))
-        values = {
-            "distance": plain,
-            "weight": weights(plain, samples, epsilon),
-            "reward": rewards(models, samples, float(self._budget), epsilon),
-        }
-        return {f"{name} in the clear": [float(v) for v in found] for name, found in values.items()}
-
-    def _open(self, vector: CipherVector) -> list[int]:
-        """With both shares."""
-        half = self.parties.sp.party.partial_decrypt(vector)
-        return [int(value) for value in to_ints(self.parties.csp.party.finish(vector, half))]
-
-
-def paid_point(settings: PaidSettings) -> ExperimentPoint:
-    facts: Record = settings.learn.facts() | {"budget": settings.budget} | dict(vars(settings.keys))
-
-    def measure(bench: Bench) -> Records:
-        run = PaidRounds(settings, bench)
-        found = list(federated(run.crowd, run, Attendance(run.crowd.names)))
-        return [row | {"accuracy of the round": found[int(row["round"] or 0) - 1].accuracy} for row in run.rows]
-
-    return ExperimentPoint("paid run", facts, measure)

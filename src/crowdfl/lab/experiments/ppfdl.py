@@ -6,7 +6,7 @@ user's, over all parameters together, as in Xu et al.; the table, for one parame
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -23,43 +23,31 @@ from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
-from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, SmulRequest
+from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp
 
-__all__ = ["Ppfdl"]
-
-_SIGMA = 80
+_SIGMA, _DECIMALS = 80, 6
+_RELIABILITY_BITS = _SIGMA - 2  # at most: the sum over the least distance, at scale 10^L
 _Exchange = Generator[bytes, Reply, CipherVector]
 _Floats = npt.NDArray[np.float64]
 
 
-@dataclass
 class Ppfdl:
     """Both servers with a share each, users who hold the whole key, and the widths of a task."""
 
-    users: int
-    parameters: int
-    key_bits: int
-    backend: Backend
-    insecure_test_key: bool = False
-    clip: float = 16.0
-    decimals: int = 6
-
-    def __post_init__(self) -> None:
-        keys = pctd.keygen(self.key_bits // 2, insecure_test_key=self.insecure_test_key)
+    def __init__(
+        self, users: int, parameters: int, key_bits: int, backend: Backend, insecure_test_key: bool = False
+    ) -> None:
+        keys = pctd.keygen(key_bits // 2, insecure_test_key=insecure_test_key)
         self.private, self.public = keys.private, keys.public
+        self.encoding = FixedPoint(_DECIMALS, 16.0, "floor")  # as in the profile `paper`
         # The split as printed, as in the profile `paper`: what is compared is the averaging, under the same shares.
         shares = keys.private.split_as_printed()
-        self.sp = Party("SP", keys.public, shares[0], self.backend)
-        self.csp = Party("CSP", keys.public, shares[1], self.backend)
-        self.user = Party("user", keys.public, None, self.backend)
-        count = self.users * self.parameters
-        self._sdiv_csp = PaperSdivCsp(self.csp, decimals=self.decimals, max_count=max(count, self.users))
+        self.sp = Party("SP", keys.public, shares[0], backend)
+        self.csp = Party("CSP", keys.public, shares[1], backend)
+        self.user = Party("user", keys.public, None, backend)
+        self._parameters, count = parameters, users * parameters
+        self._sdiv_csp = PaperSdivCsp(self.csp, decimals=_DECIMALS, max_count=count)
         self._smul_csp = PaperSmulCsp(self.csp, max_count=count)
-
-    @property
-    def encoding(self) -> FixedPoint:
-        """Fixed point as in the profile `paper`."""
-        return FixedPoint(self.decimals, self.clip, "floor")
 
     def encrypt(self, weights: _Floats) -> CipherVector:
         """A user's upload: one Enc per parameter."""
@@ -70,55 +58,35 @@ class Ppfdl:
     def decrypt(self, average: CipherVector) -> _Floats:
         """A user reads the average, at scale 10^2L: one Dec per parameter, with the whole key."""
         self.user.costs.count("Dec", len(average))
-        powers = average.partial_decrypt(KeyShare(self.public, self.private.lambda_), backend=self.backend)
+        powers = average.partial_decrypt(KeyShare(self.public, self.private.lambda_), backend=self.user.backend)
         n, u = self.public.n, self.private.u
         values = [self.public.signed((power - 1) // n * u % n) for power in to_ints(powers.block)]
         return np.array(values, dtype=np.float64) / self.encoding.scale**2
 
     def average(self, uploads: Sequence[CipherVector]) -> _Exchange:
         """SP's side: yields requests for CSP, returns the encrypted average."""
-        sp, n, scale = self.sp, len(uploads), self.encoding.scale
+        sp, n, scale, size = self.sp, len(uploads), self.encoding.scale, self._parameters
         # The initial mean: (n-1) PAdd and a PMul by 1/n, at scale 10^L more than the models.
-        mean = sp.scale(self._total(uploads), round(scale / n))
+        mean = sp.scale(reduce(sp.add, uploads), round(scale / n))
         # Distances: n PAdd and n PMul bring the models to that scale and take the mean off; n SMUL square.
-        negative = mean.negate(backend=sp.compute)
+        negative, width = mean.negate(backend=sp.compute), 2 * self.encoding.bound * scale
         differences = [sp.add(sp.scale(upload, scale), negative) for upload in uploads]
-        squares = yield from self._smul(bits(2 * self.encoding.bound * scale), differences, differences)
+        squares = yield from self._smul(bits(width), differences, differences)
         distances = [sp.sum(square) for square in squares]
         # Reliabilities: (n-1) PAdd and n SDIV.
-        total = self._total(distances)
-        reliabilities = yield from self._sdiv(
-            self._distance_bits, CipherVector.concat([total] * n), CipherVector.concat(distances)
-        )
-        spread = [CipherVector.concat([reliabilities.part(i, i + 1)] * self.parameters) for i in range(n)]
-        weighed = yield from self._smul(self._reliability_bits + bits(self.encoding.bound), spread, list(uploads))
+        totals = CipherVector.concat([reduce(sp.add, distances)] * n)
+        reliabilities = yield from self._sdiv(bits(n * size * width**2), totals, CipherVector.concat(distances))
+        spread = [CipherVector.concat([reliabilities.part(i, i + 1)] * size) for i in range(n)]
+        weighed_bits = _RELIABILITY_BITS + bits(self.encoding.bound)
+        weighed = yield from self._smul(weighed_bits, spread, list(uploads))
         # The weighed mean: (n-1) PAdd twice, and one SDIV a parameter.
-        sums, whole = self._total(weighed), sp.sum(reliabilities)
-        kappa = self._reliability_bits + bits(self.encoding.bound) + bits(n)
-        return (yield from self._sdiv(kappa, sums, CipherVector.concat([whole] * self.parameters)))
+        sums, whole = reduce(sp.add, weighed), sp.sum(reliabilities)
+        return (yield from self._sdiv(weighed_bits + bits(n), sums, CipherVector.concat([whole] * size)))
 
     def answer(self, request: bytes) -> bytes:
-        """CSP's side."""
-        if Message.kind_of(request) == SdivRequest.kind:
-            return self._sdiv_csp.answer(request)
-        if Message.kind_of(request) == SmulRequest.kind:
-            return self._smul_csp.answer(request)
-        raise AssertionError("SP sends nothing else")
-
-    @property
-    def _distance_bits(self) -> int:
-        return bits(self.users * self.parameters * (2 * self.encoding.bound * self.encoding.scale) ** 2)
-
-    @property
-    def _reliability_bits(self) -> int:
-        """At most so much: the sum over the least distance, at scale 10^L."""
-        return _SIGMA - 2
-
-    def _total(self, vectors: Sequence[CipherVector]) -> CipherVector:
-        total = vectors[0]
-        for vector in vectors[1:]:
-            total = self.sp.add(total, vector)
-        return total
+        """CSP's side; SP sends nothing but these two kinds."""
+        side = self._sdiv_csp if Message.kind_of(request) == SdivRequest.kind else self._smul_csp
+        return side.answer(request)
 
     def _smul(
         self, width: int, x: Sequence[CipherVector], y: Sequence[CipherVector]
@@ -126,10 +94,10 @@ class Ppfdl:
         smul = PaperSmulSp(self.sp, mask_bits=width + _SIGMA)
         pending, request = smul.begin(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
         products = smul.finish(pending, (yield request)())
-        size = self.parameters
+        size = self._parameters
         return [products.part(i * size, (i + 1) * size) for i in range(len(x))]
 
     def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector) -> _Exchange:
-        sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=self.decimals)
+        sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=_DECIMALS)
         pending, request = sdiv.begin(x, y, Coins.fresh())
         return sdiv.finish(pending, (yield request)())

@@ -1,5 +1,10 @@
-"""Where a result goes: the terminal, standard output as JSON, and files."""
+"""Where a result goes: the terminal, standard output as JSON, and files.
 
+A table has three forms: Rich for a terminal, Markdown for a page of the docs, CSV with the numbers in full.
+"""
+
+import csv
+import io
 import sys
 import time
 from collections.abc import Callable
@@ -8,13 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import save_picture
-from crowdfl.lab.report.results import Result
-from crowdfl.lab.report.tables import csv_text, escape_markdown, markdown_table, rich_table
-
-__all__ = ["deliver", "markdown_page", "print_result", "progress_to_stderr", "write_files"]
+from crowdfl.lab.report.results import Figure, Result, ResultTable, cell_text
 
 
 def progress_to_stderr() -> Callable[[str], None]:
@@ -26,7 +30,7 @@ def progress_to_stderr() -> Callable[[str], None]:
 def deliver(result: Result, *, as_json: bool = False, out: Path | None = None, page: Path | None = None) -> None:
     """To the terminal or as JSON, and to the files that were asked for."""
     if page is not None:
-        page.write_text(markdown_page(result), encoding="utf-8")
+        page.write_text(_markdown_page(result), encoding="utf-8")
     written = write_files(result, out) if out is not None else ()
     if as_json:
         sys.stdout.write(result.to_json())
@@ -38,7 +42,6 @@ def deliver(result: Result, *, as_json: bool = False, out: Path | None = None, p
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Tables, then notes, then where it ran."""
     for table in result.all_tables:
         console.print(rich_table(table))
     for note in result.all_notes:
@@ -48,12 +51,11 @@ def print_result(result: Result, console: Console) -> None:
             console.print(f"{kind}: {result.facts[kind]}", markup=False)
 
 
-def markdown_page(result: Result, picture: str = "") -> str:
-    """A whole page: where and when, the picture, the tables and the notes."""
+def _markdown_page(result: Result, picture: str = "") -> str:
     shown = f"![{result.name}]({picture})\n\n" if picture else ""
     where = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in result.machine.items())
     tables = "\n".join(map(markdown_table, result.all_tables))
-    notes = "".join(f"\n- {escape_markdown(note.strip())}" for note in result.all_notes)
+    notes = "".join(f"\n- {_escape_markdown(note.strip())}" for note in result.all_notes)
     made = result.command or result.name
     return f"# A run of `{made}`\n\n{date.today()}; {where}.\n\n{shown}{tables}{notes}\n"
 
@@ -63,7 +65,7 @@ def write_files(result: Result, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = tuple(path for picture in result.pictures for path in save_picture(picture, folder))
     svg = next((path.name for path in drawn if path.suffix == ".svg"), "")
-    texts = {".json": result.to_json(), ".md": markdown_page(result, svg)}
+    texts = {".json": result.to_json(), ".md": _markdown_page(result, svg)}
     texts |= {f"-{number}.csv": csv_text(table) for number, table in enumerate(result.all_tables, start=1)}
     if find_spec("jinja2") is not None:
         made = result.command or result.name
@@ -72,3 +74,41 @@ def write_files(result: Result, folder: Path) -> tuple[Path, ...]:
     for path, text in paths.items():
         path.write_text(text, encoding="utf-8")
     return (*paths, *drawn)
+
+
+def rich_table(table: ResultTable) -> Table:
+    """For a terminal: numbers to the right, a line between rows that need more than one."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    shown = Table(title=escape(table.title), caption=escape(table.note) or None)
+    for name, cells in zip(table.columns, columns, strict=True):
+        numbers = bool(cells) and all(isinstance(cell, int | float | Figure) for cell in cells)
+        shown.add_column(escape(name), justify="right" if numbers else "left")
+    tall = any("\n" in cell for row in table.rows for cell in row if isinstance(cell, str))
+    for row in table.rows:
+        shown.add_row(*(_coloured(cell_text(cell), table) for cell in row), end_section=tall)
+    return shown
+
+
+def markdown_table(table: ResultTable) -> str:
+    lines = [table.columns, ("---",) * len(table.columns), *(map(cell_text, row) for row in table.rows)]
+    text = "\n".join("| " + " | ".join(map(_escape_markdown, line)) + " |" for line in lines)
+    note = f"\n{_escape_markdown(table.note)}\n" if table.note else ""
+    return f"{table.title}:\n\n{text}\n{note}"
+
+
+def csv_text(table: ResultTable) -> str:
+    """Numbers in full and in their base unit; what is not there is empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([cell.value if isinstance(cell, Figure) else cell for cell in row] for row in table.rows)
+    return stream.getvalue()
+
+
+def _escape_markdown(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+
+
+def _coloured(text: str, table: ResultTable) -> str:
+    colour = table.colours.get(text)
+    return f"[{colour}]{escape(text)}[/{colour}]" if colour else escape(text)

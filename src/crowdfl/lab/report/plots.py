@@ -17,25 +17,14 @@ import numpy as np
 from crowdfl.errors import PackageMissing
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib import axes, figure
 
-__all__ = [
-    "OTHERS",
-    "OURS",
-    "Picture",
-    "Series",
-    "bars",
-    "draw_png",
-    "has_matplotlib",
-    "lines",
-    "panels",
-    "ranked_bars",
-    "save_picture",
-    "scatter",
-]
+    Axes = axes.Axes
+    Canvas = figure.Figure
+else:
+    Axes = Canvas = object  # so that whoever draws can name them without Matplotlib
 
-OURS, OTHERS = "#1b6ca8", "#9a9a9a"
+_OURS, _OTHERS = "#1b6ca8", "#9a9a9a"
 _DPI = 160  # readable at half size
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -54,7 +43,7 @@ class Picture:
 
     name: str
     caption: str
-    draw: "Callable[[Canvas], None]" = field(repr=False)
+    draw: Callable[[Canvas], None] = field(repr=False)
     inches: tuple[float, float] = (9.0, 4.0)
 
 
@@ -69,28 +58,23 @@ class Series:
     colour: str | None = None
 
 
-def panels(canvas: "Canvas", count: int, rows: int = 1) -> "list[Axes]":
-    """Diagrams side by side, in so many rows."""
+def panels(canvas: Canvas, count: int, rows: int = 1) -> list[Axes]:
     return list(canvas.subplots(rows, count // rows, squeeze=False).flat)
 
 
-def lines(axes: "Axes", series: Mapping[str, Series], *, log: bool = False, **labels: str) -> None:
-    """Lines with a mark at each point, and error bars where a series has a spread; `labels` as of `Axes.set`."""
-    for name, line in series.items():
-        axes.errorbar(line.x, line.y, line.spread, fmt=line.style, color=line.colour, capsize=3, label=name)
-    _finish(axes, labels, log=log, legend=any(series))
+def lines(axes: Axes, series: Mapping[str, Series], *, log: bool = False, **labels: str) -> None:
+    """Lines with a mark at each point, and error bars where a series has a spread; without a line, marks are hollow.
 
-
-def scatter(axes: "Axes", series: Mapping[str, Series], *, log: bool = False, **labels: str) -> None:
-    """Marks without lines."""
-    for name, points in series.items():
-        mark = points.style.strip("-:.") or "o"
-        axes.plot(points.x, points.y, mark, color=points.colour, fillstyle="none", label=name)
+    `labels` as of `Axes.set`.
+    """
+    for name, one in series.items():
+        fill = "full" if {"-", ":"} & set(one.style) else "none"
+        axes.errorbar(one.x, one.y, one.spread, fmt=one.style, color=one.colour, capsize=3, label=name, fillstyle=fill)
     _finish(axes, labels, log=log, legend=any(series))
 
 
 def bars(
-    axes: "Axes", groups: Sequence[str], series: Mapping[str, Sequence[float]], *, stacked: bool = False, **labels: str
+    axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, stacked: bool = False, **labels: str
 ) -> None:
     """Bars of each group side by side with their values on top, or stacked."""
     places, bottom = np.arange(len(groups)), np.zeros(len(groups))
@@ -109,11 +93,11 @@ def bars(
 
 
 def ranked_bars(
-    axes: "list[Axes]", names: Sequence[str], ours: Sequence[bool], values: Mapping[str, Sequence[float]]
+    axes: list[Axes], names: Sequence[str], ours: Sequence[bool], values: Mapping[str, Sequence[float]]
 ) -> None:
     """Horizontal bars on logarithmic scales, one panel for each quantity; CrowdFL's own in colour."""
     for panel, (title, lengths) in zip(axes, values.items(), strict=True):
-        panel.barh(range(len(names)), lengths, color=[OURS if own else OTHERS for own in ours])
+        panel.barh(range(len(names)), lengths, color=[_OURS if own else _OTHERS for own in ours])
         panel.set(xscale="log", title=title)
         panel.set_yticks(range(len(names)), names if panel is axes[0] else [""] * len(names), fontsize=8)
         panel.grid(visible=False, axis="y")
@@ -125,7 +109,7 @@ def has_matplotlib() -> bool:
 
 
 def save_picture(picture: Picture, folder: Path) -> tuple[Path, ...]:
-    """Its PNG and its SVG; no file without Matplotlib."""
+    """PNG and SVG; no file without Matplotlib."""
     if not has_matplotlib():
         return ()
     paths = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
@@ -136,7 +120,6 @@ def save_picture(picture: Picture, folder: Path) -> tuple[Path, ...]:
 
 
 def draw_png(picture: Picture) -> bytes:
-    """The PNG's bytes, for a page that holds its pictures."""
     if not has_matplotlib():
         raise PackageMissing("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
     buffer = io.BytesIO()
@@ -146,18 +129,18 @@ def draw_png(picture: Picture) -> bytes:
 
 
 @contextmanager
-def _drawn(picture: Picture) -> "Iterator[Canvas]":
+def _drawn(picture: Picture) -> Iterator[Canvas]:
     import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import Figure
 
     # A fixed salt and no date: the same numbers give the same SVG.
     with mpl.rc_context(_STYLE | {"svg.hashsalt": picture.name}):
-        canvas = Canvas(figsize=picture.inches, layout="constrained")
+        canvas = Figure(figsize=picture.inches, layout="constrained")
         picture.draw(canvas)
         yield canvas
 
 
-def _finish(axes: "Axes", labels: Mapping[str, str], *, log: bool, legend: bool) -> None:
+def _finish(axes: Axes, labels: Mapping[str, str], *, log: bool, legend: bool) -> None:
     if log:
         axes.set(xscale="log", yscale="log")
     axes.set(**labels)

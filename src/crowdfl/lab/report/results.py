@@ -11,8 +11,6 @@ from typing import Any, Literal
 from crowdfl.lab.report.plots import Picture
 from crowdfl.version import __version__
 
-__all__ = ["Cell", "Figure", "Reference", "Result", "ResultTable", "Row", "Target", "Unit", "cell_text"]
-
 Unit = Literal["s", "B", "%", ""]
 _PREFIXES = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
@@ -32,11 +30,6 @@ class Figure:
     unit: Unit
     sample: str = ""
 
-    @property
-    def how(self) -> str:
-        """How it was obtained."""
-        return f"extrapolated from {self.sample}" if self.sample else "measured"
-
     def __str__(self) -> str:
         steps = _PREFIXES[self.unit]
         scale, name = next((step for step in steps if abs(self.value) >= step[0]), steps[-1])
@@ -49,7 +42,6 @@ Cell = str | int | float | Figure | None
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell for people; nothing there is a dash."""
     if cell is None:
         return "-"
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
@@ -72,7 +64,6 @@ class ResultTable:
         return cls(title, columns, tuple(tuple(record.get(name) for name in columns) for record in records))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
         rows = [[asdict(cell) if isinstance(cell, Figure) else cell for cell in row] for row in self.rows]
         return {"title": self.title, "columns": list(self.columns), "rows": rows, "note": self.note}
 
@@ -100,7 +91,6 @@ class Target:
     at_most: float | None = None
 
     def met_by(self, value: float) -> bool:
-        """Whether a value is within the bounds; the bound itself is."""
         low = self.at_least is None or value >= self.at_least
         return low and (self.at_most is None or value <= self.at_most)
 
@@ -169,7 +159,6 @@ class Result:
 
     @property
     def missed(self) -> tuple[Row, ...]:
-        """Rows whose target was judged and not met."""
         return tuple(row for row in self.rows if row.met is False)
 
     @property
@@ -188,7 +177,6 @@ class Result:
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """How each row was taken, then the other notes."""
         rows = tuple(f"{number:2}  {row.how}" for number, row in enumerate(self.rows, start=1))
         return (*rows, *self.notes, _STARRED) if rows else self.notes
 
@@ -201,7 +189,6 @@ class Result:
         return {kind: line for kind, line in lines.items() if line}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
         return {
             "title": self.title,
             "crowdfl": __version__,
@@ -215,12 +202,10 @@ class Result:
         }
 
     def to_json(self) -> str:
-        """One object."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings within settings by their own names."""
     found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
