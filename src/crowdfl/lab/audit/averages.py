@@ -34,7 +34,6 @@ from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRe
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Limits, Message
 
-_BITS = 60
 _FEWEST = 3  # numbers in common that mean something
 _BOUND = 500 * 10**6  # |X| of the one slot: 5 participants, 100 samples, weights up to 1
 _WAYS = {"gcd": "gcd of the y' of an exchange", "fractions": "common denominator of the convergents of x'/y'"}
@@ -74,7 +73,7 @@ def _readings(scene: Scene) -> Iterator[Floats]:
 
 def _weights(scene: Scene, quotients: Iterable[tuple[int, int]]) -> Floats:
     """Quotients of integers of any size modulo 1, in [-1/2, 1/2); where they are too few, zeros follow."""
-    ratios = [((part % whole << _BITS) // whole) / (1 << _BITS) for part, whole in quotients]
+    ratios = [part % whole / whole for part, whole in quotients]
     weights = np.zeros(scene.parameters)
     weights[: len(ratios)] = ratios[: scene.parameters]
     return np.where(weights >= 0.5, weights - 1, weights)

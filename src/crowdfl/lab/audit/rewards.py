@@ -46,10 +46,7 @@ _PAIR = Attack("pair", "10", _OTHERS, ("participant",), rms, _OFF_WEIGHT)
 def attack_rewards(scene: Scene) -> list[Finding]:
     """Distances and rewards: solved if the fractions are there, else read off by size."""
     _, distances, rewards = recover(scene) or (None, None, None)
-    return [
-        _score(_DISTANCES, scene, distances, scene.distances),
-        _score(_REWARDS, scene, rewards, scene.rewards),
-    ]
+    return [_score(_DISTANCES, scene, distances, scene.distances), _score(_REWARDS, scene, rewards, scene.rewards)]
 
 
 def _score(attack: Attack[Floats], scene: Scene, solved: Floats | None, true: dict[str, float]) -> Finding:

@@ -124,22 +124,22 @@ def _opened(view: View, n: int) -> _Named:
         divisors = dict.fromkeys(y for _, y in pairs)
         kind = f"SDIV by {len(divisors)}"
         yield f"{kind}: log y'", [log2(y) for y in divisors]
-        yield f"{kind}: x'/y'", [_unit(x % y, y) for x, y in pairs]
+        yield f"{kind}: x'/y'", [x % y / y for x, y in pairs]
         yield f"{kind}: log x'/y'", [log2(x // y) for x, y in pairs]
-    yield from (("opened", [_unit(int(v), n) for v in to_ints(block)]) for block in view.of("opened"))
-    yield from (("rewards", [_unit(int(v), n) for v in values]) for values in view.of("rewards"))
+    yield from (("opened", [int(v) / n for v in to_ints(block)]) for block in view.of("opened"))
+    yield from (("rewards", [int(v) / n for v in values]) for values in view.of("rewards"))
 
 
 def _masked(view: View, widths: RewardWidths) -> _Named:
     """Lanes and operands by their masks, and the lowest bits of both."""
     for rows in view.of("lanes"):
         used = [int(v) for row in rows for v in row[:_PARAMETERS]]
-        yield "lanes", [_unit(v, 1 << widths.budget.lane_mask_bits) for v in used]
-        yield "lanes, low bits", [_unit(v % 16, 16) for v in used]
+        yield "lanes", [v / (1 << widths.budget.lane_mask_bits) for v in used]
+        yield "lanes, low bits", [v % 16 / 16 for v in used]
     for values in view.of("SMUL x'"):
         for name, value, width in zip(_OPERANDS, values, widths.operands(_PEOPLE), strict=True):
-            yield f"SMUL {name}", [_unit(int(value), 1 << (width + operand_slack(widths) + 1))]
-            yield f"SMUL {name}, low bits", [_unit(int(value) % 16, 16)]
+            yield f"SMUL {name}", [int(value) / (1 << (width + operand_slack(widths) + 1))]
+            yield f"SMUL {name}, low bits", [int(value) % 16 / 16]
 
 
 def _conceded(widths: RewardWidths) -> dict[str, float]:
@@ -151,7 +151,3 @@ def _conceded(widths: RewardWidths) -> dict[str, float]:
         f"SDIV by {_PEOPLE}: log y'": widths.weights.advantage(small, large),
         "SDIV by 1: log y'": widths.rewards.advantage(weight[0], weight[1]),
     }
-
-
-def _unit(part: int, whole: int) -> float:
-    return ((part << 53) // whole) / 2.0**53
