@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.lab.audit.averages import attack_average, attack_late_samples, attack_total
-from crowdfl.lab.audit.collusion import attack_overheard_reward, attack_overheard_upload, attack_upload
+from crowdfl.lab.audit.averages import attack_average, attack_late_samples, attack_reused_seed, attack_total
+from crowdfl.lab.audit.command import attack_scene
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Verdict
-from crowdfl.lab.audit.keys import attack_reused_seed, attack_small_key
-from crowdfl.lab.audit.masks import attack_printed_masks, attack_scene_masks
-from crowdfl.lab.audit.printed import demonstrate
-from crowdfl.lab.audit.report import attack_scene
+from crowdfl.lab.audit.keys import (
+    attack_overheard_reward,
+    attack_overheard_upload,
+    attack_small_key,
+    attack_upload,
+)
+from crowdfl.lab.audit.masks import attack_printed_masks, attack_scene_masks, demonstrate
 from crowdfl.lab.audit.rewards import attack_pair, attack_rewards, attack_scene_pair, recover, refusals
-from crowdfl.lab.audit.scene import Scene, play
+from crowdfl.lab.audit.scene import SAMPLES, Scene, play
 from crowdfl.settings import TaskSettings
 
 ATTACKS = [
@@ -60,7 +63,7 @@ def test_the_paper_shows_csp_every_sample_count(paper):
     """They come with the distances."""
     found = recover(paper)
     assert found is not None
-    assert found.samples == [paper.samples[who] for who in sorted(paper.samples)]
+    assert found[0] == [SAMPLES[who] for who in sorted(SAMPLES)]
 
 
 def test_hardened_refuses_a_second_opening(hardened):
@@ -70,7 +73,7 @@ def test_hardened_refuses_a_second_opening(hardened):
 
 def test_a_late_upload_is_averaged_like_any_other(hardened):
     """The scene that is attacked is an honest one: its average is right."""
-    truth = sum(n * hardened.weights[who] for who, n in hardened.samples.items()) / hardened.total
+    truth = sum(n * hardened.weights[who] for who, n in SAMPLES.items()) / hardened.total
     assert np.allclose(hardened.average, truth, atol=1.1e-6)
 
 

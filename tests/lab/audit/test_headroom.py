@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.lab.audit.finding import Verdict
-from crowdfl.lab.audit.headroom import DivisorBound, check_headroom, divisor_bounds, openings
+from crowdfl.lab.audit.headroom import DivisorBound, ShortBudget, check_headroom, divisor_bounds, openings, shorten
 from crowdfl.lab.audit.masks import attack_repeated_divisor
-from crowdfl.lab.audit.weakened import ShortBudget, shorten
 from crowdfl.protocols.hardened.profile import reward_widths
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import TaskSettings

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Verdict
+from crowdfl.lab.audit.headroom import SHORTENED
 from crowdfl.lab.audit.statistics import LEVEL, chi_square, compare, kolmogorov_smirnov, tell_apart
-from crowdfl.lab.audit.weakened import SHORTENED
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ from fractions import Fraction
 import gmpy2
 from gmpy2 import mpz
 
-__all__ = ["factor_with", "fraction_behind", "lll", "rounded"]
-
 _BASES = 300  # every other prime below splits N
 _SURPRISE = 64  # a partial quotient this many bits long does not happen by chance
 
@@ -55,15 +53,13 @@ def lll(rows: Sequence[Sequence[int]]) -> list[list[mpz]]:
     size = len(basis)
     d = [mpz(1)] + [mpz(0)] * size  # d[i+1]: Gram determinant of the first i+1 rows
     mu = [[mpz(0)] * size for _ in range(size)]  # mu[i][j]: the Gram-Schmidt coefficient times d[j+1]
-    _orthogonalise(basis, mu, d, 0)
-    done, k = 0, 1
+    k = 1
     while k < size:
-        if k > done:
-            done = k
-            _orthogonalise(basis, mu, d, k)
+        _orthogonalise(basis, mu, d, k - 1)
+        _orthogonalise(basis, mu, d, k)
         _shorten(basis, mu, d, k, k - 1)
         if 4 * d[k + 1] * d[k - 1] < 3 * d[k] ** 2 - 4 * mu[k][k - 1] ** 2:
-            _swap(basis, mu, d, k, done)
+            basis[k], basis[k - 1] = basis[k - 1], basis[k]
             k = max(1, k - 1)
             continue
         for j in range(k - 2, -1, -1):
@@ -73,7 +69,6 @@ def lll(rows: Sequence[Sequence[int]]) -> list[list[mpz]]:
 
 
 def rounded(numerator: mpz, denominator: mpz) -> mpz:
-    """The nearest integer to a quotient."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
@@ -96,16 +91,3 @@ def _shorten(basis: list[list[mpz]], mu: list[list[mpz]], d: list[mpz], k: int, 
     mu[k][j] -= q * d[j + 1]
     for i in range(j):
         mu[k][i] -= q * mu[j][i]
-
-
-def _swap(basis: list[list[mpz]], mu: list[list[mpz]], d: list[mpz], k: int, done: int) -> None:
-    basis[k], basis[k - 1] = basis[k - 1], basis[k]
-    for j in range(k - 1):
-        mu[k][j], mu[k - 1][j] = mu[k - 1][j], mu[k][j]
-    step = mu[k][k - 1]
-    middle = (d[k - 1] * d[k + 1] + step * step) // d[k]
-    for i in range(k + 1, done + 1):
-        t = mu[i][k]
-        mu[i][k] = (d[k + 1] * mu[i][k - 1] - step * t) // d[k]
-        mu[i][k - 1] = (middle * t + step * mu[i][k]) // d[k + 1]
-    d[k] = middle

@@ -1,169 +1,134 @@
-"""Attacks on the averaging: the global model, the total of the samples, a late participant's samples, a hidden total.
+"""Attacks on the averaging: the global model, the total of the samples, a late participant's upload, a hidden total.
 
 Attack 2: x'/y' = x/y + alpha + e/r with alpha whole and e/r tiny: the fractional part is that of the average, to full
 precision. The same is tried on every other number that CSP opens: as a fraction of its range, and modulo 10^L.
 
 Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd of a few is y. And x'/y' is so close to a short
 fraction that its continued fraction shows it: the common denominator over all parameters is y as well.
+
+Attack 7 on `hardened`: why a mask seed never serves two sums. If it did, CSP would see X + R and X + late + R: their difference
+is the late participant's update, in the clear. Done here by forging the binding of the seed to its sum.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from math import gcd, isqrt, lcm
+from typing import cast
 
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import Block, to_ints
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
-from crowdfl.errors import SlotOverflow
+from crowdfl.errors import SeedReused, SlotOverflow
 from crowdfl.lab.audit.arithmetic import fraction_behind
-from crowdfl.lab.audit.finding import HARDENED, Finding, Floats, conclude, rms
-from crowdfl.lab.audit.scene import Scene, deal
+from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, Floats, relative, rms
+from crowdfl.lab.audit.scene import LATE, SAMPLES, Scene, deal, divisions, updates
 from crowdfl.lab.observe import RoundRecorder
-from crowdfl.protocols.hardened.opening import OpenRequest, Publication
+from crowdfl.lab.parties import LocalParties
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, MaskSeed, OpeningSp, OpenRequest, Publication, digest
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
+from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Limits, Message
 
-__all__ = [
-    "Transcript",
-    "attack_average",
-    "attack_hidden_total",
-    "attack_late_samples",
-    "attack_total",
-    "record",
-    "recover_sum",
-    "totals",
-]
-
-_BITS = 60
 _FEWEST = 3  # numbers in common that mean something
-_SAMPLES = (49, 31, 20, 83)
 _BOUND = 500 * 10**6  # |X| of the one slot: 5 participants, 100 samples, weights up to 1
+_WAYS = {"gcd": "gcd of the y' of an exchange", "fractions": "common denominator of the convergents of x'/y'"}
+_OFF_WEIGHT = "root mean square error of a weight; blind: all zeros"
+_OFF_SAMPLES = "relative error; blind: half of max_samples"
 _OFF_TOTAL = "relative error; blind: half of the largest total"
+_CSP = ("CSP",)
+_READER = ("CSP", "participant")
+_REUSED = "a late participant's model, by CSP, if a seed served two sums"
+
+_AVERAGE = Attack("average", "2", "the global model, by CSP", _CSP, rms, _OFF_WEIGHT)
+_LATE_SAMPLES = Attack("late samples", "7", "a late participant's sample count, by CSP", _CSP, relative, _OFF_SAMPLES)
+_LATE_MODEL = Attack("reused seed", "7", _REUSED, _CSP, rms, _OFF_WEIGHT)
+_HIDDEN = Attack("hidden total", "new", "the hidden total, by CSP with one reader", _READER, relative, _OFF_TOTAL)
 
 
 def attack_average(scene: Scene) -> Finding:
     """The best of all readings, chosen with the truth at hand: kinder to the attacker than life is."""
-    truth = scene.average
+    truth, zeros = scene.average, np.zeros(scene.parameters)
     tried = list(_readings(scene))
-    guess = min(tried, key=lambda reading: rms(reading - truth)) if tried else np.zeros(scene.parameters)
+    guess = min(tried, key=lambda reading: rms(reading, truth), default=zeros)
     exact = int(np.count_nonzero(np.abs(guess - truth) < 10.0**-scene.settings.decimals))
     correlation = float(np.corrcoef(guess, truth)[0, 1]) if np.ptp(guess) else 0.0
-    return conclude(
-        ("average", "2", "the global model, by CSP"),
-        ["CSP"],
-        scene.profile,
-        (rms(guess - truth), rms(truth)),
-        "root mean square error of a weight; blind: all zeros",
-        f"{exact} of {len(truth)} weights to 6 decimals, correlation {correlation:.4f}",
-        f"best of {len(tried)} readings of what CSP opened",
-    )
+    recovered = f"{exact} of {len(truth)} weights to 6 decimals, correlation {correlation:.4f}"
+    note = f"best of {len(tried)} readings of what CSP opened"
+    return _AVERAGE.score(scene.profile, guess, zeros, truth, recovered, note)
 
 
 def _readings(scene: Scene) -> Iterator[Floats]:
-    """Everything that CSP opened, read as weights in [-1/2, 1/2); a reading that is too short is filled with zeros."""
-    unit = 10**scene.settings.decimals
-    for pairs in scene.divisions():
-        yield _fit([_ratio(x % y, y) for x, y in pairs], scene)
-        yield _fit([_ratio(y % x, x) for x, y in pairs if x], scene)
+    for pairs in divisions(scene.csp):
+        yield _weights(scene, pairs)
+        yield _weights(scene, [(y, x) for x, y in pairs if x])
     for numbers, span in _opened(scene):
-        yield _fit([_ratio(v % span, span) for v in numbers], scene)
-        yield _fit([_ratio(v % unit, unit) for v in numbers], scene)
+        for whole in (span, 10**scene.settings.decimals):
+            yield _weights(scene, [(v, whole) for v in numbers])
+
+
+def _weights(scene: Scene, quotients: Iterable[tuple[int, int]]) -> Floats:
+    """Quotients of integers of any size modulo 1, in [-1/2, 1/2); where they are too few, zeros follow."""
+    ratios = [part % whole / whole for part, whole in quotients]
+    weights = np.zeros(scene.parameters)
+    weights[: len(ratios)] = ratios[: scene.parameters]
+    return np.where(weights >= 0.5, weights - 1, weights)
 
 
 def _opened(scene: Scene) -> Iterator[tuple[list[int], int]]:
     """All other numbers in the clear, with the range they span; packed ones slot by slot as well."""
+    codec = scene.codec
     for block in scene.csp.of("opened"):
         yield [int(v) for v in to_ints(block)], int(scene.public.n)
-        if scene.codec is not None:
-            yield from _slots(scene.codec, block)
-    for numbers in _masked(scene, "SMUL x'", "SMUL y'", "rewards"):
-        yield numbers, _span(numbers)
-    for numbers in _masked(scene, "lanes"):
-        yield _in_order(scene.codec, numbers), _span(numbers)
+        if codec is not None:
+            with suppress(SlotOverflow):  # a uniform number is seldom a packing at all
+                values = codec.packing.unpack_wide(block[:-1], codec.budget.parameters)
+                yield _in_order(codec, values), 1 << codec.packing.slot_bits
+    for name, numbers in _masked(scene):
+        span = 1 << max(1, *(abs(v).bit_length() for v in numbers))
+        yield _in_order(codec, numbers) if codec and name == "lanes" else numbers, span
 
 
-def _masked(scene: Scene, *names: str) -> Iterator[list[int]]:
-    """What CSP saw under these names, exchange by exchange; of lanes, row by row."""
-    for name in names:
+def _masked(scene: Scene) -> Iterator[tuple[str, list[int]]]:
+    """What CSP opened under masks, with the name of the step, exchange by exchange; of lanes, row by row."""
+    for name in ("SMUL x'", "SMUL y'", "rewards", "lanes"):
         for values in scene.csp.of(name):
-            yield from ([int(v) for v in row] for row in (values if name == "lanes" else [values]))
+            yield from ((name, [int(v) for v in row]) for row in (values if name == "lanes" else [values]))
 
 
-def _slots(codec: ModelCodec, block: Block) -> Iterator[tuple[list[int], int]]:
-    try:
-        values = codec.packing.unpack_wide(block[:-1], codec.budget.parameters)
-    except SlotOverflow:  # a uniform number is seldom a packing at all
-        return
-    yield _in_order(codec, values), 1 << codec.packing.slot_bits
-
-
-def _in_order(codec: ModelCodec | None, values: list[int]) -> list[int]:
+def _in_order(codec: ModelCodec, values: list[int]) -> list[int]:
     """Undo the public permutation and signs."""
-    if codec is None or len(values) < codec.budget.parameters:
+    if len(values) < codec.budget.parameters:
         return values
     signs = codec.signs.tolist()
     return [values[i] * signs[i] for i in np.argsort(codec.order)]
 
 
-def _span(values: list[int]) -> int:
-    return int(2 ** max(1, *(int(abs(v)).bit_length() for v in values)))
-
-
-def _ratio(part: int, whole: int) -> float:
-    """part / whole in [-1/2, 1/2), of integers of any size."""
-    ratio = ((part << _BITS) // whole) / (1 << _BITS)
-    return ratio - 1 if ratio >= 0.5 else ratio
-
-
-def _fit(values: list[float], scene: Scene) -> Floats:
-    fitted = np.zeros(scene.parameters)
-    kept = values[: scene.parameters]
-    fitted[: len(kept)] = kept
-    return fitted
-
-
 def attack_total(scene: Scene) -> list[Finding]:
     """Attack 3: both ways to the divisor."""
-    ways = {"gcd": "gcd of the y' of an exchange", "fractions": "common denominator of the convergents of x'/y'"}
-    return [_total_by(scene, way, how) for way, how in ways.items()]
-
-
-def _total_by(scene: Scene, way: str, how: str) -> Finding:
-    found, truth = totals(scene, way), scene.total
-    guess = found[-1] if found else scene.most // 2
-    return conclude(
-        (f"total by {way}", "3", f"the total of the samples, by CSP ({way})"),
-        ["CSP"],
-        scene.profile,
-        (abs(guess - truth) / truth, abs(scene.most // 2 - truth) / truth),
-        _OFF_TOTAL,
-        f"{guess} samples where {truth} is true" if found else "no number that could be a total",
-        how,
-    )
+    findings = []
+    for way, how in _WAYS.items():
+        guess = next(reversed(totals(scene, way)), None)
+        title = f"the total of the samples, by CSP ({way})"
+        recovered = f"{guess} samples where {scene.total} is true" if guess else "no number that could be a total"
+        attack = Attack(f"total by {way}", "3", title, _CSP, relative, _OFF_TOTAL)
+        findings.append(attack.score(scene.profile, guess, scene.most // 2, scene.total, recovered, how))
+    return findings
 
 
 def attack_late_samples(scene: Scene) -> Finding:
     """Attack 7: the totals before and after a retransmission."""
-    truth, most = scene.samples[scene.late], scene.settings.max_samples
+    truth, most = SAMPLES[LATE], scene.settings.max_samples
     before_after = totals(scene, "gcd")
-    steps = [b - a for a, b in pairwise(before_after) if 0 < b - a <= most]
-    guess = steps[0] if steps else most // 2
+    guess = next((b - a for a, b in pairwise(before_after) if 0 < b - a <= most), None)
     refused = f"a second opening is refused: {scene.refusal!r}; " if scene.refusal else ""
-    return conclude(
-        ("late samples", "7", "a late participant's sample count, by CSP"),
-        ["CSP"],
-        scene.profile,
-        (abs(guess - truth) / truth, abs(most // 2 - truth) / truth),
-        "relative error; blind: half of max_samples",
-        f"{guess} samples where {truth} is true" if steps else "no two totals to compare",
-        f"{refused}totals read off CSP's view: {before_after or 'none'}",
-    )
+    recovered = f"{guess} samples where {truth} is true" if guess else "no two totals to compare"
+    note = f"{refused}totals read off CSP's view: {before_after or 'none'}"
+    return _LATE_SAMPLES.score(scene.profile, guess, most // 2, truth, recovered, note)
 
 
 def totals(scene: Scene, way: str) -> list[int]:
@@ -172,13 +137,11 @@ def totals(scene: Scene, way: str) -> list[int]:
     What no task could have is dropped, and of the rest those that most numbers agree on are kept: a few have small factors in
     common by chance.
     """
+    unit, possible = 10**scene.settings.decimals, range(len(SAMPLES), scene.most + 1)
     found = []
-    unit = 10**scene.settings.decimals
     for count, candidate in _divisors(scene, way):
-        for scaled in (candidate // unit if candidate % unit == 0 else 0, candidate):
-            if count >= _FEWEST and len(scene.samples) <= scaled <= scene.most:
-                found.append((count, scaled))
-                break
+        whole = candidate // unit if candidate % unit == 0 else 0
+        found += [(count, total) for total in (whole, candidate) if count >= _FEWEST and total in possible][:1]
     most = max((count for count, _ in found), default=0)
     return [total for count, total in found if count == most]
 
@@ -186,28 +149,49 @@ def totals(scene: Scene, way: str) -> list[int]:
 def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
     """How many numbers, and what they have in common."""
     if way == "fractions":
-        for pairs in scene.divisions():
+        for pairs in divisions(scene.csp):
             fractions = [f for f in (fraction_behind(x, y) for x, y in pairs) if f is not None]
             yield len(fractions), lcm(*(f.denominator for f in fractions))
         return
-    seen = [[y for _, y in pairs] for pairs in scene.divisions()]
+    seen = [[y for _, y in pairs] for pairs in divisions(scene.csp)]
     seen += [[int(v) for v in to_ints(block)] for block in scene.csp.of("opened")]
-    for numbers in (*seen, *_masked(scene, "SMUL x'", "SMUL y'", "rewards", "lanes")):
-        distinct = set(numbers)
-        yield len(distinct), gcd(*distinct)
+    seen += [numbers for _, numbers in _masked(scene)]
+    for numbers in map(set, seen):
+        yield len(numbers), gcd(*numbers)
 
 
-@dataclass(frozen=True)
-class Transcript:
-    """What CSP and a reader have between them, of a round with the total hidden."""
+def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
+    """CSP subtracts what it opened twice under one seed."""
+    trained = updates(parameters, seed=3)
+    parties = deal(parameters, key_bits=key_bits, max_participants=5, lanes=0)
+    sp, public = cast(HardenedSp, parties.sp), parties.dealer.task.public
+    refused = _open_twice(parties, sp, parties.encrypt(trained))
+    before, after = (to_ints(block) for block in parties.csp.party.view.of("opened"))
+    late = [(b - a) % public.n for a, b in zip(before, after, strict=True)]
+    guess = sp.codec.average(from_ints(late[:-1], public.plaintext_bytes), int(late[-1]))
+    recovered = f"the whole update and its {int(late[-1])} samples"
+    note = f"as built the second request is refused before it is made: {refused}"
+    subject = "hardened, a seed reused on purpose"
+    return _LATE_MODEL.score(subject, guess, np.zeros(parameters), trained[LATE][0], recovered, note)
 
-    public: PublicKey
-    scale: ScaleRequest
-    scaled: ScaleReply
-    opening: OpenRequest
-    publication: Publication
-    masked_sum: mpz
-    average: float
+
+def _open_twice(parties: LocalParties, sp: HardenedSp, uploads: dict[str, bytes]) -> str:
+    """The sum without the late upload and with it, by one seed; how SP's own code refuses."""
+    opening, context, refused = OpeningSp(sp.party), b"round 1", ""
+    round_ = parties.open(1)
+    round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
+    state = MaskSeed.fresh_for(sp.sums())
+    for request in opening.requests(state, sp.sums(), context, PARTICIPANTS):
+        parties.csp.answer(request)
+    round_.collect({LATE: uploads[LATE]})
+    try:
+        list(opening.requests(state, sp.sums(), context, PARTICIPANTS))
+    except SeedReused as error:
+        refused = type(error).__name__
+    forged = MaskSeed(state.seed, digest(sp.sums()))
+    for request in opening.requests(forged, sp.sums(), context, PARTICIPANTS):
+        parties.csp.answer(request)
+    return refused
 
 
 def attack_hidden_total(key_bits: int) -> Finding:
@@ -218,52 +202,33 @@ def attack_hidden_total(key_bits: int) -> Finding:
     power whose exponent is known but for X. A row with few slots in use is then found by baby steps and giant steps, and X over
     the average is the total.
     """
-    seen = record(key_bits)
-    found = recover_sum(seen)
-    truth, most = sum(_SAMPLES), 500
-    guess = most // 2 if found is None else round(found / (seen.average * 1e6))
-    return conclude(
-        ("hidden total", "new", "the hidden total, by CSP with one reader"),
-        ["CSP", "participant"],
-        HARDENED,
-        (abs(guess - truth) / truth, abs(most // 2 - truth) / truth),
-        _OFF_TOTAL,
-        "the blinding does not come off" if found is None else f"{guess} samples where {truth} is true",
-        "total = hidden, one parameter: a discrete logarithm of 30 bits if the published seed blinds",
-    )
-
-
-def record(key_bits: int) -> Transcript:
-    """An honest round with the total hidden, the servers' messages kept."""
     seen = RoundRecorder(keep_views=True, keep_messages=True)
     bounds = {"max_participants": 5, "clip": 1.0, "lanes": 0, "total": "hidden"}
     parties = deal(1, key_bits=key_bits, observer=seen, **bounds)
-    rng = np.random.default_rng(11)
-    updates = {f"p{i}": (rng.uniform(0.2, 0.8, 1), n) for i, n in enumerate(_SAMPLES)}
-    played = parties.play(1, parties.encrypt(updates))
-    public = parties.dealer.task.public
-    limits = Limits(public, 16)
-    kept = {Message.kind_of(message): message for *ends, message in seen.messages if "CSP" in ends}
-    return Transcript(
-        public,
-        ScaleRequest.from_bytes(kept[ScaleRequest.kind], limits),
-        ScaleReply.from_bytes(kept[ScaleReply.kind], limits),
-        OpenRequest.from_bytes(kept[OpenRequest.kind], limits),
-        Publication.from_bytes(played.publication, limits),
-        to_ints(parties.csp.party.view.of("opened")[0])[0],
-        float(played.average.weights[0]),
-    )
+    played = parties.play(1, parties.encrypt(updates(1, seed=11, low=0.2, high=0.8)))
+    found = _recover_sum(parties, seen, played.publication)
+    truth = sum(SAMPLES.values())
+    guess = None if found is None else round(found / (float(played.average.weights[0]) * 1e6))
+    recovered = "the blinding does not come off" if found is None else f"{guess} samples where {truth} is true"
+    note = "total = hidden, one parameter: a discrete logarithm of 30 bits if the published seed blinds"
+    return _HIDDEN.score(HARDENED, guess, 500 // 2, truth, recovered, note)
 
 
-def recover_sum(seen: Transcript) -> int | None:
+def _recover_sum(parties: LocalParties, seen: RoundRecorder, publication: bytes) -> int | None:
     """X, if sums / scaled = [[Q]]^-R modulo N with R = (X + R) - X."""
-    n = seen.public.n
-    blinds = FreshRandomizers(seen.public, entropy=Coins(seen.publication.seed).child("blind 0").take)
-    blind = to_ints(blinds.take(1))[0]
-    factor, scaled, opened = (
-        to_ints(v.block)[0] % n for v in (seen.scale.factor, seen.scaled.scaled, seen.opening.masked)
+    public = parties.dealer.task.public
+    n, limits = public.n, Limits(public, 16)
+    kept = {Message.kind_of(message): message for *ends, message in seen.messages if "CSP" in ends}
+    ciphertexts = (
+        ScaleRequest.from_bytes(kept[ScaleRequest.kind], limits).factor,
+        ScaleReply.from_bytes(kept[ScaleReply.kind], limits).scaled,
+        OpenRequest.from_bytes(kept[OpenRequest.kind], limits).masked,
     )
-    power = opened * gmpy2.invert(blind * scaled, n) * gmpy2.powmod(factor, seen.masked_sum, n) % n
+    factor, scaled, opened = (to_ints(c.block)[0] % n for c in ciphertexts)
+    masked_sum = to_ints(parties.csp.party.view.of("opened")[0])[0]
+    seed = Publication.from_bytes(publication, limits).seed
+    blind = to_ints(FreshRandomizers(public, entropy=Coins(seed).child("blind 0").take).take(1))[0]
+    power = opened * gmpy2.invert(blind * scaled, n) * gmpy2.powmod(factor, masked_sum, n) % n
     return _logarithm(power, factor, n)
 
 

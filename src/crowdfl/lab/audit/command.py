@@ -1,13 +1,39 @@
-"""`crowdfl audit`: parses options; the attacks are in `crowdfl.lab.audit`, what is shown in `crowdfl.lab.report`."""
+"""`crowdfl audit`: all attacks on both profiles, in the order of section 7, and what is shown of them."""
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
-from crowdfl.lab.audit.report import DEFAULT, QUICK, run_audit
+from crowdfl.lab.audit import averages, keys, masks, rewards
+from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
+from crowdfl.lab.audit.headroom import SHORTENED, check_widths
+from crowdfl.lab.audit.scene import Scene, play
+from crowdfl.lab.audit.statistics import tell_apart
 from crowdfl.lab.report.output import deliver, progress_to_stderr
+from crowdfl.lab.report.results import Result, ResultTable
+from crowdfl.lab.timing import machine
 
-__all__ = ["audit"]
+_COLUMNS = ("", "7.", "what, by whom", "of", "recovered", "error", "blind", "verdict")
+_SURPRISE = " (!)"
+_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green"}
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """How large an audit is. Short keys for breadth, real ones for the run that is shown."""
+
+    name: str
+    paper_bits: int
+    hardened_bits: int
+    parameters: int
+    side_bits: int  # of the experiments beside the run
+    rounds: int  # of each input of the two-sample test
+
+
+_DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
+_QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
 
 
 def audit(
@@ -18,7 +44,74 @@ def audit(
     ] = False,
 ) -> None:
     """Attack both profiles: what each attacker recovers from honest transcripts, beside a blind guess."""
-    report = run_audit(QUICK if quick else DEFAULT, progress_to_stderr())
-    deliver(report.result(), as_json=as_json)
-    if check and report.surprises:
+    scale, where = _QUICK if quick else _DEFAULT, machine()
+    findings = list(_findings(scale, progress_to_stderr()))
+    deliver(_result(scale, findings, where), as_json=as_json)
+    if check and any(finding.surprising for finding in findings):
         raise typer.Exit(1)
+
+
+def attack_scene(scene: Scene) -> Iterator[Finding]:
+    """The attacks that need the record of one round: the same code on either profile."""
+    yield averages.attack_average(scene)
+    yield from averages.attack_total(scene)
+    yield keys.attack_upload(scene)
+    yield keys.attack_overheard_reward(scene)
+    yield keys.attack_overheard_upload(scene)
+    yield averages.attack_late_samples(scene)
+    yield from rewards.attack_rewards(scene)
+
+
+def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
+    say("misprints")
+    yield from masks.demonstrate()
+    scenes = {}
+    for profile, key_bits in ((PAPER, scale.paper_bits), (HARDENED, scale.hardened_bits)):
+        say(f"an honest round of {profile}, {key_bits} bits, {scale.parameters} parameters")
+        scenes[profile] = play(profile, key_bits=key_bits, parameters=scale.parameters)
+    for profile, scene in scenes.items():
+        say(f"attacks on {profile}")
+        yield from attack_scene(scene)
+    say("experiments with keys, seeds and masks")
+    yield from keys.attack_small_key(scale.side_bits // 2)
+    yield averages.attack_reused_seed(scale.side_bits)
+    yield masks.attack_printed_masks()
+    yield masks.attack_scene_masks(scenes[HARDENED])
+    yield rewards.attack_pair()
+    yield rewards.attack_scene_pair(scenes[HARDENED])
+    yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))
+    say("repeated divisors")
+    yield from masks.attack_repeated_divisor()
+    yield from check_widths()
+    for subject in (PAPER, HARDENED, SHORTENED):
+        say(f"two samples of {subject}, {scale.rounds} rounds each")
+        yield tell_apart(subject, scale.rounds)
+
+
+def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> Result:
+    title = f"crowdfl audit, {scale.name}: |N| = {scale.paper_bits} (paper), {scale.hardened_bits} (hardened)"
+    rows = tuple(_cells(number, finding) for number, finding in enumerate(findings, start=1))
+    colours = {verdict + mark: colour for verdict, colour in _COLOURS.items() for mark in ("", _SURPRISE)}
+    notes = [f"{number:2}  {f.measure}; {f.note}" for number, f in enumerate(findings, start=1)]
+    surprises = [f"{finding.attack} of {finding.subject}" for finding in findings if finding.surprising]
+    return Result(
+        "audit",
+        title,
+        where,
+        asdict(scale),
+        tables=(ResultTable(title, _COLUMNS, rows, colours=colours),),
+        notes=(*notes, f"unexpected: {', '.join(surprises) or 'nothing'}"),
+        data={
+            "scale": scale.name,
+            "key_bits": {PAPER: scale.paper_bits, HARDENED: scale.hardened_bits},
+            "parameters": scale.parameters,
+            "findings": [finding.to_dict() for finding in findings],
+            "surprises": len(surprises),
+        },
+        command="crowdfl audit",
+    )
+
+
+def _cells(number: int, f: Finding) -> tuple[str, ...]:
+    verdict = f.verdict + (_SURPRISE if f.surprising else "")
+    return str(number), f.section, f.title, f.subject, f.recovered, f"{f.error:.3g}", f"{f.blind:.3g}", verdict

@@ -1,17 +1,16 @@
 """What an attack found: how far off the attacker is, how far off a blind guess is, and whether that is what we expect."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["HARDENED", "PAPER", "PRINTED", "Finding", "Floats", "Verdict", "conclude", "judge", "rms"]
-
 PAPER, HARDENED, PRINTED = "paper", "hardened", "paper, as printed"
 Floats = npt.NDArray[np.float64]
+_Guess = TypeVar("_Guess")
 _MARGIN = 0.5  # an attack counts as one when it at least halves the error of a guess
 
 
@@ -51,25 +50,34 @@ class Finding:
         return asdict(self) | {"expected": self.expected, "surprising": self.surprising}
 
 
-def judge(error: float, blind: float) -> Verdict:
-    """Broken if the attacker's error is well below that of a guess made without looking."""
-    return Verdict.BROKEN if error < _MARGIN * blind else Verdict.GUESS
+@dataclass(frozen=True)
+class Attack(Generic[_Guess]):
+    """What an attack is after, and the `error` of a guess at the truth; `measure` says in words what that error is."""
+
+    name: str
+    section: str
+    title: str
+    attackers: tuple[str, ...]
+    error: Callable[[_Guess, _Guess], float]
+    measure: str
+
+    def score(
+        self, subject: str, guess: _Guess | None, blind: _Guess, truth: _Guess, recovered: str, note: str
+    ) -> Finding:
+        """Broken if the attacker's error is well below that of the blind guess, which is also its own if it has none."""
+        off, blindly_off = self.error(blind if guess is None else guess, truth), self.error(blind, truth)
+        verdict = Verdict.BROKEN if off < _MARGIN * blindly_off else Verdict.GUESS
+        place = self.name, self.section, self.title, self.attackers
+        return Finding(*place, subject, recovered, off, blindly_off, self.measure, verdict, note)
 
 
-def conclude(
-    place: tuple[str, str, str],
-    attackers: Iterable[str],
-    subject: str,
-    errors: tuple[float, float],
-    measure: str,
-    recovered: str,
-    note: str,
-) -> Finding:
-    """A finding judged by its errors: `place` is (attack, section, title), `errors` the attacker's and the guess's."""
-    error, blind = (float(e) for e in errors)
-    verdict = judge(error, blind)
-    return Finding(*place, tuple(attackers), subject, recovered, error, blind, measure, verdict, note)
+def difference(guess: float, truth: float) -> float:
+    return float(abs(guess - truth))
 
 
-def rms(values: Floats) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+def relative(guess: float, truth: float) -> float:
+    return float(abs(guess - truth) / truth)
+
+
+def rms(guess: Floats, truth: Floats) -> float:
+    return float(np.sqrt(np.mean((guess - truth) ** 2)))

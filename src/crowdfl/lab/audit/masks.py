@@ -1,4 +1,6 @@
-"""Attacks on masks: one that is too short, and a divisor that is masked more than once.
+"""The paper's protocols as printed, and attacks on masks: one that is too short, a divisor that is masked more than once.
+
+Items 1 and 11: what the paper prints wrong, shown by running it.
 
 Attack 9: SMUL's printed masks of 80 bits on operands of 78. x' = x + r with r below 2^80 confines x to (x' - 2^80, x']. PriRwd
 masks the same Omega for every participant in every round, afresh: the intervals intersect in a narrow one. In `hardened` an
@@ -13,36 +15,99 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
 
+import numpy as np
 from gmpy2 import mpz
 
+from crowdfl.crypto import pctd
 from crowdfl.crypto.randomness import Coins
 from crowdfl.lab.audit.arithmetic import lll, rounded
-from crowdfl.lab.audit.finding import HARDENED, PRINTED, Finding, conclude
-from crowdfl.lab.audit.scene import Scene, servers
-from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, SdivWidths
+from crowdfl.lab.audit.finding import HARDENED, PRINTED, Attack, Finding, difference, relative
+from crowdfl.lab.audit.headroom import operand_slack
+from crowdfl.lab.audit.scene import SAMPLES, Scene, servers
+from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths
 from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp
-
-__all__ = [
-    "ShortRemainders",
-    "attack_printed_masks",
-    "attack_repeated_divisor",
-    "attack_scene_masks",
-    "common_divisor_near",
-    "masked_divisors",
-]
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
 _TIMES = 36 * 50  # participants and rounds: what is left is off by 0.2% on average
-_OPERAND = ("short masks", "9", "an operand of SMUL, by CSP")
 _OFF_OPERAND = "relative error; blind: the middle of the operand's range"
+_OPERAND = Attack("short masks", "9", "an operand of SMUL, by CSP", ("CSP",), relative, _OFF_OPERAND)
 
 _DIVISOR = 0x1F3A_92C4_77D1_5B06_E8A4_3C95_D12B  # 109 bits, as G_i + eps_i + 1 has
 _FEW, _MANY = 8, 96  # divisions
 _FACTOR = 64  # the rho of one run in 250 have a factor in common: then so many times y explains all y' as well
 _WIDTHS = (112, 60, 40, 4)  # ybits, qbits, sigma, precision
-_REPEATED = ("repeated divisor", "5 (SDIV)", "a divisor masked many times, by CSP")
+_TITLE = "a divisor masked many times, by CSP"
 _OFF_DIVISOR = "error of log2 of the divisor; blind: the middle of its range"
+_REPEATED = Attack("repeated divisor", "5 (SDIV)", _TITLE, ("CSP",), difference, _OFF_DIVISOR)
+
+_SCALE = 10**6
+_MEASURE = "error of the corrected form; blind: error as printed"
+_Shown = tuple[float, float, str]  # the error of the corrected form, that of the printed one, and both in words
+
+
+def demonstrate() -> list[Finding]:
+    """Every misprint and both errors in SDIV's bounds. "Broken": the printed form is wrong, the corrected one right."""
+    lambdas = (
+        "section 8 says lambda_p = 2 and lambda_sp = 2; the time it shows needs lambda_p = 2, and either factors N (4)"
+    )
+    private = pctd.keygen(128, insecure_test_key=True).private
+    phone = (private.lambda_ * private.u - 2).bit_length()
+    exponents = (1.0, phone, f"lambda_sp = 2 leaves the phone an exponent of {phone} bits, lambda_p = 2 one of 2")
+    true = round(-1.234 * _SCALE)
+    number = (0.0, abs(true + 123400), f"-1.234 * 10^6 = {true}, printed as -123400")
+    # Delta = (dropped samples / kept samples) * (average - dropped model)
+    ratio = (0.05 * 0.1, 5.0 * 0.1, "Delta 0.005 at ratio 0.05, 0.5 at ratio 5")
+    return [
+        _finding("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
+        _finding("encoding", "1", "section 4.1", "a digit is missing", number),
+        _finding("dropped ratio", "1", "section 5.1", "printed 'big enough'; Delta is small when it is small", ratio),
+        _finding("which lambda", "1", "section 8", lambdas, exponents),
+        _finding("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
+        _finding("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
+    ]
+
+
+def _finding(name: str, section: str, title: str, note: str, shown: _Shown) -> Finding:
+    corrected, printed, text = shown
+    attack = Attack(name, section, title, (), difference, _MEASURE)
+    return attack.score(PRINTED, corrected, printed, 0.0, text, note)
+
+
+def _printed_divisor() -> _Shown:
+    x, y, r, alpha, e = 355, 113, 1 << 200, 12345, 67
+    masked = r * x + y * (r * alpha + e)
+    right, wrong = ((masked * _SCALE // divisor - alpha * _SCALE) / _SCALE for divisor in (r * y, r * x))
+    return abs(right - x / y), abs(wrong - x / y), f"355/113 = {right}; with Y = [[x]]^r: {wrong}"
+
+
+def _ignored_scale() -> _Shown:
+    """r from the bottom of the printed range, 2^(kappa+1): the remainder times 10^L need not stay below one."""
+    rng, kappa, wrong, trials = np.random.default_rng(1), 32, [0, 0], 500
+    for _ in range(trials):
+        x, y, e = (int(v) for v in rng.integers(1, 1 << kappa, 3))
+        for form, r in enumerate(((_SCALE << (2 * kappa)) + 1, (1 << (kappa + 1)) + 1)):
+            quotient = (r * x + y * e) * _SCALE // (r * y) - e * _SCALE // r
+            wrong[form] += quotient != x * _SCALE // y
+    text = f"{wrong[1]} of {trials} floors wrong with r near 2^33, {wrong[0]} with r > 10^6 * 2^64"
+    return wrong[0], wrong[1], text
+
+
+def _short_kappa() -> _Shown:
+    """Operands of Alg. 4 are far longer than 32 bits: masked for 32, they wrap around N."""
+    x, y = 183 * 10**20, 7 * 10**19  # delta * Omega and pi * d at scale 10^2L
+    right, wrong = (abs(_sdiv_by(x, y, kappa) - x / y) for kappa in (max(x, y).bit_length(), 32))
+    return right, wrong, f"error {right:.1e} with kappa = {x.bit_length()}, {wrong:.1e} with the printed 32"
+
+
+def _sdiv_by(x: int, y: int, kappa: int) -> float:
+    """[[x / y]] by the printed SDIV, masks drawn for operands of kappa bits, decrypted."""
+    private, sp, csp = servers(256, as_printed=True)
+    side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
+    pending, request = side.begin(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh())
+    result = side.finish(pending, PaperSdivCsp(csp, decimals=6, max_count=1).answer(request))
+    return private.decrypt(result[0]) / _SCALE
 
 
 def attack_printed_masks(prime_bits: int = 128) -> Finding:
@@ -52,33 +117,20 @@ def attack_printed_masks(prime_bits: int = 128) -> Finding:
     _, request = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).begin(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
     PaperSmulCsp(csp, max_count=_TIMES).answer(request)
     guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], 0, _PRINTED_BITS, 78)
-    return conclude(
-        _OPERAND,
-        ["CSP"],
-        PRINTED,
-        (abs(guess - _OMEGA) / _OMEGA, abs((1 << 77) - _OMEGA) / _OMEGA),
-        _OFF_OPERAND,
-        f"Omega = {guess:.3e} where {_OMEGA:.3e} is true",
-        f"{_TIMES} intervals of 2^{_PRINTED_BITS} intersected",
-    )
+    recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
+    note = f"{_TIMES} intervals of 2^{_PRINTED_BITS} intersected"
+    return _OPERAND.score(PRINTED, guess, 1 << 77, _OMEGA, recovered, note)
 
 
 def attack_scene_masks(scene: Scene) -> Finding:
     """The same on what CSP opened in a run of `hardened`: the total, the first operand of the exchange."""
-    widths = [int(v) for v in scene.operand_widths]
-    opened = [int(v) for v in scene.csp.of("SMUL x'")[0]]
-    guess = _narrow(opened[:1], 1 << widths[0], widths[0] + scene.slack, widths[0])
-    middle = 1 << (widths[0] - 1)
-    truth = scene.total
-    return conclude(
-        _OPERAND,
-        ["CSP"],
-        HARDENED,
-        (abs(guess - truth) / truth, abs(middle - truth) / truth),
-        _OFF_OPERAND,
-        f"Y = {guess} where {truth} is true",
-        f"one interval of 2^{widths[0] + scene.slack} about an operand of {widths[0]} bits",
-    )
+    widths = reward_widths(scene.settings, scene.parameters)
+    operand = widths.operands(len(SAMPLES))[0]
+    mask = operand + operand_slack(widths)
+    guess = _narrow([int(scene.csp.of("SMUL x'")[0][0])], 1 << operand, mask, operand)
+    recovered = f"Y = {guess} where {scene.total} is true"
+    note = f"one interval of 2^{mask} about an operand of {operand} bits"
+    return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), scene.total, recovered, note)
 
 
 def _narrow(opened: Sequence[int], lowest: int, mask_bits: int, width: int) -> int:
@@ -89,7 +141,7 @@ def _narrow(opened: Sequence[int], lowest: int, mask_bits: int, width: int) -> i
 
 
 @dataclass(frozen=True)
-class ShortRemainders(SdivWidths):
+class _ShortRemainders(SdivWidths):
     """rho just long enough to leave remainders of a few bits: 8 to 40."""
 
     def __post_init__(self) -> None:
@@ -106,7 +158,7 @@ class ShortRemainders(SdivWidths):
 
 def attack_repeated_divisor(key_bits: int = 1024) -> list[Finding]:
     """Own y' for each division with short remainders; own y' with remainders as built; as built."""
-    short, built = ShortRemainders(key_bits, *_WIDTHS), SdivWidths(key_bits, *_WIDTHS)
+    short, built = _ShortRemainders(key_bits, *_WIDTHS), SdivWidths(key_bits, *_WIDTHS)
     return [
         _lattice_attack("hardened, own y' each, short remainders", short, shared=False),
         _range_attack("hardened, own y' each", built),
@@ -114,7 +166,7 @@ def attack_repeated_divisor(key_bits: int = 1024) -> list[Finding]:
     ]
 
 
-def masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[int]:
+def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[int]:
     """What CSP opens as y' in divisions by one divisor, by the protocol's own code."""
     _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
     divisors = sp.encrypt([_DIVISOR] * (1 if shared else times))
@@ -144,20 +196,12 @@ def common_divisor_near(multiples: Sequence[int], noise_bits: int) -> int | None
 
 
 def _lattice_attack(subject: str, widths: SdivWidths, *, shared: bool) -> Finding:
-    opened = masked_divisors(widths, _FEW, shared=shared)
+    opened = _masked_divisors(widths, _FEW, shared=shared)
     guesses = (common_divisor_near(opened, bits) for bits in (24, 32, 40, 41))
     found = next((y for y in guesses if y is not None), None)
-    middle = widths.ybits / 2
-    error = abs(log2(found) - log2(_DIVISOR)) if found else abs(middle - log2(_DIVISOR))
-    return conclude(
-        _REPEATED,
-        ["CSP"],
-        subject,
-        (error, abs(middle - log2(_DIVISOR))),
-        _OFF_DIVISOR,
-        _described(found) if found else "no common divisor",
-        f"{len(opened)} masked divisor{'s' if len(opened) > 1 else ''} of {_FEW} divisions, reduced basis",
-    )
+    recovered = _described(found) if found else "no common divisor"
+    note = f"{len(opened)} masked divisor{'s' if len(opened) > 1 else ''} of {_FEW} divisions, reduced basis"
+    return _REPEATED.score(subject, log2(found) if found else None, widths.ybits / 2, log2(_DIVISOR), recovered, note)
 
 
 def _described(found: int) -> str:
@@ -169,17 +213,10 @@ def _described(found: int) -> str:
 
 def _range_attack(subject: str, widths: SdivWidths) -> Finding:
     """The lattice finds nothing, but log y' lies within rho's range of log y: the lowest and highest of many bound it."""
-    opened = masked_divisors(widths, _MANY, shared=False)
+    opened = _masked_divisors(widths, _MANY, shared=False)
     lattice = [common_divisor_near(opened[:_FEW], bits) for bits in (24, 40, widths.ybits - 3)]
     low = max(0.0, max(log2(y) for y in opened) - widths.hi)
     high = min(float(widths.ybits), min(log2(y) for y in opened) - widths.lo)
-    guess, middle = (low + high) / 2, widths.ybits / 2
-    return conclude(
-        _REPEATED,
-        ["CSP"],
-        subject,
-        (abs(guess - log2(_DIVISOR)), abs(middle - log2(_DIVISOR))),
-        _OFF_DIVISOR,
-        f"log2 y within {high - low:.0f} bits" + ("" if any(lattice) else "; no common divisor by lattice"),
-        f"{_MANY} masked divisors of {_MANY} divisions: why one y' serves all",
-    )
+    recovered = f"log2 y within {high - low:.0f} bits" + ("" if any(lattice) else "; no common divisor by lattice")
+    note = f"{_MANY} masked divisors of {_MANY} divisions: why one y' serves all"
+    return _REPEATED.score(subject, (low + high) / 2, widths.ybits / 2, log2(_DIVISOR), recovered, note)

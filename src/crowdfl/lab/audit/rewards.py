@@ -10,70 +10,60 @@ two lies between them: w_2 - avg = -(delta_1/delta_2)(w_1 - avg). Then delta_2 i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import count, pairwise, product, takewhile
 from math import gcd, prod
 
 import numpy as np
 
-from crowdfl.errors import CrowdFLError, SettingsError, TooFewParticipants
+from crowdfl.errors import SettingsError, TooFewParticipants
 from crowdfl.lab.audit.arithmetic import fraction_behind
 from crowdfl.lab.audit.averages import totals
-from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Floats, conclude, rms
-from crowdfl.lab.audit.scene import Scene, deal
+from crowdfl.lab.audit.finding import HARDENED, PAPER, Attack, Finding, Floats, rms
+from crowdfl.lab.audit.scene import BUDGET, SAMPLES, Scene, deal, divisions
 from crowdfl.settings import TaskSettings
-
-__all__ = ["Recovered", "attack_pair", "attack_rewards", "attack_scene_pair", "other_of_two", "recover", "refusals"]
 
 _FACTORS = 12  # what numerator and denominator have in common is seldom more than this
 _CENTS = 1_000_000
 _CLOSE = 2e-3
 _EPS = 1e-6
+_OFF_MEAN = "root mean square error over the mean; blind: equal parts of the true sum"
+_OFF_WEIGHT = "root mean square error of a weight; blind: the average"
+_Pairs = list[tuple[int, int]]
+_OTHERS = "another's model, from one's own reward and the average"
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What CSP knows once it has solved a round."""
+def _off(readings: Floats, truth: Floats) -> float:
+    """Of several readings the mean: the best of them is often good by luck, and the attacker cannot tell which it is."""
+    return float(np.mean([rms(reading, truth) for reading in np.atleast_2d(readings)])) / float(truth.mean())
 
-    samples: list[int]
-    distances: Floats
-    rewards: Floats
+
+_DISTANCES = Attack("distances", "8", "the distances of PriRwd, by CSP", ("CSP",), _off, _OFF_MEAN)
+_REWARDS = Attack("rewards", "8", "the rewards, by CSP", ("CSP",), _off, _OFF_MEAN)
+_PAIR = Attack("pair", "10", _OTHERS, ("participant",), rms, _OFF_WEIGHT)
 
 
 def attack_rewards(scene: Scene) -> list[Finding]:
     """Distances and rewards: solved if the fractions are there, else read off by size."""
-    found = recover(scene)
-    ids = sorted(scene.samples)
-    distances = np.array([scene.distances[who] for who in ids])
-    rewards = np.array([scene.rewards[who] for who in ids])
-    places = ("distances", "8", "the distances of PriRwd, by CSP"), ("rewards", "8", "the rewards, by CSP")
-    return [
-        _score(scene, places[0], found.distances if found else None, distances),
-        _score(scene, places[1], found.rewards if found else None, rewards),
-    ]
+    _, distances, rewards = recover(scene) or (None, None, None)
+    return [_score(_DISTANCES, scene, distances, scene.distances), _score(_REWARDS, scene, rewards, scene.rewards)]
 
 
-def _score(scene: Scene, place: tuple[str, str, str], solved: Floats | None, truth: Floats) -> Finding:
+def _score(attack: Attack[Floats], scene: Scene, solved: Floats | None, true: dict[str, float]) -> Finding:
+    truth = np.array([true[who] for who in sorted(SAMPLES)])
     even = np.full(len(truth), truth.mean())  # as good a guess as one without looking can be
-    # The best of several readings of four numbers is often good by luck: the attacker cannot tell which, so it gets the mean.
-    tried = [solved] if solved is not None else list(_readings(scene, len(truth), float(truth.sum()))) or [even]
-    numbers = " ".join(f"{v:.4g}" for v in tried[0]) + " where " + " ".join(f"{v:.4g}" for v in truth) + " are true"
-    return conclude(
-        place,
-        ["CSP"],
-        scene.profile,
-        (float(np.mean([_off(reading, truth) for reading in tried])), _off(even, truth)),
-        "root mean square error over the mean; blind: equal parts of the true sum",
-        numbers if solved is not None else "no division is close to a short fraction",
-        "fractions solved" if solved is not None else f"mean over {len(tried)} readings by size",
-    )
+    if solved is None:
+        tried = list(_readings(scene, len(truth), float(truth.sum()))) or [even]
+        recovered, note = "no division is close to a short fraction", f"mean over {len(tried)} readings by size"
+        return attack.score(scene.profile, np.array(tried), even, truth, recovered, note)
+    found, wanted = (" ".join(f"{v:.4g}" for v in values) for values in (solved, truth))
+    return attack.score(scene.profile, solved, even, truth, f"{found} where {wanted} are true", "fractions solved")
 
 
 def _readings(scene: Scene, size: int, whole: float) -> Iterator[Floats]:
     """Numbers that come one for each participant, read as proportional to what is sought, or inversely."""
-    lists = [[x / Fraction(y) for x, y in pairs] for pairs in scene.divisions()]
-    lists += [[Fraction(y) for _, y in pairs] for pairs in scene.divisions()]
+    lists = [[x / Fraction(y) for x, y in pairs] for pairs in divisions(scene.csp)]
+    lists += [[Fraction(y) for _, y in pairs] for pairs in divisions(scene.csp)]
     lists += [[Fraction(int(v)) for v in values] for values in scene.csp.of("rewards")]
     for values in lists:
         if len(values) != size or not all(values):
@@ -82,18 +72,18 @@ def _readings(scene: Scene, size: int, whole: float) -> Iterator[Floats]:
             yield np.array([float(v / sum(one)) for v in one]) * whole
 
 
-def recover(scene: Scene) -> Recovered | None:
-    """From CSP's view alone: every pair of exchanges that could be the two divisions of PriRwd, every likely total."""
-    size = len(scene.samples)
-    exchanges = [pairs for pairs in scene.divisions() if len(pairs) == size]
+def recover(scene: Scene) -> tuple[list[int], Floats, Floats] | None:
+    """Samples, distances and rewards, from CSP's view alone: by any two exchanges in a row, with every likely total."""
+    size = len(SAMPLES)
+    exchanges = [pairs for pairs in divisions(scene.csp) if len(pairs) == size]
     for weighing, paying in pairwise(exchanges):
-        weights = [fraction_behind(x, y) for x, y in weighing]
-        if any(w is None for w in weights):
+        weights = [w for w in (fraction_behind(x, y) for x, y in weighing) if w is not None]
+        if len(weights) < size:
             continue
         for total in dict.fromkeys(totals(scene, "gcd")[::-1] + totals(scene, "fractions")[::-1]):
-            solved = _solve([w for w in weights if w is not None], total, scene.settings.max_samples)
+            solved = _solve(weights, total, scene.settings.max_samples)
             if solved is not None:
-                return _complete(*solved, paying, scene)
+                return solved[0], *_complete(*solved, paying, scene)
     return None
 
 
@@ -112,17 +102,12 @@ def _solve(weights: list[Fraction], total: int, most: int) -> tuple[list[int], l
 
 def _samples(w: Fraction, distance: int, omega: int, total: int, most: int) -> int:
     """The whole delta <= most with delta * omega / (total * distance) = w modulo 1; 0 if there is none."""
-    weight = w
-    while True:
-        delta = weight * total * distance / omega
-        if delta > most:
-            return 0
-        if delta.denominator == 1 and delta > 0:
-            return int(delta)
-        weight += 1
+    deltas = takewhile(lambda delta: delta <= most, ((w + k) * total * distance / omega for k in count()))
+    return next((int(delta) for delta in deltas if delta > 0 and delta.denominator == 1), 0)
 
 
-def _complete(samples: list[int], distances: list[int], paying: list[tuple[int, int]], scene: Scene) -> Recovered:
+def _complete(samples: list[int], distances: list[int], paying: _Pairs, scene: Scene) -> tuple[Floats, Floats]:
+    """Distances, and rewards with the budget that explains their fractional parts."""
     shares = np.array([n / d for n, d in zip(samples, distances, strict=True)])
     shares /= shares.sum()
     parts = np.array([float(Fraction(x % y, y)) for x, y in paying])
@@ -132,11 +117,7 @@ def _complete(samples: list[int], distances: list[int], paying: list[tuple[int, 
     budget = budgets[fits[0]] if fits.size else budgets[int(np.argmin(miss))]
     scale = 10.0 ** (2 * scene.settings.decimals)
     true_distances = (np.array(distances, dtype=np.float64) - scene.settings.epsilon_units) / scale
-    return Recovered(samples, true_distances, shares * budget)
-
-
-def _off(guess: Floats, truth: Floats) -> float:
-    return rms(guess - truth) / float(truth.mean())
+    return true_distances, shares * budget
 
 
 def attack_pair(parameters: int = 20) -> Finding:
@@ -146,22 +127,21 @@ def attack_pair(parameters: int = 20) -> Finding:
     average = (delta_1 * w_1 + delta_2 * w_2) / (delta_1 + delta_2)
     shares = [n / (np.sum((w - average) ** 2) + _EPS) for w, n in ((w_1, delta_1), (w_2, delta_2))]
     reward = round(36.0 * shares[0] / sum(shares), 6)
-    samples, guess = other_of_two(w_1, delta_1, average, reward / 36.0, most=100)
-    errors = rms(guess - w_2), rms(average - w_2)
-    return _pair(f"{PAPER}, n = 2", errors, f"delta = {samples}, and the model", "Eq. 10 solved for delta")
+    samples, guess = _other_of_two(w_1, delta_1, average, reward / 36.0, most=100)
+    recovered = f"delta = {samples}, and the model"
+    return _PAIR.score(f"{PAPER}, n = 2", guess, average, w_2, recovered, "Eq. 10 solved for delta")
 
 
 def attack_scene_pair(scene: Scene) -> Finding:
     """The same code on a participant's view of a real run: it takes all the others for one."""
     own, victim = "p1", "p2"
-    share = scene.rewards[own] / scene.budget
-    args = scene.weights[own], scene.samples[own], scene.average, share
-    samples, guess = other_of_two(*args, most=scene.settings.max_samples)
-    errors = rms(guess - scene.weights[victim]), rms(scene.average - scene.weights[victim])
-    return _pair(HARDENED, errors, f"delta = {samples} where {scene.samples[victim]} is true", "; ".join(refusals()))
+    share, most = scene.rewards[own] / BUDGET, scene.settings.max_samples
+    samples, guess = _other_of_two(scene.weights[own], SAMPLES[own], scene.average, share, most=most)
+    recovered = f"delta = {samples} where {SAMPLES[victim]} is true"
+    return _PAIR.score(HARDENED, guess, scene.average, scene.weights[victim], recovered, "; ".join(refusals()))
 
 
-def other_of_two(own: Floats, samples: int, average: Floats, share: float, *, most: int) -> tuple[int, Floats]:
+def _other_of_two(own: Floats, samples: int, average: Floats, share: float, *, most: int) -> tuple[int, Floats]:
     """The count in 1..most that explains the share best, and the model that goes with it."""
     distance = float(np.sum((own - average) ** 2))
     weight = samples / (distance + _EPS)
@@ -183,12 +163,4 @@ def refusals() -> list[str]:
         parties.play(1, parties.encrypt({who: (np.zeros(1), 1) for who in ("p1", "p2")}))
     except TooFewParticipants:
         said.append("a round of two is refused")
-    except CrowdFLError as other:
-        said.append(f"a round of two fails otherwise: {type(other).__name__}")
     return said
-
-
-def _pair(subject: str, errors: tuple[float, float], text: str, note: str) -> Finding:
-    place = ("pair", "10", "another's model, from one's own reward and the average")
-    measure = "root mean square error of a weight; blind: the average"
-    return conclude(place, ["participant"], subject, errors, measure, text, note)

@@ -15,28 +15,21 @@ import numpy as np
 
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Floats, Verdict
-from crowdfl.lab.audit.scene import deal
-from crowdfl.lab.audit.weakened import SHORTENED, shorten, weaken
-from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.lab.audit.headroom import SHORTENED, operand_slack, shorten
+from crowdfl.lab.audit.scene import deal, divisions
+from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp, reward_widths
 from crowdfl.protocols.party import View
 from crowdfl.settings import to_millionths
-
-__all__ = ["LEVEL", "LeastLikely", "chi_square", "compare", "kolmogorov_smirnov", "tell_apart"]
 
 LEVEL = 1e-5
 _BINS = 16
 _PEOPLE = 3
 _PARAMETERS = 2
-_BOUNDS: dict[str, Any] = {
-    "max_participants": _PEOPLE,
-    "max_samples": 10,
-    "clip": 1.0,
-    "decimals": 2,
-    "sigma": 20,
-    "key_bits": 640,
-}
-_OPERANDS = ("Y", "UU", "A", "B", "delta")
+_BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "sigma": 20}
+_OPERANDS = ("Y", "UU", *("A", "B", "delta") * _PEOPLE)
+_PLACE = ("two samples", "5", "CSP's views of two inputs, told apart", ("CSP",))
+_MEASURE = "p-value after correction; told apart below the level"
 _Named = Iterator[tuple[str, list[float]]]
 
 
@@ -47,10 +40,7 @@ class LeastLikely:
     tests: int
     name: str
     p_value: float
-
-    @property
-    def corrected(self) -> float:
-        return min(1.0, self.tests * self.p_value)
+    corrected: float
 
 
 def kolmogorov_smirnov(a: Floats, b: Floats, *, allowed: float = 0.0) -> float:
@@ -91,88 +81,65 @@ def compare(
         if not gap:
             results[f"{name}, chi-square"] = chi_square(a, b)
     name = min(results, key=lambda key: results[key])
-    return LeastLikely(len(results), name, results[name])
+    return LeastLikely(len(results), name, results[name], min(1.0, len(results) * results[name]))
 
 
 def tell_apart(subject: str, rounds: int) -> Finding:
     """`subject`: PAPER, HARDENED or SHORTENED."""
-    views = [_observe(subject, rounds, large=large) for large in (False, True)]
-    allowed = _conceded(views[0].widths) if views[0].widths else {}
-    found = compare(views[0].series(), views[1].series(), allowed)
+    (small, widths), (large, _) = (_observe(subject, rounds, large=large) for large in (False, True))
+    allowed = _conceded(widths) if widths else {}
+    found = compare(small, large, allowed)
     told = found.corrected < LEVEL
     conceded = f"; SDIV's divisors may differ by {max(allowed.values()):.3f}" if allowed else ""
-    return Finding(
-        "two samples",
-        "5",
-        "CSP's views of two inputs, told apart",
-        ("CSP",),
-        subject,
-        f"{'told apart' if told else 'not told apart'} by {found.name}",
-        found.corrected,
-        LEVEL,
-        "p-value after correction; told apart below the level",
-        Verdict.BROKEN if told else Verdict.GUESS,
-        f"{rounds} rounds of each input, {found.tests} tests{conceded}",
-    )
+    recovered = f"{'told apart' if told else 'not told apart'} by {found.name}"
+    verdict = Verdict.BROKEN if told else Verdict.GUESS
+    note = f"{rounds} rounds of each input, {found.tests} tests{conceded}"
+    return Finding(*_PLACE, subject, recovered, found.corrected, LEVEL, _MEASURE, verdict, note)
 
 
-@dataclass(frozen=True)
-class _CspView:
-    """CSP's view of many rounds with one input, and the widths of the masks in it, where rewards were paid."""
-
-    view: View
-    n: int
-    widths: RewardWidths | None
-
-    def series(self) -> dict[str, Floats]:
-        found: defaultdict[str, list[float]] = defaultdict(list)
-        for name, numbers in (*self._divisions(), *self._residues(), *self._masked()):
-            found[name] += numbers
-        return {name: np.array(numbers) for name, numbers in found.items()}
-
-    def _divisions(self) -> _Named:
-        for x, y in zip(self.view.of("SDIV x'"), self.view.of("SDIV y'"), strict=True):
-            kind = f"SDIV by {len(y)}"
-            pairs = [(int(a), int(b)) for a, b in zip(x, y if len(y) == len(x) else list(y) * len(x), strict=True)]
-            yield f"{kind}: log y'", [log2(int(b)) for b in y]
-            yield f"{kind}: x'/y'", [_unit(a % b, b) for a, b in pairs]
-            yield f"{kind}: log x'/y'", [log2(a // b) for a, b in pairs]
-
-    def _residues(self) -> _Named:
-        yield from (("opened", [_unit(int(v), self.n) for v in to_ints(block)]) for block in self.view.of("opened"))
-        yield from (("rewards", [_unit(int(v), self.n) for v in values]) for values in self.view.of("rewards"))
-
-    def _masked(self) -> _Named:
-        """Lanes and operands by their masks, and the lowest bits of both."""
-        if self.widths is None:
-            return
-        for rows in self.view.of("lanes"):
-            used = [int(v) for row in rows for v in row[:_PARAMETERS]]
-            yield "lanes", [_unit(v, 1 << self.widths.budget.lane_mask_bits) for v in used]
-            yield "lanes, low bits", [_unit(v % 16, 16) for v in used]
-        slack = 1 + self.widths.budget.sigma + int(self.widths.masks_in_task).bit_length()
-        for values in self.view.of("SMUL x'"):
-            for j, (value, width) in enumerate(zip(values, self.widths.operands(_PEOPLE), strict=True)):
-                name = _OPERANDS[j] if j < 2 else _OPERANDS[2 + (j - 2) % 3]
-                yield f"SMUL {name}", [_unit(int(value), 1 << (width + slack + 1))]
-                yield f"SMUL {name}, low bits", [_unit(int(value) % 16, 16)]
-
-
-def _observe(subject: str, rounds: int, *, large: bool) -> _CspView:
-    """Models of zeros with one sample each and a small budget, or at the bounds in everything."""
+def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Floats], RewardWidths | None]:
+    """Tiny models of one sample each and a small budget, or the bounds in everything; with the masks' widths, where paid."""
     paid = subject != PAPER
     profile, lanes = (HARDENED, None) if paid else (PAPER, 0)
-    parties = deal(_PARAMETERS, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
+    parties = deal(_PARAMETERS, key_bits=640, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
     widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
     if widths is not None and subject == SHORTENED:
-        weaken(cast(HardenedSp, parties.sp))
         widths = shorten(widths)
+        sp = cast(HardenedSp, parties.sp)
+        sp.reward_side = lambda party, built, packing: RewardSp(party, shorten(built), packing)
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):
         uploads = parties.encrypt({f"p{i}": (weights, samples) for i in range(_PEOPLE)})
         parties.play(number, uploads, payment=payment)
-    return _CspView(parties.csp.party.view, int(parties.dealer.task.public.n), widths)
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    view, n = parties.csp.party.view, int(parties.dealer.task.public.n)
+    for name, numbers in (*_opened(view, n), *(_masked(view, widths) if widths else ())):
+        found[name] += numbers
+    return {name: np.array(numbers) for name, numbers in found.items()}, widths
+
+
+def _opened(view: View, n: int) -> _Named:
+    for pairs in divisions(view):
+        divisors = dict.fromkeys(y for _, y in pairs)
+        kind = f"SDIV by {len(divisors)}"
+        yield f"{kind}: log y'", [log2(y) for y in divisors]
+        yield f"{kind}: x'/y'", [x % y / y for x, y in pairs]
+        yield f"{kind}: log x'/y'", [log2(x // y) for x, y in pairs]
+    yield from (("opened", [int(v) / n for v in to_ints(block)]) for block in view.of("opened"))
+    yield from (("rewards", [int(v) / n for v in values]) for values in view.of("rewards"))
+
+
+def _masked(view: View, widths: RewardWidths) -> _Named:
+    """Lanes and operands by their masks, and the lowest bits of both."""
+    for rows in view.of("lanes"):
+        used = [int(v) for row in rows for v in row[:_PARAMETERS]]
+        yield "lanes", [v / (1 << widths.budget.lane_mask_bits) for v in used]
+        yield "lanes, low bits", [v % 16 / 16 for v in used]
+    for values in view.of("SMUL x'"):
+        for name, value, width in zip(_OPERANDS, values, widths.operands(_PEOPLE), strict=True):
+            yield f"SMUL {name}", [int(value) / (1 << (width + operand_slack(widths) + 1))]
+            yield f"SMUL {name}, low bits", [int(value) % 16 / 16]
 
 
 def _conceded(widths: RewardWidths) -> dict[str, float]:
@@ -184,7 +151,3 @@ def _conceded(widths: RewardWidths) -> dict[str, float]:
         f"SDIV by {_PEOPLE}: log y'": widths.weights.advantage(small, large),
         "SDIV by 1: log y'": widths.rewards.advantage(weight[0], weight[1]),
     }
-
-
-def _unit(part: int, whole: int) -> float:
-    return ((part << 53) // whole) / 2.0**53

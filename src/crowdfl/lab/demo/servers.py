@@ -1,6 +1,7 @@
 """What each server holds at the end of a campaign, read from its own folder: messages, key shares, plain numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.storage.sql import SqlStore
 
-__all__ = ["SERVERS", "Sight", "count_numbers", "look_at", "shares_in", "shares_of"]
-
+Row = npt.NDArray[np.float64]
 SERVERS = ("kgc", "sp", "csp")
 
 
@@ -28,27 +28,16 @@ class Sight:
     initial: int  # numbers of the initial weights found there, which are public: the search does find
 
 
-def look_at(
-    roles: Path, task: str, averages: Sequence[npt.NDArray[np.float64]], initial: npt.NDArray[np.float64]
-) -> list[Sight]:
-    """Every server's folder, searched file by file."""
+def look_at(roles: Path, task: str, averages: Sequence[Row], initial: Row) -> list[Sight]:
     shares, numbers = shares_of(roles, task), np.concatenate([np.zeros(0), *averages])
-    received = {
-        "kgc": _at_kgc(roles / "kgc", task),
-        "sp": _at_sp(roles / "sp", task),
-        "csp": _at_csp(roles / "csp", task),
-    }
-    return [
-        Sight(
-            server,
-            shares_in(roles / server, shares),
-            received[server],
-            _kept(roles / server),
-            count_numbers(roles / server, numbers),
-            count_numbers(roles / server, initial),
-        )
-        for server in SERVERS
-    ]
+    sights = []
+    for server, received in zip(SERVERS, (_at_kgc, _at_sp, _at_csp), strict=True):
+        folder = roles / server
+        sizes = [path.stat().st_size for path in _paths(folder)]
+        keeps = f"{len(sizes)} files, {sum(sizes):,} bytes"
+        found = count_numbers(folder, numbers), count_numbers(folder, initial)
+        sights.append(Sight(server, shares_in(folder, shares), received(folder, task), keeps, *found))
+    return sights
 
 
 def shares_of(roles: Path, task: str) -> dict[str, int]:
@@ -61,7 +50,7 @@ def shares_of(roles: Path, task: str) -> dict[str, int]:
 def shares_in(folder: Path, shares: Mapping[str, int]) -> tuple[str, ...]:
     """Which of the shares are somewhere in a folder: as bytes in either order, in hex, or in decimal."""
     found = set()
-    for data in _files(folder):
+    for data in map(Path.read_bytes, _paths(folder)):
         lowered = data.lower()
         for name, share in shares.items():
             raw = share.to_bytes(-(-share.bit_length() // 8), "big")
@@ -70,34 +59,24 @@ def shares_in(folder: Path, shares: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def count_numbers(folder: Path, numbers: npt.NDArray[np.float64]) -> int:
+def count_numbers(folder: Path, numbers: Row) -> int:
     """How many of these numbers are somewhere in a folder, as 64-bit numbers in either byte order at any offset."""
     wanted = np.unique(numbers[numbers != 0.0].astype("<f8").view("<u8"))
     both = np.unique(np.concatenate([wanted, wanted.byteswap()]))
     found = np.zeros(len(both), dtype=np.bool_)
-    for data in _files(folder):
-        for offset in range(8):
-            words = np.frombuffer(
-                data, dtype="<u8", count=max(0, (len(data) - offset) // 8), offset=min(offset, len(data))
-            )
-            found |= np.isin(both, words)
+    for data in map(Path.read_bytes, _paths(folder)):
+        for offset in range(min(8, len(data))):
+            found |= np.isin(both, np.frombuffer(data, "<u8", (len(data) - offset) // 8, offset))
     places = np.searchsorted(both, wanted), np.searchsorted(both, wanted.byteswap())
     return int((found[places[0]] | found[places[1]]).sum())
 
 
-def _files(folder: Path) -> Iterator[bytes]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield path.read_bytes()
+def _paths(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _kept(folder: Path) -> str:
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return f"{len(sizes)} files, {sum(sizes):,} bytes"
-
-
-def _store(folder: Path) -> SqlStore:
-    return SqlStore(f"sqlite:///{folder / 'state.db'}")
+def _store(folder: Path) -> closing[SqlStore]:
+    return closing(SqlStore(f"sqlite:///{folder / 'state.db'}"))
 
 
 def _at_kgc(folder: Path, task: str) -> str:
@@ -106,22 +85,15 @@ def _at_kgc(folder: Path, task: str) -> str:
 
 
 def _at_sp(folder: Path, task: str) -> str:
-    store = _store(folder)
-    try:
+    with _store(folder) as store:
         uploads = [upload for round_ in store.rounds(task) for upload in store.uploads(task, round_.number)]
-    finally:
-        store.close()
     late = sum(upload.late for upload in uploads)
-    left = sum(1 for path in (folder / "blobs" / task).glob("rounds/*/uploads/*") if path.is_file())
+    left = sum(path.is_file() for path in (folder / "blobs" / task).glob("rounds/*/uploads/*"))
     return f"{len(uploads)} encrypted uploads, {late} of them late; {left} still kept"
 
 
 def _at_csp(folder: Path, task: str) -> str:
-    answers = [path for path in (folder / "blobs" / task / "answers").rglob("*") if path.is_file()]
-    store = _store(folder)
-    try:
+    sizes = [path.stat().st_size for path in _paths(folder / "blobs" / task / "answers")]
+    with _store(folder) as store:
         people = len(store.participants(task))
-    finally:
-        store.close()
-    size = sum(path.stat().st_size for path in answers)
-    return f"{people} certificates; masked requests, of which it keeps {len(answers)} answers, {size:,} bytes"
+    return f"{people} certificates; masked requests, of which it keeps {len(sizes)} answers, {sum(sizes):,} bytes"
