@@ -17,7 +17,6 @@ _MOST_STEPS = 100  # a delay has long reached its cap; larger powers would overf
 
 
 def no_jitter(_low: float, high: float) -> float:
-    """Every delay at its full length."""
     return high
 
 
@@ -35,7 +34,6 @@ class Backoff:
 
     @classmethod
     def steady(cls, interval: float, deadline: float = math.inf) -> "Backoff":
-        """The same delay each time."""
         return cls(first=interval, longest=interval, factor=1.0, deadline=deadline, jitter=no_jitter)
 
     def delay(self, failures: int, at_least: float = 0.0) -> float:
@@ -62,7 +60,6 @@ class Attempts:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the delay after the last failure is not over."""
         return self.backoff.clock() < self._rest_until
 
     def fail(self, at_least: float = 0.0) -> float:
@@ -73,7 +70,6 @@ class Attempts:
         return delay
 
     def succeed(self) -> None:
-        """The next failure is the first again."""
         self.failures, self._rest_until = 0, -math.inf
 
     def wait(self, at_least: float = 0.0, tell: Callable[[float], object] = lambda _delay: None) -> bool:

@@ -56,7 +56,6 @@ class Settings(SettingsTable):
 
 
 def settable(model: type[SettingsTable]) -> dict[str, FieldInfo]:
-    """The settings that a file may hold, by name."""
     return {name: field for name, field in model.model_fields.items() if field.description}
 
 

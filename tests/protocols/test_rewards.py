@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.errors import SettingsError
-from crowdfl.learning import rewards as oracle
+from crowdfl.learning import oracle
 from crowdfl.learning.oracle import fedavg
 from tests.protocols.driving import SMALL, SMALL_PAPER, federation, updates
 

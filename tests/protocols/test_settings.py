@@ -254,10 +254,10 @@ def test_shapes_are_learnt_then_enforced_by_name():
     result = fed.round({"p0": good, "p1": good, "p2": good})
     assert [array.shape for array in result.average] == [(2, 3), (3,)]
     for weights, message in (
-        ([np.zeros((3, 2)), np.zeros(3)], r"p1.*array 0: \(3, 2\) instead of \(2, 3\)"),
-        ([np.zeros((2, 3)), np.zeros(4)], r"p1.*array 1: \(4,\) instead of \(3,\)"),
-        ([np.zeros((2, 3))], "1 arrays instead of 2"),
-        ([np.zeros((2, 3)), np.zeros(3), np.zeros(1)], "3 arrays instead of 2"),
+        ([np.zeros((3, 2)), np.zeros(3)], r"p1.*'array 0' has the shape \(3, 2\), the model's has \(2, 3\)"),
+        ([np.zeros((2, 3)), np.zeros(4)], r"p1.*'array 1' has the shape \(4,\), the model's has \(3,\)"),
+        ([np.zeros((2, 3))], "the model has 2 arrays, not 1"),
+        ([np.zeros((2, 3)), np.zeros(3), np.zeros(1)], "the model has 2 arrays, not 3"),
     ):
         with pytest.raises(ModelMismatch, match=message):
             fed.round({"p0": good, "p1": Update(weights, 1), "p2": good})

@@ -27,12 +27,10 @@ def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
 
 
 def marked(notes: Iterable[str]) -> list[Text]:
-    """What every report on a data set must mention."""
     return [Text.assemble(("Note:", "yellow"), f" {note}") for note in notes]
 
 
 def show_event(what: str, details: Mapping[str, Any]) -> None:
-    """An event of a role as a JSON line."""
     typer.echo(json.dumps({"event": what, **details}))
 
 

@@ -47,7 +47,6 @@ def settings() -> None:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """A TOML file, or a named error."""
     try:
         return tomllib.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):

@@ -59,7 +59,6 @@ def at_least(block: Block, bound: int) -> npt.NDArray[np.bool_]:
 
 
 def require_rows(blocks: Sequence[Block]) -> int:
-    """The common number of rows of several blocks."""
     rows = len(blocks[0])
     if any(len(block) != rows for block in blocks):
         raise LengthMismatch(f"vectors of {', '.join(str(len(block)) for block in blocks)} entries do not go together")

@@ -265,7 +265,6 @@ class FixedBase:
 
     @property
     def table_bytes(self) -> int:
-        """Memory of the table, near enough."""
         return self.digits * (1 << self.window) * (width_of(self.modulus) + 32)
 
     @cached_property

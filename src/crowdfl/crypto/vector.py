@@ -106,12 +106,10 @@ class CipherVector(_Checked):
         return self.add(other.negate(**options), **options)
 
     def scale(self, k: int, **options: Unpack[BatchOptions]) -> "CipherVector":
-        """Every plaintext times the signed k."""
         self.public.residue(k)
         return self._map(kernels.PowMod(mpz(k), self.public.n_squared), **options)
 
     def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
-        """Each plaintext times its own signed factor."""
         signed = [mpz(k) for k in factors]
         if len(signed) != len(self):
             raise LengthMismatch(f"{len(signed)} factors for {len(self)} ciphertexts")

@@ -28,7 +28,6 @@ class WideInts:
 
     @classmethod
     def from_block(cls, block: Block) -> "WideInts":
-        """Non-negative numbers, big-endian."""
         rows, width = block.shape
         size = width // 2 + 1  # a limb more than it takes: the sign's
         padded = np.zeros((rows, 2 * size), dtype=np.uint8)
@@ -81,7 +80,6 @@ class WideInts:
         return block
 
     def plus(self, constant: int) -> "WideInts":
-        """A known number added to each."""
         size = max(self.limbs.shape[1], abs(constant).bit_length() // _LIMB + 1) + 1
         addend = np.array([(constant >> (_LIMB * j)) & _MASK for j in range(size)], dtype=np.int64)
         addend[-1] = constant >> (_LIMB * (size - 1))

@@ -86,7 +86,6 @@ class RoundRecorder(Observer):
 
     @property
     def seconds(self) -> defaultdict[tuple[str, str], float]:
-        """By stage and role."""
         totals: defaultdict[tuple[str, str], float] = defaultdict(float)
         for lap in self.laps:
             totals[lap.stage, lap.role] += lap.seconds

@@ -82,13 +82,11 @@ class LocalParties:
         self.people: dict[str, ParticipantProtocol] = {}
 
     def participant(self, who: str) -> ParticipantProtocol:
-        """A participant, with keys made when first asked for."""
         if who not in self.people:
             self.people[who] = self.dealer.participant(who)
         return self.people[who]
 
     def encrypt(self, updates: Mapping[str, tuple[npt.NDArray[np.float64], int]]) -> dict[str, bytes]:
-        """Everyone's upload, from weights and samples."""
         self.observer.begin("encrypt")
         uploads = {}
         for who, (weights, samples) in updates.items():
@@ -103,7 +101,6 @@ class LocalParties:
         return self.current()
 
     def current(self) -> AggregationRound:
-        """The round that SP has open."""
         return AggregationRound(self.sp, ask_directly(self.csp.answer, self.observer), self.observer)
 
     def play(
@@ -138,7 +135,6 @@ class LocalParties:
         return average
 
     def open_rewards(self, envelopes: Mapping[str, bytes], number: int) -> dict[str, int]:
-        """Each participant's own reward, in millionths."""
         self.observer.begin("open")
         rewards = {}
         for who, envelope in envelopes.items():

@@ -23,7 +23,6 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """The middle one: for figures that are shown."""
         return statistics.median(self.seconds)
 
     @property

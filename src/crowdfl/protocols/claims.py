@@ -97,7 +97,6 @@ class ClaimsSp:
     paid: dict[str, int] = field(default_factory=dict)
 
     def check(self, request: bytes) -> Claim:
-        """A claim worth passing to CSP."""
         claim = Claim.from_bytes(request, self.limits)
         _check_claimant(claim, self.task, self.participants)
         if claim.participant in self.paid:

@@ -42,8 +42,7 @@ class Observer:
         """Around each stretch of one role's work."""
         return nullcontext()
 
-    def message(self, sender: str, receiver: str, message: bytes) -> None:
-        """Bytes on their way."""
+    def message(self, sender: str, receiver: str, message: bytes) -> None: ...
 
 
 _UNWATCHED = Observer()

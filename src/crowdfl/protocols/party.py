@@ -80,15 +80,12 @@ class Party:
         return a.add(b, backend=self.compute)
 
     def subtract(self, a: CipherVector, b: CipherVector) -> CipherVector:
-        """PAdd of an inverse."""
         return a.subtract(b, backend=self.compute)
 
     def scale(self, c: CipherVector, k: int) -> CipherVector:
-        """PMul by one factor."""
         return c.scale(k, backend=self.compute)
 
     def scale_each(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
-        """PMul by a factor each."""
         return c.scale_each(factors, backend=self.compute)
 
     def add_plain(self, c: CipherVector, plaintexts: Iterable[int]) -> CipherVector:
@@ -100,7 +97,6 @@ class Party:
         return reduce(self.add, (c.part(index, index + 1) for index in range(len(c))))
 
     def partial_decrypt(self, c: CipherVector) -> PartialVector:
-        """PDec with this party's share."""
         if self.share is None:
             raise InvalidKey(f"{self.name} holds no key share")
         return c.partial_decrypt(

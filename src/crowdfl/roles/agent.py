@@ -40,7 +40,6 @@ class Agent:
 
     @property
     def has_joined(self) -> bool:
-        """Whether KGC has certified this participant."""
         return self.person.blobs.has("certificate")
 
     def look(self) -> Definition:

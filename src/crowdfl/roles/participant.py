@@ -222,7 +222,6 @@ class Participant:
         return True
 
     def open_reward(self, number: int) -> int:
-        """Fetch and open a round's reward; millionths."""
         envelope = self.sp.reward(self.task, number, self.keys)
         amount = self.side.open_reward(envelope, number)
         self.blobs.put(f"rounds/{number}/reward", envelope)
@@ -230,7 +229,6 @@ class Participant:
         return amount
 
     def rewards(self) -> dict[int, int]:
-        """Millionths earned, by round."""
         earned = {}
         for number in range(1, self._definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):

@@ -102,7 +102,6 @@ class Requester:
         return Definition.open(text)
 
     def model(self, task: str) -> Weights:
-        """The last average, opened to the requester."""
         definition = self.definition(task)
         status = self.sp.status(task)
         done = [entry["number"] for entry in status["rounds"] if entry["state"] in ("published", "rewarded")]

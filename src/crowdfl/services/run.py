@@ -160,7 +160,6 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
 
 
 def certificate_files(settings: ServiceSettings) -> CertificateFiles | None:
-    """A service's certificate and key, or None for plain HTTP."""
     if settings.certificate is None or settings.key is None:
         return None
     return CertificateFiles(settings.certificate, settings.key)

@@ -38,7 +38,6 @@ def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
 
 
 def _serve(open_app: Callable[[_Settings], FastAPI], name: str, settings: _Settings) -> None:
-    """Run a role until SIGTERM or SIGINT."""
     app = open_app(settings)
     logs.configure()
     server, listener, url = make_server(app, settings)

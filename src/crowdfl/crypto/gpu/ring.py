@@ -96,7 +96,6 @@ class Ring:
         return result
 
     def enter(self, numbers: Any) -> _Pairs:  # noqa: ANN401
-        """Numbers of 2 * size limbs as pairs."""
         out = self._pairs(len(numbers))
         self._launch_groups("enter", len(numbers), numbers, out, len(numbers), self._powers, self.modulus)
         return out

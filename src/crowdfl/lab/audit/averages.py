@@ -101,7 +101,6 @@ def _masked(scene: Scene) -> Iterator[tuple[str, list[int]]]:
 
 
 def _in_order(codec: ModelCodec, values: list[int]) -> list[int]:
-    """Undo the public permutation and signs."""
     if len(values) < codec.budget.parameters:
         return values
     signs = codec.signs.tolist()
@@ -109,7 +108,6 @@ def _in_order(codec: ModelCodec, values: list[int]) -> list[int]:
 
 
 def attack_total(scene: Scene) -> list[Finding]:
-    """Attack 3: both ways to the divisor."""
     findings = []
     for way, how in _WAYS.items():
         guess = next(reversed(totals(scene, way)), None)
@@ -121,7 +119,6 @@ def attack_total(scene: Scene) -> list[Finding]:
 
 
 def attack_late_samples(scene: Scene) -> Finding:
-    """Attack 7: the totals before and after a retransmission."""
     truth, most = SAMPLES[LATE], scene.settings.max_samples
     before_after = totals(scene, "gcd")
     guess = next((b - a for a, b in pairwise(before_after) if 0 < b - a <= most), None)
@@ -147,7 +144,6 @@ def totals(scene: Scene, way: str) -> list[int]:
 
 
 def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
-    """How many numbers, and what they have in common."""
     if way == "fractions":
         for pairs in divisions(scene.csp):
             fractions = [f for f in (fraction_behind(x, y) for x, y in pairs) if f is not None]
@@ -161,7 +157,6 @@ def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
 
 
 def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
-    """CSP subtracts what it opened twice under one seed."""
     trained = updates(parameters, seed=3)
     parties = deal(parameters, key_bits=key_bits, max_participants=5, lanes=0)
     sp, public = cast(HardenedSp, parties.sp), parties.dealer.task.public

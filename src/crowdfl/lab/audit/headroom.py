@@ -40,7 +40,6 @@ class _Opening:
 
     @property
     def total(self) -> float:
-        """log2 of the distance of all of them together."""
         return self.each + log2(self.count) if self.count else _NOTHING
 
     def finding(self, sigma: int, subject: str, task: str) -> Finding:
@@ -161,7 +160,6 @@ class ShortBudget(WidthBudget):
 
     @property
     def lane_mask_bits(self) -> int:
-        """One bit more than a lane, with its sign."""
         return bits(self.lane_bound) + 2
 
 

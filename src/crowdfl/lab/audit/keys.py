@@ -129,7 +129,6 @@ def _decrypt(c: CipherVector, exponent: mpz) -> list[mpz] | None:
 
 
 def attack_overheard_reward(scene: Scene) -> Finding:
-    """Attack 6: a participant on the reward message of another."""
     truth, blind = scene.rewards[_VICTIM], BUDGET / len(scene.rewards)
     read = _read_reward(scene, scene.envelopes[_VICTIM])
     recovered = "nothing opened" if read is None else f"{read:.6f} where {truth:.6f} is true"

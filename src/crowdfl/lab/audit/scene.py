@@ -67,7 +67,6 @@ class Scene:
 
     @property
     def most(self) -> int:
-        """The largest total that the task allows."""
         return self.settings.max_participants * self.settings.max_samples
 
     @property

@@ -85,7 +85,6 @@ def compare(
 
 
 def tell_apart(subject: str, rounds: int) -> Finding:
-    """`subject`: PAPER, HARDENED or SHORTENED."""
     (small, widths), (large, _) = (_observe(subject, rounds, large=large) for large in (False, True))
     allowed = _conceded(widths) if widths else {}
     found = compare(small, large, allowed)

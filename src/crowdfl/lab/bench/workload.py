@@ -114,7 +114,6 @@ class Replayed:
 
 
 def made_up_weights(parameters: int, seed: int) -> Floats:
-    """The same in every run: benchmark data, no secret."""
     return np.random.default_rng(seed).normal(0, 0.5, parameters)
 
 

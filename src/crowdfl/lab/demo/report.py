@@ -52,12 +52,10 @@ class Plain:
         return _weighted([self.accuracy[number][person] for person in people])
 
     def measure(self, model: Weights) -> float:
-        """Another model, on the held-out windows of everyone."""
         return _weighted([trainer.evaluate(model) for trainer in self.trainers.values()])
 
 
 def _uploads(heard: _Heard) -> dict[int, list[int]]:
-    """Who was in which round, as the receipts say."""
     who: dict[int, list[int]] = {}
     for name, details in heard:
         if details["event"] == "uploaded":

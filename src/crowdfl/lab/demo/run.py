@@ -74,7 +74,6 @@ class _RunningCampaign:
                 process.wait()
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """Follow the campaign until the requester says so."""
         while True:
             if time.monotonic() - self.started > _PATIENCE:
                 raise ServiceUnavailable(
@@ -99,7 +98,6 @@ class _RunningCampaign:
             raise ServiceUnavailable(f"{name} has ended with {process.returncode}: {' '.join(last)}")
 
     def _kill(self, name: str) -> None:
-        """As a phone that is gone: no goodbye."""
         self._running[name].kill()
         self._running[name].wait()
 

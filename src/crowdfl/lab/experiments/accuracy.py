@@ -79,7 +79,6 @@ def _table3_points(settings: AccuracySettings) -> list[ExperimentPoint]:
 
 
 def mad(found: Scores, baseline: Scores) -> float:
-    """The mean absolute deviation from the baseline's scores."""
     return float(np.abs(np.subtract(astuple(found), astuple(baseline))).mean())
 
 

@@ -117,7 +117,6 @@ def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) 
 
 
 def training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
-    """A person's training, for a network of some size."""
     facts: Record = {"hidden": hidden, "repetitions": settings.repetitions, "seed": settings.seed}
 
     def measure(bench: Bench) -> Records:

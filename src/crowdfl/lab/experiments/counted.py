@@ -133,7 +133,6 @@ def _numbers(message: bytes, public: PublicKey) -> int:
 
 
 def _rows(facts: Record, counts: Counter[tuple[str, str]], wire: Record) -> Records:
-    """What a role did outside SMUL and SDIV, and its traffic."""
     outside = {name: times for (scope, name), times in sorted(counts.items()) if not scope and times}
     quantities = {name: times for name, times in outside.items() if name != "check"} | wire
     return [facts | {"quantity": name, "count": value} for name, value in quantities.items()]

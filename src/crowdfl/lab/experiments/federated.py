@@ -64,7 +64,6 @@ class Crowd:
         return [split.train.name for split in self.splits]
 
     def everyone(self) -> Person:
-        """All training windows, as if they had been handed in."""
         return merged("everyone", [split.train for split in self.splits])
 
     def learner(self) -> TorchLearner:
@@ -140,13 +139,11 @@ class Attendance:
     seed: int = 0
 
     def dropped(self, round_number: int) -> list[str]:
-        """In the order in which they were drawn."""
         generator = np.random.default_rng([self.seed, round_number])
         drawn = generator.choice(len(self.names), round(self.rate * len(self.names)), replace=False)
         return [self.names[i] for i in drawn]
 
     def late(self, round_number: int) -> list[str]:
-        """Those who come back: every other one of the dropped."""
         return self.dropped(round_number)[::2] if self.strategy == "retransmit" else []
 
     def lost(self, round_number: int) -> list[str]:
@@ -250,7 +247,6 @@ def run_point(
 
 
 def baseline_point(settings: LearnSettings) -> ExperimentPoint:
-    """NN: the same network on everyone's windows together."""
     facts = dict(vars(settings))
 
     def measure(bench: Bench) -> Records:

@@ -50,7 +50,6 @@ class Ppfdl:
         self._smul_csp = PaperSmulCsp(self.csp, max_count=count)
 
     def encrypt(self, weights: _Floats) -> CipherVector:
-        """A user's upload: one Enc per parameter."""
         vector = self.user.encrypt(self.encoding.encode(weights).values.tolist())
         self.user.costs.messages += 1
         return vector
@@ -84,7 +83,6 @@ class Ppfdl:
         return (yield from self._sdiv(weighed_bits + bits(n), sums, CipherVector.concat([whole] * size)))
 
     def answer(self, request: bytes) -> bytes:
-        """CSP's side; SP sends nothing but these two kinds."""
         side = self._sdiv_csp if Message.kind_of(request) == SdivRequest.kind else self._smul_csp
         return side.answer(request)
 

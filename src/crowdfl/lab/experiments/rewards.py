@@ -106,7 +106,6 @@ class PaidRounds(Encrypted):
         return {"distance": [float(d) for d in found], "weight": [float(result * unit) for result in results]}
 
     def _in_the_clear(self, models: list[Flat], samples: list[int]) -> dict[str, list[float]]:
-        """By Eq. 10."""
         epsilon, plain = 10.0**-self.task.decimals, distances(models, fedavg(models, samples))
         values = plain, weights(plain, samples, epsilon), rewards(models, samples, float(self._budget), epsilon)
         names = (f"{name} in the clear" for name in ("distance", "weight", "reward"))

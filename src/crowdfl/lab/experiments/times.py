@@ -39,7 +39,6 @@ class Sweeps:
     phases: tuple[str, ...]
 
     def of(self, scheme: str, over: str) -> Records:
-        """The rows of a scheme's sweep, in order."""
         mine = [row for row in self.rows if row["scheme"] == scheme]
         if over == "parameters":
             chosen = [row for row in mine if row["participants"] == self.settings.crowd]

@@ -29,19 +29,16 @@ class Section:
 
 
 def result_section(result: Result) -> Section:
-    """Without Matplotlib it has no pictures."""
     drawn = {p.caption: draw_png(p) for p in result.pictures} if has_matplotlib() else {}
     pictures = {caption: base64.b64encode(png).decode() for caption, png in drawn.items()}
     return Section(result.name, result.title, "", result.all_tables, pictures, result.all_notes, result.facts)
 
 
 def section_html(section: Section) -> str:
-    """The section alone, to be kept and put on a page later."""
     return _environment().get_template("section.html.j2").render(section=section)
 
 
 def page_html(title: str, intro: Sequence[str], sections: Sequence[str]) -> str:
-    """`sections` come from `section_html`."""
     return _environment().get_template("page.html.j2").render(title=title, intro=intro, sections=sections)
 
 

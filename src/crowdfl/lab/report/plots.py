@@ -109,7 +109,6 @@ def has_matplotlib() -> bool:
 
 
 def save_picture(picture: Picture, folder: Path) -> tuple[Path, ...]:
-    """PNG and SVG; no file without Matplotlib."""
     if not has_matplotlib():
         return ()
     paths = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"

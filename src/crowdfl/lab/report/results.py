@@ -115,7 +115,6 @@ class Row:
         return replace(self, peers=(peer, *others), ratio=ratio, ratio_of=label)
 
     def under(self, peer: Reference, label: str, *others: Reference) -> "Row":
-        """The other way round: the first one's figure over ours."""
         ratio = peer.figure.value / self.crowdfl.value if peer.figure else None
         return replace(self, peers=(peer, *others), ratio=ratio, ratio_of=label)
 
@@ -163,7 +162,6 @@ class Result:
 
     @property
     def unjudged(self) -> tuple[Row, ...]:
-        """Rows with a target of which nothing can be said."""
         return tuple(row for row in self.rows if row.target is not None and row.met is None)
 
     @property

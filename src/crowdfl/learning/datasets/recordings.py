@@ -21,7 +21,6 @@ _Floats = npt.NDArray[np.floating]
 
 
 def runs_of(*keys: npt.NDArray[np.integer]) -> list[slice]:
-    """The stretches over which none of the keys changes."""
     changes = np.any([np.diff(key) != 0 for key in keys], axis=0)
     return _between(np.flatnonzero(changes) + 1, len(keys[0]))
 

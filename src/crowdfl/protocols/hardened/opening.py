@@ -65,7 +65,6 @@ class MaskSeed:
 
 
 def digest(sums: CipherVector) -> bytes:
-    """The hash that a seed is bound to."""
     return hashlib.sha256(sums.to_bytes()).digest()
 
 
@@ -150,7 +149,6 @@ def read(publication: Publication, audience: AudienceKey, context: bytes, public
 
 
 def mask_rows(seed: bytes, start: int, count: int, public: PublicKey) -> Block:
-    """R for the rows of one chunk."""
     return Coins(seed).child(f"mask {start}").residues(count, public.n)
 
 

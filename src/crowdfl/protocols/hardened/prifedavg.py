@@ -86,7 +86,6 @@ def _order(seed: bytes, parameters: int) -> npt.NDArray[np.int64]:
 
 
 def hidden_widths(budget: WidthBudget) -> SdivWidths:
-    """The division 2^k / Y."""
     ybits = bits(budget.max_participants * budget.max_samples)
     # A division is within 6 * 2^-sigma: all of the task together within 2^-sigma.
     sigma = budget.sigma + 3 + bits(budget.rounds)

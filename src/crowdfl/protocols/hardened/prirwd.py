@@ -301,7 +301,6 @@ class RewardSp:
     def _open(
         self, mu: CipherVector, ids: Sequence[str], context: bytes, coins: Coins
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
-        """Step 5: each reward to its owner alone."""
         party = self.party
         masks = to_ints(coins.residues(len(ids), party.public.n))
         salts = [coins.take(SEED_BYTES) for _ in ids]
@@ -326,7 +325,6 @@ class _CrossTerms:
         self.r_big_r = [0] * participants
 
     def take(self, lanes: CipherVector, masks: WideInts) -> None:
-        """One message's worth, by products of powers."""
         size = len(masks) // self.n
         total = masks.columns(self.n)
         sums = lanes.bucket_sums(
@@ -462,5 +460,4 @@ def _kept_name(context: bytes, who: str) -> str:
 
 
 def reward_context(context: bytes, who: str) -> bytes:
-    """What a sealed reward is bound to."""
     return b"crowdfl reward 1" + len(context).to_bytes(4, "big") + context + who.encode()

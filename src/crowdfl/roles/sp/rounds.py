@@ -65,7 +65,6 @@ class Round:
             )
 
     def is_late(self, settings: TaskSettings, now: float) -> bool:
-        """Whether an upload now is a retransmission."""
         return now > self.deadline(settings)
 
     def decide(self, settings: TaskSettings, now: float, uploads: int, enrolled: int) -> "Round":

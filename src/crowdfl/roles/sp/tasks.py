@@ -41,7 +41,6 @@ class Tasks:
         return task
 
     def deposit(self, task: str, name: str, amount: int) -> None:
-        """The requester pays in, once per name."""
         with self._ports.store.transaction():  # or the task could end in between, and the money would be forgotten
             ledger = self._core.ledger(task)
             movement = ledger.deposit(name, amount)
@@ -114,7 +113,6 @@ class Tasks:
         self._ports.store.leave(task, who)
 
     def statement(self, task: str) -> Ledger:
-        """The task's books as its requester sees them."""
         settled = self._ports.store.task(task).state == TaskState.SETTLED
         return self._core.ledger(task).for_requester(settled=settled)
 

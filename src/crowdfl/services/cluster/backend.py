@@ -240,7 +240,6 @@ def _factors(kernel: Kernel, rows: int) -> int:
 
 
 def _leaves(kernel: BucketProduct | MultiPow, blocks: Sequence[Block], most: int) -> Iterator[Piece]:
-    """The same rows in pieces of `most` factors and fewer."""
     parts = -(-kernel.size // most)
     for part in range(parts):
         start, stop = (kernel.size * place // parts for place in (part, part + 1))

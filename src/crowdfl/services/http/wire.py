@@ -20,7 +20,6 @@ PROBLEM_TYPE = "urn:crowdfl:problem:"
 
 
 def error_from(status: int, body: object) -> CrowdFLError:
-    """A problem that a service answered with, as the error it was."""
     fields = body if isinstance(body, dict) else {}
     slug = str(fields.get("type", "")).removeprefix(PROBLEM_TYPE)
     text = str(fields.get("detail") or fields.get("title") or f"the service answered with status {status}")[:2000]

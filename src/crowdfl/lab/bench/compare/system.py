@@ -62,7 +62,6 @@ class System:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """What the extrapolated figures stand on, each once."""
         return tuple(dict.fromkeys(figure.sample for figure in self.figures.values() if figure.sample))
 
     def cells(self, columns: Collection[str]) -> tuple[Cell, ...]:

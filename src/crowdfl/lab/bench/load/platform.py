@@ -67,7 +67,6 @@ class Platform:
         self.public, self.uploads = self._derive(self.people[-1], sealed)
 
     def round_state(self) -> str:
-        """Of the one round; empty before it opens."""
         rounds = self.requester.sp.status(self.task)["rounds"]
         return str(rounds[-1]["state"]) if rounds else ""
 
@@ -89,7 +88,6 @@ class Platform:
         return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), "", task, 60.0, b"", {})
 
     def _join(self, own: RequesterFile) -> tuple[list[ParticipantKeys], bytes]:
-        """Everyone's keys, and the last one's sealed bundle."""
         kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())
         people = []
         for invitation in self.requester.invite(self.task, self.settings.participants, _DAY):

@@ -114,7 +114,6 @@ def _divided(timing: Timing, count: int) -> Timing:
 
 
 def kernel_shares(kernels: Mapping[str, float]) -> str:
-    """The kernels worth a tenth of a percent, largest first."""
     whole = sum(kernels.values())
     largest = sorted(kernels.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {spent / whole:.1%}" for name, spent in largest if spent / whole >= 0.001)

@@ -118,7 +118,6 @@ def _operations(
         return result
 
     def polynomials() -> CipherVector:
-        """The same products, of packed operands."""
         operands, widths = CipherVector.concat([x, y]), [_FACTOR_BITS] * (2 * count)
         pending, request = packed.begin(operands, widths, products, Coins.fresh())
         return packed.finish(pending, PolynomialsCsp(csp, max_count=2 * count).answer(request))

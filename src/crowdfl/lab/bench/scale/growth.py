@@ -204,6 +204,5 @@ def _cores(rates: Rates, budget: WidthBudget, which: str) -> Iterator[_Line]:
 
 
 def _core_time(seconds: float) -> str:
-    """Core hours: as many cores do it within an hour."""
     hours = seconds / _HOUR
     return f"{hours:,.0f} core hours" if hours >= 100 else f"{hours:.3g} core hours"

@@ -48,7 +48,6 @@ def _write_frame(stream: IO[bytes], frame: bytes) -> None:
 
 
 def _read_frame(stream: IO[bytes]) -> bytes:
-    """The next one; nothing at the end."""
     return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
 
 
