@@ -46,7 +46,6 @@ class LocalDealer:
         return self._profile.requester(self.spec, self._dealing.requester, self.tools)
 
     def participant(self, who: str) -> ParticipantProtocol:
-        """A participant with fresh keys, certified to every server."""
         keys = ParticipantKeys.fresh(who)
         self._identities.append(keys.identity)
         for server in self._servers:
@@ -54,7 +53,6 @@ class LocalDealer:
         return self._profile.participant(self.spec, self._dealing.participant, keys, self.tools)
 
     def _tell(self, server: _Server) -> _Server:
-        """A server knows everyone enrolled, before it was built or after."""
         for identity in self._identities:
             server.enrol(identity)
         self._servers.append(server)

@@ -6,9 +6,11 @@ language can check one, and one kind never passes for another.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from crowdfl.crypto.sealing import SigningKey, verify
 from crowdfl.errors import CrowdFLError, DocumentError
@@ -17,7 +19,19 @@ from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.settings import TaskSettings
 
 _LONGEST = 1_000_000
-_Document = TypeVar("_Document")
+_STRICT = ConfigDict(strict=True)  # true is not 1, and "3" is not 3
+_Text = Annotated[str, Field(strict=True)]
+_Seconds = Annotated[float, Field(strict=True, ge=0, le=1e12)]
+_Side = Annotated[int, Field(ge=1, le=10**9)]
+
+
+def _from_hex(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise ValueError("expected hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+_Hex = Annotated[bytes, BeforeValidator(_from_hex)]
 
 
 def sign_document(kind: str, body: Mapping[str, Any], key: SigningKey) -> str:
@@ -88,26 +102,35 @@ class Definition:
     @classmethod
     def open(cls, text: str) -> "Definition":
         """A definition, signed by the requester it names."""
-        body = open_document(text, "definition")
-        definition = _read("definition", body, cls.from_body)
+        definition = cls.from_body(open_document(text, "definition"))
         open_document(text, "definition", definition.requester)
         return definition
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> "Definition":
-        """From JSON that was checked before."""
-        arrays = [(str(name), tuple(map(_side, sides))) for name, sides in body["arrays"]]
-        return cls(
-            purpose=_text(body, "purpose"),
-            terms=_text(body, "terms"),
-            readers=_text(body, "readers"),
-            shape=ModelShape(tuple(name for name, _ in arrays), tuple(sides for _, sides in arrays)),
-            initial=_text(body, "initial"),
-            settings=TaskSettings.of(**body["settings"]),
-            claim_window=_seconds(body, "claim_window"),
-            requester=bytes.fromhex(body["requester"]),
-            training=dict(body["training"]),
-        )
+        try:
+            found = dict(_DefinitionBody.model_validate(body))
+            arrays = found.pop("arrays")
+            shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
+            return cls(**found | {"shape": shape, "settings": TaskSettings.of(**found["settings"])})
+        except ValidationError as wrong:
+            raise _refusal("definition", wrong) from None
+        except CrowdFLError as wrong:
+            raise DocumentError(f"this definition does not stand: {wrong}") from None
+
+
+class _DefinitionBody(BaseModel):
+    model_config = _STRICT
+
+    purpose: str
+    terms: str
+    readers: str
+    arrays: list[Annotated[tuple[str, list[_Side]], Field(strict=False)]]
+    initial: str
+    settings: dict[str, Any]
+    claim_window: _Seconds
+    requester: _Hex
+    training: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -115,7 +138,7 @@ class _Signed:
     """A document that somebody else than its subject signs; `open` takes that one's public key."""
 
     kind: ClassVar[str]
-    task: str
+    task: _Text
 
     def body(self) -> dict[str, Any]:
         return asdict(self)
@@ -125,12 +148,14 @@ class _Signed:
 
     @classmethod
     def open(cls, text: str, signer: bytes) -> Self:
-        return _read(cls.kind, open_document(text, cls.kind, signer), cls.from_body)
+        try:
+            return cls.from_body(open_document(text, cls.kind, signer))
+        except ValidationError as wrong:
+            raise _refusal(cls.kind, wrong) from None
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Self:
-        readers: dict[Any, Callable[[dict[str, Any], str], Any]] = {str: _text, float: _seconds}
-        return cls(*(readers[field.type](body, field.name) for field in fields(cls)))
+        return TypeAdapter(cls).validate_python(body)
 
 
 @dataclass(frozen=True)
@@ -138,7 +163,7 @@ class Appointment(_Signed):
     """KGC's word that this task has this key."""
 
     kind = "appointment"
-    fingerprint: str
+    fingerprint: _Text
 
 
 @dataclass(frozen=True)
@@ -146,8 +171,8 @@ class Invitation(_Signed):
     """The requester lets one person join."""
 
     kind = "invitation"
-    number: str
-    expires: float
+    number: _Text
+    expires: _Seconds
 
 
 @dataclass(frozen=True)
@@ -163,38 +188,25 @@ class Certificate(_Signed):
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Self:
-        keys = bytes.fromhex(body["signing"]), bytes.fromhex(body["reading"])
-        return cls(_text(body, "task"), Identity(_text(body, "who"), *keys))
+        found = _CertificateBody.model_validate(body)
+        return cls(found.task, Identity(found.who, found.signing, found.reading))
 
 
-def _read(kind: str, body: dict[str, Any], reader: Callable[[dict[str, Any]], _Document]) -> _Document:
-    try:
-        return reader(body)
-    except (KeyError, TypeError, ValueError, OverflowError) as wrong:
-        raise DocumentError(f"this {kind} has a missing or wrong field: {type(wrong).__name__} {wrong}") from None
-    except DocumentError:
-        raise
-    except CrowdFLError as wrong:
-        raise DocumentError(f"this {kind} does not stand: {wrong}") from None
+class _CertificateBody(BaseModel):
+    model_config = _STRICT
+
+    task: str
+    who: str
+    signing: _Hex
+    reading: _Hex
 
 
-def _text(body: dict[str, Any], name: str) -> str:
-    if not isinstance(body[name], str):
-        raise TypeError(f"{name} must be a string")
-    return str(body[name])
-
-
-def _seconds(body: dict[str, Any], name: str) -> float:
-    value = body[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e12:
-        raise ValueError(f"{value!r} is not a number of seconds")
-    return float(value)
-
-
-def _side(value: Any) -> int:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
-        raise ValueError(f"{value!r} is not the side of an array")
-    return value
+def _refusal(kind: str, wrong: ValidationError) -> DocumentError:
+    """Where the first wrong field is and what was expected; never what it held."""
+    first = wrong.errors(include_url=False, include_input=False)[0]
+    return DocumentError(
+        f"this {kind} has a missing or wrong field: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    )
 
 
 def _canonical(kind: str, body: Mapping[str, Any]) -> bytes:

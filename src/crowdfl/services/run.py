@@ -83,7 +83,6 @@ class _Resources(Background):
 
 
 def signing_key(path: Path) -> SigningKey:
-    """The key at this path, made if there is none."""
     with contextlib.suppress(FileExistsError):
         write_private(path, SigningKey.fresh().private)
     with open(path, "rb") as file:

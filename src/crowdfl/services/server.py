@@ -24,7 +24,6 @@ _Settings = TypeVar("_Settings", bound=ServiceSettings)
 
 @contextlib.contextmanager
 def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
-    """Serve an app by a thread of this process; yields its URL."""
     server, listener, url = make_server(app, settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server")
     thread.start()

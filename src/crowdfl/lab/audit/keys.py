@@ -150,7 +150,6 @@ def _read_reward(scene: Scene, envelope: bytes) -> float | None:
 
 
 def _unseal(scene: Scene, envelope: RewardEnvelope) -> float | None:
-    """The mask is there for the taking; what it masks is sealed."""
     readers = [scene.phone_reader.open] if scene.phone_reader else []
     for open_with in (*readers, *(audience.open for audience in scene.audiences)):
         for who in (_VICTIM, _OVERHEARER):

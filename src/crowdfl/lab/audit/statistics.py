@@ -130,7 +130,6 @@ def _opened(view: View, n: int) -> _Named:
 
 
 def _masked(view: View, widths: RewardWidths) -> _Named:
-    """Lanes and operands by their masks, and the lowest bits of both."""
     for rows in view.of("lanes"):
         used = [int(v) for row in rows for v in row[:_PARAMETERS]]
         yield "lanes", [v / (1 << widths.budget.lane_mask_bits) for v in used]

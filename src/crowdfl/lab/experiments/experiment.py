@@ -180,7 +180,6 @@ def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Map
 
 
 def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
-    """One page of all the parts that are there, in the paper's order."""
     parts = {experiment.name: out / experiment.name / "part.html" for experiment in experiments}
     missing = ", ".join(name for name, path in parts.items() if not path.exists())
     intro = ["Each part names the command that made it. Columns headed `paper` are as printed there."]

@@ -229,7 +229,6 @@ def federated(crowd: Crowd, aggregator: Clear | Encrypted, attendance: Attendanc
 def run_point(
     settings: LearnSettings, *, keys: Keys | None = None, rate: float = 0.0, strategy: Strategy = "discard"
 ) -> ExperimentPoint:
-    """A whole federated run: in the clear, or with `keys` encrypted."""
     facts: Record = dict(vars(settings)) | {"rate": rate, "strategy": strategy if rate else "discard"}
     if keys is not None:
         facts |= dict(vars(keys))

@@ -76,7 +76,6 @@ class Batches(Generic[_Key, _Item, _Outcome]):
 
 
 def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome | Exception) -> None:
-    """Once; a request that was cancelled meanwhile is skipped."""
     if future.done():
         return
     if isinstance(outcome, Exception):
