@@ -43,7 +43,6 @@ class RequesterFile:
 
 @contextmanager
 def open_requester(own: RequesterFile) -> Iterator[Requester]:
-    """A requester with its links, which are closed at the end."""
     blobs, found = FileBlobs(own.folder / "state"), own.settings
     kgc = KgcClient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)))
     sp = SpClient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)))

@@ -26,7 +26,6 @@ def random_below(bound: int) -> mpz:
 
 
 def random_bits(bits: int) -> mpz:
-    """A secret number, uniform in [0, 2^bits)."""
     return mpz(secrets.randbits(bits))
 
 

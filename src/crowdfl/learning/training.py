@@ -45,7 +45,6 @@ class PlainRound:
         return self._mean("loss")
 
     def _mean(self, name: str) -> float:
-        """Over all held-out windows, whoever they belong to."""
         rows = [(getattr(scores, name), scores.samples) for scores in self.scores.values()]
         return float(np.average([value for value, _ in rows], weights=[samples for _, samples in rows]))
 

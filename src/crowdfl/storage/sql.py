@@ -346,7 +346,6 @@ def _at(table: sa.Table, key: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]
 
 
 def _put(c: sa.Connection, table: sa.Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Update the row of this key, or insert it."""
     if c.execute(update(table).where(*_at(table, key)).values(**values)).rowcount == 0:
         c.execute(insert(table).values(**key, **values))
 

@@ -152,7 +152,6 @@ def _other_of_two(own: Floats, samples: int, average: Floats, share: float, *, m
 
 
 def refusals() -> list[str]:
-    """What a task of two meets: at its settings, and at publication."""
     said = []
     try:
         TaskSettings.of(min_participants=2)

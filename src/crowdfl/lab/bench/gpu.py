@@ -86,7 +86,6 @@ class _Batch:
 
 
 def decryption_rows(settings: GpuSettings, keys: pctd.KeyPair, backend: Backend) -> list[Row]:
-    """Partial decryptions a second under a real key, and against one core."""
     kernel = kernels.PartialDecrypt(keys.private.split()[0].exponent, keys.public.n_squared)
     numbers = Coins.fresh().residues(settings.numbers, int(keys.public.n_squared))
     batch = _Batch("partial decryptions", kernel, (numbers,))

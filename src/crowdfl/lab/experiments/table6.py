@@ -82,7 +82,6 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
 
 
 def _share_model(settings: DropoutSettings) -> Records:
-    """Split a model of 4 bytes a parameter into five shares, and join three."""
     try:
         from Crypto.Protocol.SecretSharing import Shamir
     except ModuleNotFoundError as error:

@@ -97,7 +97,6 @@ def markdown_table(table: ResultTable) -> str:
 
 
 def csv_text(table: ResultTable) -> str:
-    """Numbers in full and in their base unit; what is not there is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.columns)

@@ -76,7 +76,6 @@ def lines(axes: Axes, series: Mapping[str, Series], *, log: bool = False, **labe
 def bars(
     axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, stacked: bool = False, **labels: str
 ) -> None:
-    """Bars of each group side by side with their values on top, or stacked."""
     places, bottom = np.arange(len(groups)), np.zeros(len(groups))
     width = 0.8 if stacked else 0.8 / len(series)
     for i, (name, values) in enumerate(series.items()):

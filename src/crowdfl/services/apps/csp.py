@@ -92,7 +92,6 @@ class Answers(Background):
             return future
 
     def _forget_success(self, key: tuple[str, str], future: Future[bytes]) -> None:
-        """The reply is in the store now: memory need not hold it too."""
         if not future.cancelled() and future.exception() is None:
             with self._lock:
                 self._futures.pop(key, None)

@@ -134,7 +134,6 @@ class _Measurement:
         return ScalePoint(self.axis, self.x, self.crowd, counts | traffic, figures)
 
     def _publish(self, folder: Path) -> int:
-        """A publication of known values for a reader to read; its bytes."""
         public = self.dealing.public
         rows = packed_model(self.budget, public, made_up_weights(self.parameters, 2021), 1)
         csp = self.profile.csp(self.spec, self.dealing.csp, self.tools)
