@@ -288,7 +288,7 @@ class ServiceSettings(Settings):
     plain_http: bool = Field(default=False, description="Serve and call without TLS; allowed on loopback only.")
     ca: _FilePath | None = _optional("ca.pem", "Whom to trust about peers; the system's authorities if not given.")
     passphrase_file: _FilePath | None = _optional(
-        "passphrase", "The file with the passphrase that seals keys: docs/key-files.md."
+        "passphrase", "The file with the passphrase that seals keys: docs/formats.md."
     )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
