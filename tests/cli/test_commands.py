@@ -194,7 +194,7 @@ def test_task_new_is_a_task_file():
     found = tomllib.loads(result.out)
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
     assert found["settings"]["key_bits"] == 2048
-    assert definition.about.parameters == sum(array.size for array in initial)
+    assert definition.spec.parameters == sum(array.size for array in initial)
     assert result.out.count("#") >= len(found["settings"])
 
 

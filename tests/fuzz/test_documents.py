@@ -36,8 +36,8 @@ def open_definition(text):
     opened = Definition.open(text)
     assert open_document(text, "definition", opened.requester)
     profile = PROFILES.get(opened.settings.profile)
-    if profile is not None and opened.about.parameters < 10**6:
-        attempt(profile.check, opened.settings, opened.about.parameters)
+    if profile is not None and opened.spec.parameters < 10**6:
+        attempt(profile.check, opened.settings, opened.spec.parameters)
     return opened.task
 
 

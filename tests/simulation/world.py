@@ -126,7 +126,7 @@ class World:
             _signing("requester").public,
             {},
         )
-        self.about, text = definition.about, definition.sign(_signing("requester"))
+        self.about, text = definition.spec, definition.sign(_signing("requester"))
         self.created = self.kgc.create_task(text)
         self.task = self.sps[0].create_task(text, self.created.appointment, b"initial")
 

@@ -113,10 +113,10 @@ def _ask(definition: Definition, *, agreed: bool, as_json: bool) -> None:
 
 
 def _described(definition: Definition) -> str:
-    settings, about = definition.settings, definition.about
+    settings, spec = definition.settings, definition.spec
     return (
         f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
-        f"Model: {about.parameters:,} parameters; profile {settings.profile}, key of {settings.key}\n"
+        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, key of {settings.key}\n"
         f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}"
     )
 

@@ -48,7 +48,7 @@ class Campaign:
         if people > most:
             raise SettingsError(f"{people} people do not fit into a task with max_participants = {most}")
         task = self.requester.create(definition, initial)
-        self.on_event("created", {"task": task, "parameters": definition.about.parameters})
+        self.on_event("created", {"task": task, "parameters": definition.spec.parameters})
         self.on_event("invited", {"people": people, "folder": invite(task, people)})
         status = self.watch(task, lambda status: status["enrolled"] >= people or status["state"] in _ENDED)
         self.requester.close_enrolment(task)  # everyone is in: KGC need not keep the participants' key any longer

@@ -78,7 +78,7 @@ class Csp:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
             bundle = self.bundles.get(f"{task}.csp")
-            self._sides[task] = profile_named(definition.settings.profile).csp(definition.about, bundle, self.tools)
+            self._sides[task] = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
         side = self._sides[task]
         for participant in self.store.participants(task, self._enrolled[task]):  # whichever process was told of them
             side.enrol(participant.identity)

@@ -80,7 +80,7 @@ class Definition:
         return hashlib.sha256(_canonical("definition", self.body())).hexdigest()[:32]
 
     @property
-    def about(self) -> TaskSpec:
+    def spec(self) -> TaskSpec:
         return TaskSpec(self.task, self.settings, self.shape.parameters)
 
     def body(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Kgc:
     def _deal(self, definition: Definition) -> None:
         task = definition.task
         profile = profile_named(definition.settings.profile)
-        dealing = profile.deal(definition.about, insecure_test_key=self.insecure_test_key)
+        dealing = profile.deal(definition.spec, insecure_test_key=self.insecure_test_key)
         # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
         bundles = {role: getattr(dealing, role) for role in ("sp", "csp", "requester", "participant")}
         bundles["appointment"] = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing).encode()

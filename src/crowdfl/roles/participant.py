@@ -287,7 +287,7 @@ class Participant:
     def side(self) -> ParticipantProtocol:
         if self._side is None:
             profile = profile_named(self._definition.settings.profile)
-            side = profile.participant(self._definition.about, self.blobs.get("bundle"), self.keys, self.tools)
+            side = profile.participant(self._definition.spec, self.blobs.get("bundle"), self.keys, self.tools)
             if self.open_stock is not None and side.party.randomizers is not None:
                 self._stock = self.open_stock(side.party.public)
                 side.party.randomizers = _Stocked(self._stock, side.party.randomizers)

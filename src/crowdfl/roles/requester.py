@@ -64,7 +64,7 @@ class Requester:
         """Have keys made, post the task. Idempotent for the same definition."""
         weights = arrays_to_npz(initial)
         complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
-        profile_named(complete.settings.profile).check(complete.settings, complete.about.parameters)
+        profile_named(complete.settings.profile).check(complete.settings, complete.spec.parameters)
         text, task = complete.sign(self.signing), complete.task
         self.blobs.put(f"{task}/definition", text.encode())
         if not self.blobs.has(f"{task}/bundle"):
@@ -114,7 +114,7 @@ class Requester:
     def read(self, task: str, number: int) -> Average:
         definition = self.definition(task)
         profile = profile_named(definition.settings.profile)
-        side = profile.requester(definition.about, self.blobs.get(f"{task}/bundle"), self.tools)
+        side = profile.requester(definition.spec, self.blobs.get(f"{task}/bundle"), self.tools)
         return side.read(self.sp.final(task, number), number)
 
     def report(self, task: str) -> dict[str, Any]:

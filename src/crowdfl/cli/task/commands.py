@@ -46,7 +46,7 @@ def create(
         definition, initial = defined(file, read_settings(file), module)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
-    show({"task": task, "parameters": definition.about.parameters}, task, as_json=as_json)
+    show({"task": task, "parameters": definition.spec.parameters}, task, as_json=as_json)
 
 
 @app.command()

@@ -99,6 +99,6 @@ class RoundAggregators:
         definition = self._core.definition(task)
         profile = profile_named(definition.settings.profile)
         bundle = self._core.ports.bundles.get(f"{task}.sp")
-        sp = profile.sp(definition.about, bundle, tools or self._core.options.tools)
+        sp = profile.sp(definition.spec, bundle, tools or self._core.options.tools)
         sp.open_round(number)
         return sp

@@ -100,10 +100,10 @@ class Platform:
         return people, enrolled.sealed
 
     def _derive(self, keys: ParticipantKeys, sealed: bytes) -> tuple[PublicKey, list[bytes]]:
-        about = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).about
+        spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
         bundle = keys.reader.open(sealed, enrolment_context(self.task, keys.who))
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
-        side = PROFILES["hardened"].participant(about, bundle, keys, tools)
+        side = PROFILES["hardened"].participant(spec, bundle, keys, tools)
         public, update = side.party.public, side.encrypt_update(self.weights, _SAMPLES)
         vector = CipherVector.from_bytes(update, public, max_count=10**6)
         zeros, uploads = side.party.encrypt([0] * len(vector)), list[bytes]()
