@@ -43,6 +43,9 @@
     │   ├── RewardsOff              the task was made without rewards
     │   ├── ModelMismatch           an update's arrays are not the task's
     │   ├── AlreadyCounted          this participant has another upload in the round
+    │   ├── OutOfTurn               a request that is not the next step of its round
+    │   ├── RoundEnded              CSP answers this round no more: it is void
+    │   ├── RewardOutOfRange        a reward that no honest round gives
     │   └── ClaimRefused            a claim is not accepted
     │       ├── WrongAmount
     │       ├── MasksDoNotFit       not the masks that were committed to
@@ -259,6 +262,18 @@ class ModelMismatch(ProtocolError):
 
 class AlreadyCounted(ProtocolError):
     """This participant has another upload in the round already, or the same bytes were uploaded before."""
+
+
+class OutOfTurn(ProtocolError):
+    """A request that is not the next step of its round, or not the one that this step was answered for."""
+
+
+class RoundEnded(ProtocolError):
+    """CSP answers this round no more: the round is void."""
+
+
+class RewardOutOfRange(ProtocolError):
+    """A reward below zero or above the round's budget: somebody in that round has cheated."""
 
 
 class ClaimRefused(ProtocolError):

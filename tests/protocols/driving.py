@@ -20,7 +20,7 @@ from crowdfl.settings import TaskSettings
 ONE = Threads(1)
 
 SMALL = {  # rewards under a short key: every bound is small, every formula the same
-    "key_bits": 832,
+    "key_bits": 1024,
     "sigma": 20,
     "decimals": 3,
     "clip": 2.0,

@@ -65,7 +65,7 @@ class Packing:
 
     def unpack(self, residues: Block, count: int) -> npt.NDArray[np.int64]:
         """The first `count` values; `SlotOverflow` if one of them exceeds 64 bits."""
-        fields = self._split(residues, count)
+        fields = self._refusing(*self._split(residues, count))
         low = fields[0] | (fields[1] << np.uint64(_LIMB)) if self._field_limbs > 1 else fields[0]
         if self.slot_bits < 64:
             sign = np.uint64(1 << (self.slot_bits - 1))
@@ -82,7 +82,13 @@ class Packing:
         return self.unpack_many(residues, count).to_ints()
 
     def unpack_many(self, residues: Block, count: int) -> WideInts:
-        return WideInts.from_fields(self._split(residues, count).T, self.slot_bits)
+        return WideInts.from_fields(self._refusing(*self._split(residues, count)).T, self.slot_bits)
+
+    def unpack_clamped(self, residues: Block, bound: int) -> tuple[WideInts, bool]:
+        """All values, those outside [0, bound) as 0, and whether there were none. Takes the same steps whatever they are."""
+        fields, wrong = self._split(residues, len(residues) * self.slots)
+        values, fits = WideInts.from_fields(fields.T, self.slot_bits).clamped(bound)
+        return values, not wrong.any() and fits
 
     @property
     def _field_limbs(self) -> int:
@@ -117,8 +123,8 @@ class Packing:
         signed[:, negative], _ = add_constant(limbs[:, negative], int(self.n) - self._offset)
         return from_limbs(signed, width_of(self.n))
 
-    def _split(self, residues: Block, count: int) -> Limbs:
-        """Residues modulo N into two's complement fields, one per value."""
+    def _split(self, residues: Block, count: int) -> tuple[Limbs, npt.NDArray[np.bool_]]:
+        """Residues modulo N into two's complement fields, one per value; and which rows are not made of such fields."""
         if not 0 <= count <= len(residues) * self.slots:
             raise LengthMismatch(f"{len(residues)} plaintexts hold {len(residues) * self.slots} values, not {count}")
         given = to_limbs(residues, self._row_limbs)
@@ -128,7 +134,6 @@ class Packing:
         limbs[:, ~below_half] = negative
         wrong = self._has_bits_beyond(limbs)
         wrong[~below_half] |= borrowed
-        self._refuse_rows(wrong)
         rows = limbs.shape[1]
         grid = np.empty((self._field_limbs, self.slots, rows), dtype=np.uint64)
         for slot in range(self.slots):
@@ -141,7 +146,7 @@ class Packing:
         fields = grid.swapaxes(1, 2).reshape(self._field_limbs, rows * self.slots)[:, :count]
         self._trim(fields)
         fields[-1] ^= self._top_bit
-        return fields
+        return fields, wrong
 
     @property
     def _top_bit(self) -> np.uint64:
@@ -162,9 +167,10 @@ class Packing:
                 f"{count} values do not fit a slot of {self.slot_bits} bits, the first at position {first}"
             )
 
-    def _refuse_rows(self, outside: npt.NDArray[np.bool_]) -> None:
+    def _refusing(self, fields: Limbs, outside: npt.NDArray[np.bool_]) -> Limbs:
         if outside.any():
             raise SlotOverflow(
                 f"plaintext {int(np.argmax(outside))} is not {self.slots} slots of {self.slot_bits} bits: "
                 "a slot overflowed, or it was packed in another way"
             )
+        return fields

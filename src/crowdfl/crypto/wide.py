@@ -85,6 +85,11 @@ class WideInts:
         addend[-1] = constant >> (_LIMB * (size - 1))
         return WideInts(_carried(self._extended(size) + addend))
 
+    def clamped(self, bound: int) -> tuple["WideInts", bool]:
+        """Those outside [0, bound) replaced by 0, and whether there were none."""
+        outside = np.asarray(self.limbs[:, -1] < 0) | self.beyond(bound)
+        return WideInts(np.where(outside[:, None], 0, self.limbs)), not outside.any()
+
     def beyond(self, bound: int) -> npt.NDArray[np.bool_]:
         """Which are not strictly between -bound and bound."""
         too_low, too_high = self.plus(bound - 1), self.plus(-bound)

@@ -110,13 +110,16 @@ class LocalParties:
         final: bool = False,
         readers: int | None = 1,
     ) -> PlayedRound:
-        """Collect, average, let `readers` read (None: everyone; the last round: the requester), reward, open."""
+        """Collect, reward, average, let `readers` read (None: everyone; the last round: the requester), open."""
         round_ = self.open(number)
         for who, upload in uploads.items():
             round_.collect({who: upload})
+        rewarded = payment is not None and not self.sp.averages_first
+        envelopes = round_.reward(payment) if payment is not None and rewarded else {}
         publication = round_.average(final=final)
+        if payment is not None and not rewarded:
+            envelopes = round_.reward(payment)
         average = self.read(publication, number, list(uploads)[:readers], final=final)
-        envelopes = {} if payment is None else round_.reward(payment)
         return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
 
     def read(self, publication: bytes, number: int, readers: list[str], *, final: bool = False) -> Average:

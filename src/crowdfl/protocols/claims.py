@@ -1,28 +1,32 @@
 """Claims: how a participant is paid without any server having seen its reward before.
 
-CSP keeps v_i = mu_i + m_i and a commitment to the mask m_i of each round. To be paid, participant i signs (task, amount) and
-reveals its masks; CSP checks commitments and sum, and attests; SP pays once per task. The amount becomes known to both
-servers then, and only then. Nothing here decrypts.
+CSP keeps v_i = mu_i + m_i and a commitment to the mask m_i of each round, written once. To be paid, participant i signs the
+amount of every round together with its masks and salts; CSP checks commitments, amounts and that each lies within the round's
+budget, and attests one claim of each participant; SP pays each amount out of its round. Amounts become known to both servers
+then, and only then. Nothing here decrypts.
 """
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
-from crowdfl.errors import AlreadyPaid, ClaimRefused, WrongAmount
-from crowdfl.protocols.hardened.prirwd import RewardCsp, RewardEnvelope, reward_context
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, verify
+from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
+from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.profile import CspMemory
 
 _LONGEST_AMOUNT = 128  # bits
 
 
 class Claim(Message, kind=19):
-    """A participant's signed claim, with the masks that prove it. `contexts` names the rounds."""
+    """A participant's signed claim: what it earned in which round, with the masks that prove it."""
 
     task: str
     participant: str
-    amount: int
-    contexts: tuple[bytes, ...]
+    rounds: tuple[int, ...]
+    amounts: tuple[int, ...]  # millionths, round by round
     masks: tuple[int, ...]
     salts: tuple[bytes, ...]
     signature: bytes
@@ -30,60 +34,107 @@ class Claim(Message, kind=19):
     def __repr__(self) -> str:
         return f"Claim({self.participant!r} of task {self.task!r})"
 
+    @property
+    def statement(self) -> bytes:
+        """What the participant signs: everything."""
+        return b"crowdfl claim 2" + replace(self, signature=b"").to_bytes()
+
+    @property
+    def by_round(self) -> dict[int, int]:
+        return dict(zip(self.rounds, self.amounts, strict=True))
+
 
 class Attestation(Message, kind=20):
-    """CSP's signed word that a claim is true."""
+    """CSP's signed word that this very claim is true."""
 
-    task: str
-    participant: str
-    amount: int
+    claim: bytes  # its hash
     signature: bytes
 
 
-def open_reward(envelope: RewardEnvelope, reader: ReaderKey, context: bytes, who: str, n: int) -> int:
-    """A participant reads its reward of one round, in millionths / 2^h: what CSP sealed, less SP's mask."""
-    v = int.from_bytes(reader.open(envelope.sealed, reward_context(context, who)), "big")
-    return int((v - envelope.mask) % n)
+@dataclass(frozen=True)
+class Kept:
+    """What CSP keeps of a reward: the masked number, the commitment to its mask, and the round's budget."""
+
+    masked: int = field(repr=False)
+    commitment: bytes
+    budget: int
 
 
-def payable(rewards: Mapping[bytes, int], fraction: int) -> int:
-    """Millionths to pay for some rounds: each round's reward without its last h bits."""
-    return sum(reward >> fraction for reward in rewards.values())
+class KeptRewards(Protocol):
+    """CSP's records, by round and participant."""
+
+    def reward(self, round_number: int, who: str) -> Kept | None: ...  # None too where the round is void
+
+
+def open_reward(
+    envelope: RewardEnvelope, reader: ReaderKey, csp_key: bytes, context: bytes, who: str, width: int, n: int
+) -> int:
+    """A participant reads its reward of one round, in millionths / 2^h: what CSP sealed and signed, less SP's mask.
+
+    `SealBroken` or `BadSignature` for anything that CSP has not made for this participant, this round and this very mask.
+    """
+    body = reader.open(envelope.sealed, reward_context(context, who))
+    v, signature = body[:width], body[width:]
+    if len(v) != width:
+        raise SealBroken("this envelope holds no reward")
+    verify(csp_key, reward_statement(context, who, commit(envelope.mask, envelope.salt), v), signature)
+    return int((int.from_bytes(v, "big") - envelope.mask) % n)
+
+
+def payable(reward: int, fraction: int, budget: int) -> int:
+    """Millionths to pay for a round's reward: without its last h bits, and never outside [0, budget]."""
+    amount = reward >> fraction
+    if not 0 <= amount <= budget:
+        raise RewardOutOfRange(
+            "this reward is below zero or above the round's budget: somebody in that round has cheated"
+        )
+    return amount
 
 
 def make_claim(
-    task: str, who: str, amount: int, envelopes: Mapping[bytes, RewardEnvelope], signing: SigningKey
+    task: str, who: str, amounts: Mapping[int, int], envelopes: Mapping[int, RewardEnvelope], signing: SigningKey
 ) -> Claim:
-    contexts = tuple(sorted(envelopes))
-    masks = tuple(envelopes[c].mask for c in contexts)
-    salts = tuple(envelopes[c].salt for c in contexts)
-    return Claim(task, who, amount, contexts, masks, salts, signing.sign(_signed(b"claim", task, who, amount)))
+    rounds = tuple(sorted(amounts))
+    masks = tuple(envelopes[number].mask for number in rounds)
+    salts = tuple(envelopes[number].salt for number in rounds)
+    claim = Claim(task, who, rounds, tuple(amounts[number] for number in rounds), masks, salts, b"")
+    return replace(claim, signature=signing.sign(claim.statement))
 
 
 @dataclass
 class ClaimsCsp:
-    """CSP's side: compare a claim with what was kept, attest."""
+    """CSP's side: compare a claim with what was kept, attest one of each participant."""
 
     task: str
-    rewards: RewardCsp
+    kept: KeptRewards
     fraction: int
+    n: int
+    limits: Limits
     signing: SigningKey = field(repr=False)
     participants: Mapping[str, bytes] = field(repr=False)
 
-    def answer(self, request: bytes) -> bytes:
-        claim = Claim.from_bytes(request, self.rewards.party.limits(1))
+    def answer(self, request: bytes, memory: CspMemory) -> Attestation:
+        claim = Claim.from_bytes(request, self.limits)
         _check_claimant(claim, self.task, self.participants)
-        if len(set(claim.contexts)) != len(claim.contexts):
-            raise ClaimRefused("a round is claimed twice")
-        if not len(claim.contexts) == len(claim.masks) == len(claim.salts):
-            raise ClaimRefused("rounds, masks and salts differ in number")
-        rows = zip(claim.contexts, claim.masks, claim.salts, strict=True)
-        earned = {c: self.rewards.reward_of(c, claim.participant, mask, salt) for c, mask, salt in rows}
-        if payable(earned, self.fraction) != claim.amount:
-            raise WrongAmount(f"{claim.participant} claims an amount that the masks shown do not make")
-        signature = self.signing.sign(_signed(b"attestation", claim.task, claim.participant, claim.amount))
-        attestation = Attestation(claim.task, claim.participant, claim.amount, signature)
-        return self.rewards.party.send(attestation)
+        for number, amount, mask, salt in zip(claim.rounds, claim.amounts, claim.masks, claim.salts, strict=True):
+            self._check(claim.participant, number, amount, mask, salt)
+        name = _digest(claim)
+        if memory.reserve(f"attested {claim.participant}", name) != name:
+            raise ClaimRefused(f"another claim of {claim.participant} was attested already: send that one again")
+        return Attestation(name, self.signing.sign(_attested(name)))
+
+    def _check(self, who: str, number: int, amount: int, mask: int, salt: bytes) -> None:
+        kept = self.kept.reward(number, who)
+        if kept is None:
+            raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
+        if commit(mask, salt) != kept.commitment:
+            raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
+        try:
+            earned = payable(int((kept.masked - mask) % self.n), self.fraction, kept.budget)
+        except RewardOutOfRange:
+            earned = None
+        if earned != amount:  # one error for both: which of the two it is depends on what nobody else may know
+            raise WrongAmount(f"{who} claims an amount that the masks shown do not make")
 
 
 @dataclass
@@ -94,7 +145,7 @@ class ClaimsSp:
     csp_key: bytes
     participants: Mapping[str, bytes]
     limits: Limits
-    paid: dict[str, int] = field(default_factory=dict)
+    paid: set[str] = field(default_factory=set)
 
     def check(self, request: bytes) -> Claim:
         claim = Claim.from_bytes(request, self.limits)
@@ -103,30 +154,34 @@ class ClaimsSp:
             raise AlreadyPaid(f"{claim.participant} was paid for task {self.task} already")
         return claim
 
-    def pay(self, request: bytes, reply: bytes) -> int:
-        """Millionths to pay now, once CSP has attested this claim."""
+    def pay(self, request: bytes, reply: bytes) -> dict[int, int]:
+        """Millionths to pay now, by round, once CSP has attested this claim."""
         claim = self.check(request)
         attestation = Attestation.from_bytes(reply, self.limits)
-        body = _signed(b"attestation", attestation.task, attestation.participant, attestation.amount)
-        verify(self.csp_key, body, attestation.signature)
-        same = (attestation.task, attestation.participant, attestation.amount)
-        if same != (claim.task, claim.participant, claim.amount):
+        if attestation.claim != _digest(claim):
             raise ClaimRefused("the attestation is of another claim")
-        self.paid[claim.participant] = claim.amount
-        return claim.amount
+        verify(self.csp_key, _attested(attestation.claim), attestation.signature)
+        self.paid.add(claim.participant)
+        return claim.by_round
 
 
 def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) -> None:
-    if claim.amount.bit_length() > _LONGEST_AMOUNT:  # nobody earned it, and Python would not write it in decimal
+    if not len(claim.rounds) == len(claim.amounts) == len(claim.masks) == len(claim.salts):
+        raise ClaimRefused("rounds, amounts, masks and salts differ in number")
+    if len(set(claim.rounds)) != len(claim.rounds):
+        raise ClaimRefused("a round is claimed twice")
+    if any(amount.bit_length() > _LONGEST_AMOUNT for amount in claim.amounts):  # Python would not write it in decimal
         raise WrongAmount("the amount claimed is longer than any sum of money")
     if claim.task != task:
         raise ClaimRefused(f"a claim of task {claim.task!r} at task {task!r}")
     if claim.participant not in participants:
         raise ClaimRefused(f"{claim.participant!r} took no part in task {task!r}")
-    body = _signed(b"claim", claim.task, claim.participant, claim.amount)
-    verify(participants[claim.participant], body, claim.signature)
+    verify(participants[claim.participant], claim.statement, claim.signature)
 
 
-def _signed(purpose: bytes, task: str, who: str, amount: int) -> bytes:
-    parts = (purpose, task.encode(), who.encode(), str(amount).encode())
-    return b"crowdfl 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+def _digest(claim: Claim) -> bytes:
+    return hashlib.sha256(claim.to_bytes()).digest()
+
+
+def _attested(name: bytes) -> bytes:
+    return b"crowdfl attestation 2" + name

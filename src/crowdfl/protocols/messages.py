@@ -14,7 +14,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
 
 _MAGIC = b"CFLM"
-_VERSION = 1
+_VERSION = 2
 _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
 _LONGEST_INT = 4096  # bytes
@@ -83,6 +83,12 @@ class Message:
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
         return data[5]
+
+
+class RoundRequest(Message):
+    """SP to CSP, as a step of one round; CSP knows from its own records what belongs into it."""
+
+    round_number: int
 
 
 def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:

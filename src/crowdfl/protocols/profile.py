@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Protocol
@@ -21,8 +21,31 @@ from crowdfl.protocols.exchange import Exchange, Observer, Silent
 from crowdfl.protocols.party import Party
 from crowdfl.settings import TaskSettings
 
-STOPPED = "stopped"
-"""What a CSP remembers even of a request that it refused: that it answers this task no more."""
+
+class CspMemory(Protocol):
+    """What a CSP must remember across requests, and across its crashes."""
+
+    def get(self, name: str) -> bytes | None: ...
+    def keep(self, name: str, value: bytes) -> None: ...  # together with the answer to this request, or not at all
+
+    def reserve(self, name: str, value: bytes) -> bytes:
+        """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
+
+
+class InProcessMemory:
+    """A memory that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        return self._kept.get(name)
+
+    def keep(self, name: str, value: bytes) -> None:
+        self._kept[name] = value
+
+    def reserve(self, name: str, value: bytes) -> bytes:
+        return self._kept.setdefault(name, value)
 
 
 @dataclass(frozen=True)
@@ -96,6 +119,7 @@ class SpProtocol(Protocol):
     """What the sensing platform does."""
 
     party: Party
+    averages_first: bool  # rewards are computed from the average: whoever measures lets `publish` come before `reward`
 
     def enrol(self, identity: Identity) -> None: ...
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
@@ -123,16 +147,13 @@ class SpProtocol(Protocol):
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
-    def is_averaged(self) -> bool:
-        """Whether `reward` finds what it needs of `publish`, run here or, after a crash, before."""
-
     def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
-    def reward(self, payment: int) -> Exchange: ...  # those averaged, with CSP, for `envelopes`
+    def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served
     def envelopes(self) -> Mapping[str, bytes]: ...  # what each participant is served
     def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
     def check_claim(self, claim: bytes) -> str: ...  # whose claim it is; refuses what is not worth asking CSP about
-    def pay(self, claim: bytes, attestation: bytes) -> int: ...  # millionths to pay now
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]: ...  # millionths to pay now, by round
 
 
 class CspProtocol(Protocol):
@@ -141,7 +162,7 @@ class CspProtocol(Protocol):
     party: Party
 
     def enrol(self, identity: Identity) -> None: ...
-    def remember(self, memory: MutableMapping[str, bytes]) -> None: ...  # keep there what must outlive a request
+    def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
     def answer(self, request: bytes) -> bytes: ...
 
 

@@ -1,4 +1,6 @@
-"""THE round: collect -> check -> average -> reward, on SP. Services, the local host, the laboratory and the tests run this one.
+"""THE round: collect -> check -> reward -> average, on SP. Services, the local host, the laboratory and the tests run this one.
+
+Rewards come before anything is opened to readers: a round that cannot be rewarded is void, and gives no model either.
 
 Whoever measures gives an `Observer` (`crowdfl.protocols.exchange`) and never needs to look inside.
 """
@@ -38,9 +40,8 @@ class AggregationRound:
             return self.sp.publication()
 
     def reward(self, payment: int) -> Mapping[str, bytes]:
-        """An envelope for each of those who were averaged; `payment` in millionths."""
-        if not self.sp.is_averaged():  # a profile that keeps nothing durable must average this very set again
-            self.average()
+        """An envelope for each of those who are in; `payment` in millionths."""
+        self.check()
         self.observer.begin("reward")
         run_exchange(self.sp.reward(payment), self.ask, self.observer)
         with self.observer.working("SP"):

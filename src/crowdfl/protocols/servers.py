@@ -14,6 +14,8 @@ _Answer = Callable[[bytes], bytes]
 class BaseSp:
     """The uploads of a round. `length` ciphertexts make an upload, of which `summed` are added up."""
 
+    averages_first = False
+
     def __init__(self, party: Party, task: Task, length: int, summed: int) -> None:
         self.party, self.task, self._length, self._summed = party, task, length, summed
         self.open_round(1)

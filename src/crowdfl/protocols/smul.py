@@ -3,24 +3,24 @@
 `PaperSmulSp` and `PaperSmulCsp` follow the print; the masks' width is the caller's (the printed 80 bits cover too little).
 
 `PolynomialsSp` and `PolynomialsCsp` are the hardened, batched form, and do more than products: SP obtains encryptions of any
-*polynomials* in its operands in one exchange. Every operand x_j is masked once, x'_j = x_j + a_j, and masked operands are
-packed side by side, so that one opening serves a dozen. CSP returns encrypted products of the x'_j that occur; SP substitutes
-x_j = x'_j - a_j, which turns each polynomial into a linear combination of those products with coefficients SP knows.
+*polynomials* in its operands in one exchange. Every operand x_j is masked once, x'_j = x_j + a_j, a_j uniform modulo N: what
+CSP opens is uniform whatever x_j is, even where CSP has made x_j large on purpose by an earlier false reply. CSP returns
+encrypted products of the x'_j that occur; SP substitutes x_j = x'_j - a_j, which turns each polynomial into a linear
+combination of those products with coefficients SP knows. Both derive the products from the polynomials: none is asked for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import prod
 
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.budget import bits
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector
-from crowdfl.errors import FormatError, LengthMismatch, ProtocolError
-from crowdfl.protocols.messages import Message
+from crowdfl.errors import LengthMismatch, ProtocolError
+from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import Party
 
 Polynomial = dict[tuple[int, ...], int]
@@ -101,19 +101,30 @@ class PaperSmulCsp:
         return party.send(reply)
 
 
-class PolynomialsRequest(Message, kind=5):
-    """SP to CSP: packed masked operands with SP's half of the decryption, their widths, and the products asked for."""
+class PolynomialsRequest(RoundRequest, kind=5):
+    """SP to CSP: masked operands with SP's half of the decryption. `purpose` says which polynomials they are for."""
 
-    packed: CipherVector
-    packed_1: PartialVector
-    widths: tuple[int, ...]
-    products: tuple[bytes, ...]
+    purpose: str
+    masked: CipherVector
+    masked_1: PartialVector
 
 
 class PolynomialsReply(Message, kind=6):
-    """CSP to SP: the encrypted products, in the order asked for."""
+    """CSP to SP: the encrypted products, in the order of `products_in`."""
 
     products: CipherVector
+
+
+def products_in(polynomials: Sequence[Polynomial]) -> tuple[tuple[int, ...], ...]:
+    """The products of masked operands that some polynomials multiply out to, sorted."""
+    parts = (
+        part
+        for polynomial in polynomials
+        for monomial in polynomial
+        for size in range(2, len(monomial) + 1)
+        for part in combinations(monomial, size)
+    )
+    return tuple(sorted(set(parts)))
 
 
 @dataclass(frozen=True)
@@ -127,25 +138,21 @@ class PolynomialsPending:
 
 
 class PolynomialsSp:
-    """SP's side. `masks_in_task` is the number of operands the task ever masks, over which sigma holds."""
+    """SP's side, for one purpose in one round."""
 
-    def __init__(self, party: Party, *, sigma: int, masks_in_task: int) -> None:
-        self.party, self.slack = party, 1 + sigma + bits(masks_in_task)
+    def __init__(self, party: Party, round_number: int, purpose: str) -> None:
+        self.party, self.round_number, self.purpose = party, round_number, purpose
 
     def begin(
-        self, operands: CipherVector, widths: Sequence[int], polynomials: Sequence[Polynomial], coins: Coins
+        self, operands: CipherVector, polynomials: Sequence[Polynomial], coins: Coins
     ) -> tuple[PolynomialsPending, bytes]:
-        """Mask operand j, |x_j| < 2^widths[j], with a_j in [2^w, 2^w + 2^(w + slack)); pack; say which products occur."""
-        party = self.party
-        masks = tuple((mpz(1) << w) + coins.bits(w + self.slack) for w in widths)
-        fields = [w + self.slack + 1 for w in widths]
-        substituted = tuple(_substitute(p, masks) for p in polynomials)
-        products = tuple(sorted({m for p in substituted for m in p if len(m) > 1}))
+        party, n = self.party, self.party.public.n
+        masks = tuple(to_ints(coins.residues(len(operands), n)))
+        products = products_in(polynomials)
         with party.costs.inside("SMUL", len(products)):
-            packed = self._pack(operands, masks, fields, coins)
-            request = PolynomialsRequest(
-                packed, party.partial_decrypt(packed), tuple(fields), tuple(_monomial_bytes(m) for m in products)
-            )
+            masked = party.rerandomise(party.add_plain(operands, masks), coins)
+            request = PolynomialsRequest(self.round_number, self.purpose, masked, party.partial_decrypt(masked))
+        substituted = tuple(_substitute(p, masks, n) for p in polynomials)
         return PolynomialsPending(operands, masks, substituted, products), party.send(request)
 
     def finish(self, pending: PolynomialsPending, reply: bytes) -> CipherVector:
@@ -167,95 +174,40 @@ class PolynomialsSp:
         for monomial, coefficient in polynomial.items():
             if len(monomial) == 1:  # x'_j = x_j + a_j: no need to ask
                 terms.append(pending.operands.part(monomial[0], monomial[0] + 1))
-                factors.append(coefficient)
                 constant += coefficient * int(pending.masks[monomial[0]])
             elif monomial:
                 terms.append(products[monomial])
-                factors.append(coefficient)
-        scaled = self.party.scale_each(CipherVector.concat(terms), [_centred(f, n) for f in factors])
+            if monomial:
+                factors.append(_centred(coefficient, n))
+        scaled = self.party.scale_each(CipherVector.concat(terms), factors)
         return self.party.add_plain(self.party.sum(scaled), [constant])
-
-    def _pack(self, operands: CipherVector, masks: Sequence[mpz], fields: Sequence[int], coins: Coins) -> CipherVector:
-        party = self.party
-        rows = _layout(fields, party.public.bits - 2)
-        offsets = [0] * len(fields)
-        for row in rows:
-            for left, right in pairwise(row):
-                offsets[right] = offsets[left] + fields[left]
-        shifted = party.scale_each(operands, [mpz(1) << offset for offset in offsets])
-        sums = [party.sum(shifted.part(row[0], row[-1] + 1)) for row in rows]
-        packed_masks = [sum(masks[j] << offsets[j] for j in row) for row in rows]
-        return party.rerandomise(party.add_plain(CipherVector.concat(sums), packed_masks), coins)
 
 
 class PolynomialsCsp:
     """CSP's side."""
 
-    def __init__(self, party: Party, *, max_count: int) -> None:
-        self.party, self.max_count = party, max_count
+    def __init__(self, party: Party) -> None:
+        self.party = party
 
-    def answer(self, request: bytes) -> bytes:
-        party = self.party
-        message = PolynomialsRequest.from_bytes(request, party.limits(self.max_count))
-        with party.costs.inside("SMUL", len(message.products)):
-            opened = to_ints(party.finish(message.packed, message.packed_1))
-            operands = _unpack(opened, message.widths, party.public.bits - 2)
+    def answer(self, message: PolynomialsRequest, products: Sequence[tuple[int, ...]]) -> PolynomialsReply:
+        party, n = self.party, self.party.public.n
+        with party.costs.inside("SMUL", len(products)):
+            operands = to_ints(party.finish(message.masked, message.masked_1))
             party.view.saw("SMUL x'", operands)
-            monomials = [_monomial(data, len(operands)) for data in message.products]
-            products = [_centred(prod(operands[j] for j in m), party.public.n) for m in monomials]
-            reply = PolynomialsReply(party.encrypt(products))
-        return party.send(reply)
+            opened = [_centred(prod(operands[j] for j in monomial), n) for monomial in products]
+            return PolynomialsReply(party.encrypt(opened))
 
 
-def _substitute(polynomial: Polynomial, masks: Sequence[mpz]) -> Polynomial:
-    """The polynomial in x'_j = x_j + a_j: every monomial multiplied out."""
+def _substitute(polynomial: Polynomial, masks: Sequence[mpz], n: mpz) -> Polynomial:
+    """The polynomial in x'_j = x_j + a_j, modulo N: every monomial multiplied out."""
     result: Polynomial = {}
     for monomial, coefficient in polynomial.items():
         for size in range(len(monomial) + 1):
             for kept in combinations(range(len(monomial)), size):
                 dropped = [masks[monomial[i]] for i in range(len(monomial)) if i not in kept]
-                key = tuple(sorted(monomial[i] for i in kept))
-                result[key] = result.get(key, 0) + coefficient * int(prod(-a for a in dropped))
-    return {monomial: coefficient for monomial, coefficient in result.items() if coefficient}
-
-
-def _layout(fields: Iterable[int], room: int) -> list[list[int]]:
-    """Which operands share a plaintext: in order, as many as fit."""
-    rows: list[list[int]] = []
-    used = room + 1
-    for index, width in enumerate(fields):
-        if width > room:
-            raise ProtocolError(f"a masked operand of {width} bits does not fit a plaintext of {room}")
-        if used + width > room:
-            rows.append([])
-            used = 0
-        rows[-1].append(index)
-        used += width
-    return rows
-
-
-def _unpack(plaintexts: Sequence[mpz], fields: Sequence[int], room: int) -> list[mpz]:
-    rows = _layout(fields, room)
-    if len(rows) != len(plaintexts):
-        raise ProtocolError(f"{len(plaintexts)} plaintexts where the widths make {len(rows)}")
-    operands = []
-    for plaintext, row in zip(plaintexts, rows, strict=True):
-        rest = plaintext
-        for index in row:
-            operands.append(rest & ((1 << fields[index]) - 1))
-            rest >>= fields[index]
-    return operands
-
-
-def _monomial_bytes(monomial: tuple[int, ...]) -> bytes:
-    return b"".join(index.to_bytes(4, "big") for index in monomial)
-
-
-def _monomial(data: bytes, operands: int) -> tuple[int, ...]:
-    indices = tuple(int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))
-    if len(data) % 4 or not 2 <= len(indices) <= 8 or max(indices) >= operands:
-        raise FormatError("a product must be of 2 to 8 operands that were sent")
-    return indices
+                key = tuple(monomial[i] for i in kept)
+                result[key] = int((result.get(key, 0) + coefficient * prod(-a for a in dropped)) % n)
+    return result
 
 
 def _centred(value: int, n: mpz) -> int:

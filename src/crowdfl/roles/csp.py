@@ -1,13 +1,15 @@
-"""CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes."""
+"""CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes.
+
+Which request may come when, the task's protocol decides; what it must remember for that is kept here, durably.
+"""
 
 import hashlib
 import threading
-from collections import ChainMap, Counter
-from collections.abc import MutableMapping
+from collections import Counter
 from dataclasses import dataclass, field
 
-from crowdfl.errors import CrowdFLError, DocumentError
-from crowdfl.protocols.profile import STOPPED, CspProtocol, Tools
+from crowdfl.errors import DocumentError
+from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
@@ -53,28 +55,22 @@ class Csp:
         if known is not None:
             return self.blobs.get(known)
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
-            # What the side writes stays apart until the answer is kept: a long computation holds no transaction.
-            draft = ChainMap({}, self.store.memory(task))
-            try:
-                with self.tools.observer.working("CSP"):
-                    reply = self._side(task, draft).answer(request)
-            except CrowdFLError:
-                if STOPPED in draft:  # of a refused request nothing else is kept
-                    self.store.memory(task)[STOPPED] = draft[STOPPED]
-                raise
+            draft = _Draft(self.store, task)
+            with self.tools.observer.working("CSP"):
+                reply = self._side(task, draft).answer(request)
             return self._keep(task, name, reply, draft)
 
-    def _keep(self, task: str, name: str, reply: bytes, draft: ChainMap[str, bytes]) -> bytes:
+    def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
         with self.store.transaction():  # what the side remembers and the answer stand or fall together
             kept = self.store.answered(task, name)
             if kept is None:
-                self.store.memory(task).update(draft.maps[0])
+                self.store.memory(task).update(draft.kept)
                 self.store.put_answer(task, name, blob)
         return reply if kept is None else self.blobs.get(kept)
 
-    def _side(self, task: str, memory: MutableMapping[str, bytes]) -> CspProtocol:
+    def _side(self, task: str, memory: CspMemory) -> CspProtocol:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
             bundle = self.bundles.get(f"{task}.csp")
@@ -85,3 +81,25 @@ class Csp:
             self._enrolled[task] += 1
         side.remember(memory)
         return side
+
+
+@dataclass
+class _Draft:
+    """What a side keeps during one request stays apart until the answer is kept: a long computation holds no transaction.
+
+    What it reserves is durable at once: of two requests that reserve the same name, here or in another process, one is second.
+    """
+
+    store: CspStore
+    task: str
+    kept: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    def get(self, name: str) -> bytes | None:
+        return self.kept[name] if name in self.kept else self.store.memory(self.task).get(name)
+
+    def keep(self, name: str, value: bytes) -> None:
+        self.kept[name] = value
+
+    def reserve(self, name: str, value: bytes) -> bytes:
+        with self.store.transaction():
+            return self.store.memory(self.task).setdefault(name, value)

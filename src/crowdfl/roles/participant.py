@@ -21,11 +21,15 @@ from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import (
     AlreadyCounted,
+    BadSignature,
     DocumentError,
     Forbidden,
+    FormatError,
     NotReady,
     PoolExhausted,
+    RewardOutOfRange,
     RoundNotOpen,
+    SealBroken,
     TaskNotRunning,
     TooLate,
 )
@@ -127,9 +131,8 @@ class Participant:
         for number, state in rounds.items():
             if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
                 did |= self._take_part(number, train)
-            if state in ("published", "rewarded"):
-                did |= self._read(number, evaluate)
             if state == "rewarded":
+                did |= self._read(number, evaluate)
                 did |= self._open_reward(number)
             if state == "aborted":
                 did |= self._explain(number)
@@ -216,9 +219,16 @@ class Participant:
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not self.blobs.has(f"rounds/{number}/receipt")
-        if done or self._definition.settings.budget is None:
+        if done or self.blobs.has(f"rounds/{number}/no-reward") or self._definition.settings.budget is None:
             return False
-        self.open_reward(number)
+        try:
+            self.open_reward(number)
+        except RewardOutOfRange as wrong:  # for good: no claim of it would be paid
+            self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
+            self.on_event("reward refused", {"round": number, "why": str(wrong)})
+        except (BadSignature, SealBroken, FormatError) as wrong:  # not what CSP made: the platform may still show that
+            self.on_event("reward refused", {"round": number, "why": str(wrong)})
+            return False
         return True
 
     def open_reward(self, number: int) -> int:

@@ -104,7 +104,7 @@ class Requester:
     def model(self, task: str) -> Weights:
         definition = self.definition(task)
         status = self.sp.status(task)
-        done = [entry["number"] for entry in status["rounds"] if entry["state"] in ("published", "rewarded")]
+        done = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
         if not done and status["state"] in ("running", "paused"):
             raise NotReady("no round is finished yet")
         if not done:

@@ -43,9 +43,10 @@ class CspBundle(_Bundle, kind=31, repr=False):
 
 
 class ReaderBundle(_Bundle, kind=32, repr=False):
-    """For a member of an audience: that audience's key. No share."""
+    """For a member of an audience: that audience's key, and the key that CSP signs with. No share."""
 
     audience: bytes
+    csp_key: bytes
 
 
 def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
@@ -59,6 +60,6 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
         public=keys.public,
         sp=SpBundle(*common, int(sc.exponent), signing.public).to_bytes(),
         csp=CspBundle(*common, int(c.exponent), participants.key, requester.key, signing.private).to_bytes(),
-        requester=ReaderBundle(*common, requester.key).to_bytes(),
-        participant=ReaderBundle(*common, participants.key).to_bytes(),
+        requester=ReaderBundle(*common, requester.key, signing.public).to_bytes(),
+        participant=ReaderBundle(*common, participants.key, signing.public).to_bytes(),
     )

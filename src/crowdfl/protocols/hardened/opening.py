@@ -21,7 +21,7 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, ProtocolError, SeedReused
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
 
 PARTICIPANTS, REQUESTER = 1, 2  # the audiences of a task
@@ -68,10 +68,9 @@ def digest(sums: CipherVector) -> bytes:
     return hashlib.sha256(sums.to_bytes()).digest()
 
 
-class OpenRequest(Message, kind=7):
+class OpenRequest(RoundRequest, kind=7):
     """SP to CSP: masked ciphertexts with SP's half of the decryption."""
 
-    context: bytes
     audience: int
     start: int
     masked: CipherVector
@@ -98,13 +97,13 @@ class OpeningSp:
     def __init__(self, party: Party) -> None:
         self.party = party
 
-    def requests(self, state: MaskSeed, sums: CipherVector, context: bytes, audience: int) -> Iterator[bytes]:
+    def requests(self, state: MaskSeed, sums: CipherVector, round_number: int, audience: int) -> Iterator[bytes]:
         """One request a chunk; the same state and sums give the same bytes."""
         state.require(sums)
         for start in range(0, len(sums), CHUNK):
             chunk = sums.part(start, start + CHUNK)
             masked = mask_chunk(self.party, chunk, start, masks=state.shown, blinds=state.seed)
-            request = OpenRequest(context, audience, start, masked, self.party.partial_decrypt(masked))
+            request = OpenRequest(round_number, audience, start, masked, self.party.partial_decrypt(masked))
             yield self.party.send(request)
 
     def publication(self, state: MaskSeed, sums: CipherVector, replies: list[bytes]) -> Publication:
@@ -121,15 +120,10 @@ class OpeningCsp:
     def __init__(self, party: Party, audiences: Mapping[int, AudienceKey]) -> None:
         self.party, self.audiences = party, audiences
 
-    def answer(self, request: bytes) -> bytes:
-        party = self.party
-        message = OpenRequest.from_bytes(request, party.limits(CHUNK))
-        if message.audience not in self.audiences:
-            raise ProtocolError(f"this task has no audience {message.audience}")
-        values = party.finish(message.masked, message.masked_1)
-        party.view.saw("opened", values)
-        sealed = self.audiences[message.audience].seal(values.tobytes(), _place(message.context, message.start))
-        return party.send(OpenReply(sealed))
+    def answer(self, message: OpenRequest, context: bytes) -> OpenReply:
+        values = self.party.finish(message.masked, message.masked_1)
+        self.party.view.saw("opened", values)
+        return OpenReply(self.audiences[message.audience].seal(values.tobytes(), _place(context, message.start)))
 
 
 def read(publication: Publication, audience: AudienceKey, context: bytes, public: PublicKey) -> Block:

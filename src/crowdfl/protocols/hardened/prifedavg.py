@@ -17,19 +17,24 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.blocks import Block
+from crowdfl.crypto import randomness
+from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import PowEach
 from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.hardened.opening import CHUNK, mask_chunk, mask_rows
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
+
+TOTAL = "total"  # what the division of a hidden total is for
+_BLIND = 128  # bits of the multiple of N that hides an exponent
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def hidden_widths(budget: WidthBudget) -> SdivWidths:
     return SdivWidths(budget.key_bits, ybits, budget.dither_bits + 1, sigma, precision=1)
 
 
-class ScaleRequest(Message, kind=21):
+class ScaleRequest(RoundRequest, kind=21):
     """SP to CSP: masked sums with SP's half of the decryption, and [[Q]]."""
 
     start: int
@@ -110,8 +115,8 @@ class ScaleReply(Message, kind=22):
 class HiddenAverageSp:
     """SP's side of a hidden total: yields requests, returns the dithered [[X * Q]]."""
 
-    def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
-        self.party, self.budget, self.packing = party, budget, packing
+    def __init__(self, party: Party, budget: WidthBudget, packing: Packing, round_number: int) -> None:
+        self.party, self.budget, self.packing, self.round_number = party, budget, packing, round_number
 
     def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, Reply, CipherVector]:
         """Once per sum: `seed` is bound to `sums` by the caller."""
@@ -131,15 +136,14 @@ class HiddenAverageSp:
         return CipherVector.concat(parts)
 
     def _reciprocal(self, total: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
-        sdiv = HardenedSdivSp(self.party, hidden_widths(self.budget))
+        sdiv = HardenedSdivSp(self.party, hidden_widths(self.budget), self.round_number, TOTAL)
         unit = self.party.encrypt([1 << self.budget.dither_bits], coins)
-        pending, request = sdiv.begin(unit, total, coins)
-        return self.party.rerandomise(sdiv.finish(pending, (yield request)()), coins)
+        return self.party.rerandomise((yield from sdiv.run(unit, total, coins)), coins)
 
     def _request(self, chunk: CipherVector, factor: CipherVector, start: int, seed: bytes) -> bytes:
         party = self.party
         masked = mask_chunk(party, chunk, start, masks=seed, blinds=seed)
-        return party.send(ScaleRequest(start, masked, party.partial_decrypt(masked), factor))
+        return party.send(ScaleRequest(self.round_number, start, masked, party.partial_decrypt(masked), factor))
 
     def _unmask(self, scaled: CipherVector, factor: CipherVector, start: int, seed: bytes) -> CipherVector:
         party = self.party
@@ -156,25 +160,38 @@ class HiddenAverageCsp:
     def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
         self.party, self.budget, self.packing = party, budget, packing
 
-    def answer(self, request: bytes) -> bytes:
+    def check(self, message: ScaleRequest) -> None:
+        """Before anything is opened."""
+        n = self.party.public.n
+        # Honest ciphertexts have Jacobi symbol 1; with another, the symbol of [[Q]]^(X + R) would show SP its last bit.
+        if len(message.factor) != 1 or gmpy2.jacobi(message.factor[0].value % n, n) != 1:
+            raise ProtocolError("the factor is not one that an honest SP sends")
+
+    def answer(self, message: ScaleRequest) -> ScaleReply:
         """Open X + R, return [[Q]]^(X + R), dithered."""
         party = self.party
-        message = ScaleRequest.from_bytes(request, party.limits(CHUNK))
-        # Honest ciphertexts have Jacobi symbol 1; with another, the symbol of [[Q]]^(X + R) would show SP its last bit.
-        if len(message.factor) != 1 or gmpy2.jacobi(message.factor[0].value % party.public.n, party.public.n) != 1:
-            raise ProtocolError("the factor is not one that an honest SP sends")
         opened = party.finish(message.masked, message.masked_1)
         party.view.saw("opened", opened)
-        scaled = power_of_one(party, message.factor, opened)
+        scaled = power_of_one(party, message.factor, _of_one_length(opened, party.public))
         dithers = dither(Coins.fresh(), len(scaled), self.budget, self.packing)
         reply = party.rerandomise(scaled.add_plain(dithers, backend=party.compute))
-        return party.send(ScaleReply(reply))
+        return ScaleReply(reply)
+
+
+def _of_one_length(exponents: Block, public: PublicKey) -> Block:
+    """The same modulo N, all of one length and in random digits: how long a power takes then says nothing about them.
+
+    A uniform multiple of N is added, whose top bit is set; [[Q]] to it encrypts 0.
+    """
+    n, top = public.n, 1 << (_BLIND - 1)
+    multiples = (n * (top | randomness.random_bits(_BLIND - 1)) for _ in range(len(exponents)))
+    return from_ints((e + m for e, m in zip(to_ints(exponents), multiples, strict=True)), width_of(n << _BLIND))
 
 
 def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> CipherVector:
     """[[Q * e]] for every row e, from the one [[Q]]."""
     bases = np.repeat(factor.block, len(exponents), axis=0)
-    kernel = PowEach(party.public.n_squared, party.public.bits)
+    kernel = PowEach(party.public.n_squared, 8 * exponents.shape[1])
     return CipherVector(party.public, party.compute.map(kernel, bases, exponents, progress=party.progress))
 
 

@@ -14,26 +14,28 @@ sum within b although a division may come out one too high (deviation D12).
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import MultiPow
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
-from crowdfl.crypto.sealing import commit, seal_to
+from crowdfl.crypto.sealing import commit
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
-from crowdfl.errors import FormatError, MasksDoNotFit, ProtocolError, SettingsError
+from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.protocols.exchange import Reply, pipelined
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.smul import Polynomial, PolynomialsSp
 
+DISTANCES, WEIGHTS, REWARDS = "distances", "weights", "rewards"  # what polynomials and divisions are for
 _LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases
 _Exchange = Generator[bytes, Reply, CipherVector]
 
@@ -93,16 +95,9 @@ class RewardWidths:
         divisor = self.budget.max_participants * self.weight + 1
         return self._sdiv(bits(divisor), bits(self.largest_payment << self.fraction))
 
-    def operands(self, participants: int) -> list[int]:
-        """Bits of Y, <U, U>, and of every A_i, B_i, delta_i."""
-        v, n = self.budget.lane_bound, self.budget.max_participants
-        each = [bits(self.lanes * v * v), bits(self.lanes * v * v * n), bits(self.budget.max_samples)]
-        return [bits(self.total), bits(self.lanes * (v * n) ** 2), *each * participants]
-
-    @property
-    def masks_in_task(self) -> int:
-        """Operands that the task ever masks."""
-        return self.budget.rounds * (3 * self.budget.max_participants + 2)
+    def of(self, purpose: str) -> SdivWidths:
+        """Of the division that makes these."""
+        return {WEIGHTS: self.weights, REWARDS: self.rewards}[purpose]
 
     def _sdiv(self, ybits: int, qbits: int) -> SdivWidths:
         precision = bits(self.budget.max_participants) + 1
@@ -112,10 +107,11 @@ class RewardWidths:
         return SdivWidths(self.budget.key_bits, ybits, qbits, sigma, precision)
 
 
-class NonceRequest(Message, kind=10):
-    """SP to CSP: the hash of all uploads, which closes them."""
+class NonceRequest(RoundRequest, kind=10):
+    """SP to CSP: who is rewarded with how much together, and the hash of their uploads, which closes them."""
 
-    context: bytes
+    payment: int
+    participants: tuple[str, ...]
     digest: bytes
 
 
@@ -125,12 +121,10 @@ class NonceReply(Message, kind=11):
     nonce: bytes
 
 
-class LanesRequest(Message, kind=12):
+class LanesRequest(RoundRequest, kind=12):
     """SP to CSP: masked lanes of all participants, some rows of each, one participant after the other."""
 
-    context: bytes
     start: int
-    participants: int
     masked: CipherVector
     masked_1: PartialVector
 
@@ -141,10 +135,8 @@ class LanesReply(Message, kind=13):
     lanes: CipherVector
 
 
-class InnerRequest(Message, kind=14):
+class InnerRequest(RoundRequest, kind=14):
     """SP to CSP: all lanes are in."""
-
-    context: bytes
 
 
 class InnerReply(Message, kind=15):
@@ -154,18 +146,16 @@ class InnerReply(Message, kind=15):
     cross: CipherVector
 
 
-class RewardRequest(Message, kind=16):
-    """SP to CSP: rewards masked modulo N, whose each is, and a commitment to each mask."""
+class RewardRequest(RoundRequest, kind=16):
+    """SP to CSP: rewards masked modulo N, in the order of the names that opened the rewards, and a commitment to each mask."""
 
-    context: bytes
     masked: CipherVector
     masked_1: PartialVector
-    participants: tuple[str, ...]
     commitments: tuple[bytes, ...]
 
 
 class RewardReply(Message, kind=17):
-    """CSP to SP: each masked reward, sealed to its owner."""
+    """CSP to SP: each masked reward with CSP's signature, sealed to its owner."""
 
     sealed: tuple[bytes, ...]
 
@@ -179,6 +169,21 @@ class RewardEnvelope(Message, kind=18):
 
     def __repr__(self) -> str:
         return "RewardEnvelope(secret)"
+
+
+def rows_a_message(participants: int, slots: int) -> int:
+    """Rows of lanes of each participant in one message, but for the last."""
+    return max(1, _LANES_A_MESSAGE // (participants * slots))
+
+
+def distance_polynomials(participants: int, epsilon_units: int) -> list[Polynomial]:
+    """G_i + eps_i + 1 and delta_i^3 of each, in Y, <U, U> and every A_i, B_i, delta_i."""
+    polynomials: list[Polynomial] = []
+    for i in range(participants):
+        y, uu, a_i, b_i, d = 0, 1, 2 + 3 * i, 3 + 3 * i, 4 + 3 * i
+        polynomials.append({(y, y, a_i): 1, (y, b_i, d): -2, (uu, d, d): 1, (y, y, d, d): epsilon_units, (): 1})
+        polynomials.append({(d, d, d): 1})
+    return polynomials
 
 
 def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: Party) -> CipherVector:
@@ -196,18 +201,18 @@ def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: Party
 class RewardSp:
     """SP's side: a generator that yields requests for CSP and is sent the replies. Same seed, same bytes."""
 
-    def __init__(self, party: Party, widths: RewardWidths, packing: Packing) -> None:
-        self.party, self.widths, self.packing = party, widths, packing
+    def __init__(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> None:
+        self.party, self.widths, self.packing, self.round_number = party, widths, packing, round_number
         self.budget = widths.budget
 
     def run(
-        self, people: Iterable[str], upload_of: Callable[[str], CipherVector], payment: int, context: bytes, seed: bytes
+        self, people: Iterable[str], upload_of: Callable[[str], CipherVector], payment: int, seed: bytes
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         """All of Alg. 4. An upload is its packed ciphertexts and, last, [[delta_i]]; `payment` is b in millionths."""
         if not 0 < payment <= self.widths.largest_payment:
             raise SettingsError(f"a round pays 1 to {self.widths.largest_payment} millionths, not {payment}")
         ids = sorted(people)
-        public_coins = yield from self._public_coins(map(upload_of, ids), context)
+        public_coins = yield from self._public_coins(ids, map(upload_of, ids), payment)
         # Bound to the sketch: should CSP ever deal another nonce, the other lanes meet other masks.
         coins = Coins(seed).child("sketch " + public_coins.hex())
         lanes, samples = [], []
@@ -216,40 +221,42 @@ class RewardSp:
             lanes.append(sketch(upload.part(0, -1), public_coins, self.budget, self.party))
             samples.append(CipherVector(upload.public, upload.block[-1:].copy()))
         deltas = CipherVector.concat(samples)
-        a, b = yield from self._inner_products(lanes, context, coins.child("lanes"))
+        a, b = yield from self._inner_products(lanes, coins.child("lanes"))
         divisors, numerators = yield from self._distances(a, b, deltas, coins.child("operands"))
-        weights = yield from self.divide(self.widths.weights, numerators, divisors, coins.child("weights"))
+        weights = yield from self.divide(WEIGHTS, numerators, divisors, coins.child("weights"))
         mu = yield from self._shares(weights, payment, coins.child("rewards"))
-        return (yield from self._open(mu, ids, context, coins.child("open")))
+        return (yield from self._open(mu, ids, coins.child("open")))
 
-    def _public_coins(self, uploads: Iterable[CipherVector], context: bytes) -> Generator[bytes, Reply, bytes]:
+    def _public_coins(
+        self, ids: Sequence[str], uploads: Iterable[CipherVector], payment: int
+    ) -> Generator[bytes, Reply, bytes]:
         closed = hashlib.sha256()
         for upload in uploads:
             closed.update(upload.to_bytes())
         digest = closed.digest()
-        reply = (yield self.party.send(NonceRequest(context, digest)))()
+        reply = (yield self.party.send(NonceRequest(self.round_number, payment, tuple(ids), digest)))()
         nonce = NonceReply.from_bytes(reply, self.party.limits(1)).nonce
         return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
 
     def _inner_products(
-        self, lanes: Sequence[CipherVector], context: bytes, coins: Coins
+        self, lanes: Sequence[CipherVector], coins: Coins
     ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Steps 1-2: [[A_i]] and [[B_i]]. u = e - r, so <u,u> = <e,e> - 2<e,r> + <r,r>, and <u,U> likewise."""
         n, slots = len(lanes), self.budget.slots
-        rows = max(1, _LANES_A_MESSAGE // (n * slots))
+        rows = rows_a_message(n, slots)
         cross = _CrossTerms(self.party, n, self.budget.lane_mask_bits)
 
         def requests() -> Iterator[tuple[bytes, WideInts]]:
             for start in range(0, len(lanes[0]), rows):
                 parts = [lane.part(start, start + rows) for lane in lanes]
                 masks = self._masks(n * len(parts[0]) * slots, coins)
-                yield self.party.send(self._masked_lanes(parts, masks, context, start, coins)), masks
+                yield self.party.send(self._masked_lanes(parts, masks, start, coins)), masks
 
         def take(reply: bytes, masks: WideInts) -> None:
             cross.take(LanesReply.from_bytes(reply, self.party.limits(len(masks))).lanes, masks)
 
         yield from pipelined(requests(), take)
-        reply = (yield self.party.send(InnerRequest(context)))()
+        reply = (yield self.party.send(InnerRequest(self.round_number)))()
         return cross.remove(InnerReply.from_bytes(reply, self.party.limits(n)))
 
     def _masks(self, lanes: int, coins: Coins) -> WideInts:
@@ -257,12 +264,10 @@ class RewardSp:
         v, m = self.budget.lane_bound, self.budget.lane_mask_bits
         return WideInts.from_block(coins.residues(lanes, (1 << m) - 2 * v)).plus(v)
 
-    def _masked_lanes(
-        self, parts: Sequence[CipherVector], masks: WideInts, context: bytes, start: int, coins: Coins
-    ) -> LanesRequest:
+    def _masked_lanes(self, parts: Sequence[CipherVector], masks: WideInts, start: int, coins: Coins) -> LanesRequest:
         masked = CipherVector.concat(parts).add_plain(self.packing.pack_wide(masks), backend=self.party.compute)
         masked = self.party.rerandomise(masked, coins)
-        return LanesRequest(context, start, len(parts), masked, self.party.partial_decrypt(masked))
+        return LanesRequest(self.round_number, start, masked, self.party.partial_decrypt(masked))
 
     def _distances(
         self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
@@ -270,43 +275,37 @@ class RewardSp:
         """Step 3: [[G_i + eps_i + 1]] and [[delta_i^3 * 2^S]], in one exchange."""
         party, n = self.party, len(a)
         operands = [party.sum(deltas), party.sum(b)]
-        polynomials: list[Polynomial] = []
         for i in range(n):
             operands += [a.part(i, i + 1), b.part(i, i + 1), deltas.part(i, i + 1)]
-            y, uu, a_i, b_i, d = 0, 1, 2 + 3 * i, 3 + 3 * i, 4 + 3 * i
-            polynomials.append(
-                {(y, y, a_i): 1, (y, b_i, d): -2, (uu, d, d): 1, (y, y, d, d): self.widths.epsilon_units, (): 1}
-            )
-            polynomials.append({(d, d, d): 1})
-        sp = PolynomialsSp(party, sigma=self.budget.sigma, masks_in_task=self.widths.masks_in_task)
-        pending, request = sp.begin(CipherVector.concat(operands), self.widths.operands(n), polynomials, coins)
+        sp = PolynomialsSp(party, self.round_number, DISTANCES)
+        polynomials = distance_polynomials(n, self.widths.epsilon_units)
+        pending, request = sp.begin(CipherVector.concat(operands), polynomials, coins)
         result = sp.finish(pending, (yield request)())
         divisors = CipherVector(result.public, result.block[0::2])
         cubes = CipherVector(result.public, result.block[1::2])
         return divisors, party.scale(cubes, 1 << self.widths.shift)
 
-    def divide(self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+    def divide(self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         """[[x / y]]: the weights first, then the rewards."""
-        sdiv = HardenedSdivSp(self.party, widths)
-        pending, request = sdiv.begin(x, y, coins)
-        return sdiv.finish(pending, (yield request)())
+        sdiv = HardenedSdivSp(self.party, self.widths.of(purpose), self.round_number, purpose)
+        return (yield from sdiv.run(x, y, coins))
 
     def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
         """Step 4: every division shares the one divisor, masked once."""
         party, n = self.party, len(weights)
         total = party.add_plain(party.sum(weights), [1])
         share = max(0, (payment << self.widths.fraction) - 2 * n)
-        return (yield from self.divide(self.widths.rewards, party.scale(weights, share), total, coins))
+        return (yield from self.divide(REWARDS, party.scale(weights, share), total, coins))
 
     def _open(
-        self, mu: CipherVector, ids: Sequence[str], context: bytes, coins: Coins
+        self, mu: CipherVector, ids: Sequence[str], coins: Coins
     ) -> Generator[bytes, Reply, dict[str, RewardEnvelope]]:
         party = self.party
         masks = to_ints(coins.residues(len(ids), party.public.n))
         salts = [coins.take(SEED_BYTES) for _ in ids]
         masked = party.rerandomise(party.add_plain(mu, masks), coins)
         commitments = tuple(commit(m, s) for m, s in zip(masks, salts, strict=True))
-        request = RewardRequest(context, masked, party.partial_decrypt(masked), tuple(ids), commitments)
+        request = RewardRequest(self.round_number, masked, party.partial_decrypt(masked), commitments)
         reply = (yield self.party.send(request))()
         sealed = RewardReply.from_bytes(reply, party.limits(len(ids))).sealed
         if len(sealed) != len(ids):
@@ -363,101 +362,61 @@ def _plus(first: Sequence[int], second: Sequence[int]) -> list[int]:
 class RewardCsp:
     """CSP's side of the steps that are PriRwd's own; divisions and polynomials have theirs.
 
-    `readers` are the participants' sealing keys as KGC certified them: SP does not choose whom a reward is sealed to.
-    `memory` holds what must outlive a request: nonces, inner products, masked rewards; a service makes it durable.
+    Each computes to the end, and tells by a flag whether what it opened was in range: how long it took says nothing.
     """
 
     party: Party
     packing: Packing
-    max_count: int
-    readers: Mapping[str, bytes]
-    memory: MutableMapping[str, bytes] = field(default_factory=dict, repr=False)
+    widths: RewardWidths
 
-    def nonce(self, request: bytes) -> bytes:
-        """A nonce for these uploads; other uploads of the same round are refused."""
-        message = NonceRequest.from_bytes(request, self.party.limits(1))
-        if len(message.digest) != SEED_BYTES:
-            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
-        fresh = message.digest + Coins.fresh().take(SEED_BYTES)
-        kept = self.memory.setdefault(f"nonce {message.context.hex()}", fresh)
-        if kept[: len(message.digest)] != message.digest:
-            raise ProtocolError("this round's uploads were closed with other contents")
-        return self.party.send(NonceReply(kept[len(message.digest) :]))
-
-    def lanes(self, request: bytes) -> bytes:
-        """Open masked lanes, keep their inner products, return each lane encrypted."""
-        party = self.party
-        message = LanesRequest.from_bytes(request, party.limits(self.max_count))
+    def lanes(self, message: LanesRequest, participants: int) -> tuple[LanesReply, "InnerSums", bool]:
+        """Open masked lanes; each encrypted, and what they add to the inner products."""
+        party, n = self.party, self.party.public.n
         opened = party.finish(message.masked, message.masked_1)
-        n = message.participants
-        if n < 1 or len(opened) % n:
-            raise ProtocolError(f"{len(opened)} ciphertexts are not the lanes of {n} participants")
-        e = self.packing.unpack_many(opened, len(opened) * self.packing.slots)
+        e, fits = self.packing.unpack_clamped(opened, 1 << self.widths.budget.lane_mask_bits)
         if party.view.keep:
-            flat, size = e.to_ints(), len(e) // n
-            party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(n)])
-        piece = _InnerSums(n, tuple(e.inner_products(e, n)), tuple(e.inner_products(e.columns(n), n)))
-        self.memory[f"sums {message.context.hex()} {message.start}"] = piece.to_bytes()
-        return self.party.send(LanesReply(party.encrypt(e.residues(party.public.n, party.public.plaintext_bytes))))
+            flat, size = e.to_ints(), len(e) // participants
+            party.view.saw("lanes", [flat[i * size : (i + 1) * size] for i in range(participants)])
+        own, cross = e.inner_products(e, participants), e.inner_products(e.columns(participants), participants)
+        sums = InnerSums(tuple(int(x % n) for x in own), tuple(int(x % n) for x in cross))
+        return LanesReply(party.encrypt(e.residues(n, party.public.plaintext_bytes))), sums, fits
 
-    def inner(self, request: bytes) -> bytes:
+    def inner(self, pieces: Sequence["InnerSums"]) -> InnerReply:
         """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
-        message = InnerRequest.from_bytes(request, self.party.limits(1))
-        pieces = self._sums(message.context)
         own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
         cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
-        return self.party.send(InnerReply(self.party.encrypt(own), self.party.encrypt(cross)))
+        n = self.party.public.n
+        return InnerReply(
+            self.party.encrypt([_signed(x, n) for x in own]), self.party.encrypt([_signed(x, n) for x in cross])
+        )
 
-    def rewards(self, request: bytes) -> bytes:
-        """Open v_i = mu_i + m_i, keep it for the claim, seal it to its owner."""
-        party = self.party
-        message = RewardRequest.from_bytes(request, party.limits(self.max_count))
-        if not len(message.masked) == len(message.participants) == len(message.commitments):
-            raise ProtocolError("rewards, participants and commitments differ in number")
-        strangers = sorted(set(message.participants) - set(self.readers))
-        if strangers:
-            raise ProtocolError(f"no certified reader key of {', '.join(strangers)}")
-        opened = to_ints(party.finish(message.masked, message.masked_1))
-        party.view.saw("rewards", opened)
-        sealed = []
-        for who, commitment, v in zip(message.participants, message.commitments, opened, strict=True):
-            body = v.to_bytes(party.public.plaintext_bytes, "big")
-            self.memory[_kept_name(message.context, who)] = commitment + body
-            sealed.append(seal_to(self.readers[who], body, reward_context(message.context, who)))
-        return self.party.send(RewardReply(tuple(sealed)))
-
-    def reward_of(self, context: bytes, who: str, mask: int, salt: bytes) -> int:
-        """The reward behind a mask that its owner reveals: v_i - m_i, if the mask is the one committed to."""
-        kept = self.memory.get(_kept_name(context, who))
-        if kept is None:
-            raise MasksDoNotFit(f"no reward of {who} is kept for this round")
-        width = self.party.public.plaintext_bytes
-        if commit(mask, salt) != kept[:-width]:
-            raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
-        return int((int.from_bytes(kept[-width:], "big") - mask) % self.party.public.n)
-
-    def _sums(self, context: bytes) -> list["_InnerSums"]:
-        prefix = f"sums {context.hex()} "
-        limits = self.party.limits(1)
-        pieces = [_InnerSums.from_bytes(data, limits) for name, data in self.memory.items() if name.startswith(prefix)]
-        if not pieces:
-            raise ProtocolError("no lanes were opened for this round")
-        if len({piece.participants for piece in pieces}) != 1:
-            raise ProtocolError("lanes of different numbers of participants were opened for this round")
-        return pieces
+    def open(self, message: RewardRequest) -> list[mpz]:
+        """v_i = mu_i + m_i."""
+        opened = to_ints(self.party.finish(message.masked, message.masked_1))
+        self.party.view.saw("rewards", opened)
+        return opened
 
 
-class _InnerSums(Message, kind=25):
-    """What one message of lanes adds to the inner products, as CSP remembers it."""
+class InnerSums(Message, kind=25):
+    """What one message of lanes adds to the inner products, modulo N, as CSP remembers it."""
 
-    participants: int
     own: tuple[int, ...]
     cross: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return "InnerSums(secret)"
 
-def _kept_name(context: bytes, who: str) -> str:
-    return f"kept {context.hex()} {who}"
+
+def _signed(value: int, n: mpz) -> int:
+    residue = int(value % n)
+    return residue if 2 * residue < n else int(residue - n)
 
 
 def reward_context(context: bytes, who: str) -> bytes:
-    return b"crowdfl reward 1" + len(context).to_bytes(4, "big") + context + who.encode()
+    return b"crowdfl reward 2" + len(context).to_bytes(4, "big") + context + who.encode()
+
+
+def reward_statement(context: bytes, who: str, commitment: bytes, masked: bytes) -> bytes:
+    """What CSP signs of a reward that it seals: for whom, in which round, under which mask."""
+    parts = (context, who.encode(), commitment, masked)
+    return b"crowdfl reward statement 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)

@@ -1,132 +1,30 @@
 """The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, MutableMapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Generator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.pctd import KeyShare
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.errors import (
-    KeyMismatch,
-    NothingToAverage,
-    PlaintextOutOfRange,
-    ProtocolError,
-    RewardsOff,
-    RoundsExhausted,
-    SeedReused,
-    SlotOverflow,
-)
+from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
+from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.keys import CspBundle, ReaderBundle, SpBundle, deal
-from crowdfl.protocols.hardened.opening import (
-    PARTICIPANTS,
-    REQUESTER,
-    MaskSeed,
-    OpeningCsp,
-    OpeningSp,
-    OpenRequest,
-    Publication,
-    digest,
-    read,
-)
-from crowdfl.protocols.hardened.prifedavg import (
-    HiddenAverageCsp,
-    HiddenAverageSp,
-    ModelCodec,
-    ScaleRequest,
-    hidden_widths,
-    upload_digest,
-)
-from crowdfl.protocols.hardened.prirwd import (
-    InnerRequest,
-    LanesRequest,
-    NonceRequest,
-    RewardCsp,
-    RewardEnvelope,
-    RewardRequest,
-    RewardSp,
-    RewardWidths,
-)
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, MaskSeed, OpeningSp, Publication, digest, read
+from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
+from crowdfl.protocols.hardened.prirwd import RewardEnvelope, RewardSp, RewardWidths
+from crowdfl.protocols.hardened.shape import Roster, Shape, hardened_budget, reward_widths
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import (
-    STOPPED,
-    Average,
-    Dealing,
-    Identity,
-    ParticipantKeys,
-    Task,
-    TaskSpec,
-    Tools,
-    whole_samples,
-    width_budget,
-)
-from crowdfl.protocols.sdiv import HardenedSdivCsp, SdivRequest
-from crowdfl.protocols.servers import BaseCsp, BaseSp
-from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest
+from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.servers import BaseSp
 from crowdfl.settings import TaskSettings, to_millionths
-
-_SIGMA = 40
-_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
-
-
-@dataclass
-class Roster:
-    """The public keys of the participants that KGC has certified."""
-
-    signing: dict[str, bytes] = field(default_factory=dict)
-    reading: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, identity: Identity) -> None:
-        """One more, or the same again; another key under a known name is refused."""
-        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
-        if known != (identity.signing, identity.reading):
-            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
-        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """What every side derives from the task alone."""
-
-    task: Task
-    seed: bytes
-
-    @cached_property
-    def budget(self) -> WidthBudget:
-        return _budget(self.task.settings, self.task.parameters)
-
-    @cached_property
-    def packing(self) -> Packing:
-        return self.budget.packing(self.task.public)
-
-    @cached_property
-    def codec(self) -> ModelCodec:
-        return ModelCodec(self.budget, self.packing, self.seed)
-
-    def widths(self) -> RewardWidths:
-        if self.task.settings.lanes == 0:
-            raise RewardsOff("the task was made with lanes=0: its packing leaves no room for rewards")
-        return reward_widths(self.task.settings, self.task.parameters)
-
-
-def _budget(settings: TaskSettings, parameters: int) -> WidthBudget:
-    return width_budget(settings, parameters, settings.sigma or _SIGMA)
-
-
-def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
-    """The widths of a task's rewards, or a refusal with the numbers."""
-    largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
-    return RewardWidths(_budget(settings, parameters), settings.epsilon_units, largest)
 
 
 class HardenedProfile:
@@ -135,7 +33,7 @@ class HardenedProfile:
     name = "hardened"
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        budget = _budget(settings, parameters)
+        budget = hardened_budget(settings, parameters)
         if settings.total == "hidden":
             hidden_widths(budget)
         if settings.lanes != 0:
@@ -153,32 +51,33 @@ class HardenedProfile:
         own = SpBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         party = tools.party("SP", public, KeyShare(public, mpz(own.share)))
-        return HardenedSp(party, _Shape(spec.task(public), own.seed), own.csp_key)
+        return HardenedSp(party, Shape(spec.task(public), own.seed), own.csp_key)
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
         own = CspBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         party = tools.party("CSP", public, KeyShare(public, mpz(own.share)))
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
-        return HardenedCsp(party, _Shape(spec.task(public), own.seed), audiences, SigningKey(own.signing))
+        return HardenedCsp(party, Shape(spec.task(public), own.seed), audiences, SigningKey(own.signing))
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedRequester":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        shape = _Shape(spec.task(public), own.seed)
+        shape = Shape(spec.task(public), own.seed)
         return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        shape = _Shape(spec.task(public), own.seed)
-        return HardenedParticipant(tools.party("participant", public), shape, AudienceKey(own.audience), keys)
+        shape = Shape(spec.task(public), own.seed)
+        party = tools.party("participant", public)
+        return HardenedParticipant(party, shape, AudienceKey(own.audience), own.csp_key, keys)
 
 
 class _Reader:
     """Whoever may read averages: unseals and subtracts, computes no power."""
 
-    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey) -> None:
+    def __init__(self, party: Party, shape: Shape, audience: AudienceKey) -> None:
         self.party, self._shape, self.audience = party, shape, audience
 
     def read(self, publication: bytes, round_number: int) -> Average:
@@ -199,12 +98,14 @@ class HardenedRequester(_Reader):
 class HardenedParticipant(_Reader):
     """A phone: encrypts, reads, opens its rewards, claims them."""
 
-    def __init__(self, party: Party, shape: _Shape, audience: AudienceKey, keys: ParticipantKeys) -> None:
+    def __init__(
+        self, party: Party, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
+    ) -> None:
         super().__init__(party, shape, audience)
-        self.who, self.signing, self.reader = keys.who, keys.signing, keys.reader
+        self.who, self.signing, self.reader, self._csp_key = keys.who, keys.signing, keys.reader, csp_key
         self.clipped = 0
-        self._envelopes: dict[bytes, RewardEnvelope] = {}
-        self._rewards: dict[bytes, int] = {}
+        self._envelopes: dict[int, RewardEnvelope] = {}
+        self._amounts: dict[int, int] = {}
 
     def upload_randomizers(self) -> int:
         return self._shape.budget.ciphertexts + 1
@@ -218,28 +119,31 @@ class HardenedParticipant(_Reader):
         return self.party.send(self.party.encrypt(np.concatenate([plain, count])))
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        context = self._shape.task.context(round_number)
+        """Millionths; one outside the round's budget is refused, and in no claim."""
+        public, widths = self.party.public, self._shape.widths()
         message = RewardEnvelope.from_bytes(envelope, self.party.limits(1))
-        reward = claims.open_reward(message, self.reader, context, self.who, self.party.public.n)
-        self._envelopes[context], self._rewards[context] = message, reward
-        return reward >> self._shape.widths().fraction
+        context = self._shape.task.context(round_number)
+        keys, width = (self.reader, self._csp_key), public.plaintext_bytes
+        reward = claims.open_reward(message, *keys, context, self.who, width, public.n)
+        amount = claims.payable(reward, widths.fraction, widths.largest_payment)
+        self._envelopes[round_number], self._amounts[round_number] = message, amount
+        return amount
 
     def claim(self) -> bytes:
-        amount = claims.payable(self._rewards, self._shape.widths().fraction)
-        claim = claims.make_claim(self._shape.task.name, self.who, amount, self._envelopes, self.signing)
-        return self.party.send(claim)
+        task = self._shape.task.name
+        return self.party.send(claims.make_claim(task, self.who, self._amounts, self._envelopes, self.signing))
 
 
 class HardenedSp(BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
-    def __init__(self, party: Party, shape: _Shape, csp_key: bytes) -> None:
+    def __init__(self, party: Party, shape: Shape, csp_key: bytes) -> None:
         self._shape = shape
         self.roster = Roster()
         self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
-        self.reward_side: Callable[[Party, RewardWidths, Packing], RewardSp] = RewardSp
+        self.reward_side: Callable[[Party, RewardWidths, Packing, int], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
         length = shape.budget.ciphertexts + 1
         super().__init__(party, shape.task, length, summed=length)
@@ -294,20 +198,17 @@ class HardenedSp(BaseSp):
         sums = self.sums()
         if self.task.settings.total == "hidden":
             sums = yield from self._scale(sums)
-            # CSP's dither is fresh each time: a retry opens other numbers, under another seed. "scaling" guards the uploads.
-            if "opening" in self._seeds and self._seeds["opening"].digest != digest(sums):
-                del self._seeds["opening"]
         state = self._seed_for("opening", digest(sums))
         opening = OpeningSp(self.party)
         replies: list[bytes] = []
         audience = REQUESTER if final else PARTICIPANTS
-        requests = opening.requests(state, sums, self.task.context(self.round_number), audience)
+        requests = opening.requests(state, sums, self.round_number, audience)
         yield from pipelined(((request, None) for request in requests), lambda reply, _: replies.append(reply))
         self._publication = opening.publication(state, sums, replies)
 
     def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
         state = self._seed_for("scaling", digest(products))
-        side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing)
+        side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing, self.round_number)
         return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
 
     def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
@@ -331,19 +232,12 @@ class HardenedSp(BaseSp):
         self._seeds[purpose] = state
 
     def reward(self, payment: int) -> Exchange:
+        """Before anything is opened to readers: a round whose rewards cannot be computed gives nothing away."""
         widths = self._shape.widths()
         self.check()
-        if not self.is_averaged():
-            raise ProtocolError("rewards are for those who were averaged: publish this very set of uploads first")
         state = self._seed_for("rewards", self._rewarded(payment))
-        side = self.reward_side(self.party, widths, self._shape.packing)
-        context = self.task.context(self.round_number)
-        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, context, state.seed)
-
-    def is_averaged(self) -> bool:
-        """By the seed that was bound to this very set when it was opened: durable, so that a crash changes nothing."""
-        opened = self._seeds.get("scaling" if self.task.settings.total == "hidden" else "opening")
-        return opened is not None and opened.digest == digest(self.sums())
+        side = self.reward_side(self.party, widths, self._shape.packing, self.round_number)
+        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, state.seed)
 
     def _rewarded(self, payment: int) -> bytes:
         """Everything that the masked numbers depend on: who uploaded what, and the payment."""
@@ -356,57 +250,5 @@ class HardenedSp(BaseSp):
     def check_claim(self, claim: bytes) -> str:
         return self._claims.check(claim).participant
 
-    def pay(self, claim: bytes, attestation: bytes) -> int:
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
         return self._claims.pay(claim, attestation)
-
-
-class HardenedCsp(BaseCsp):
-    """The computation server: answers, by kind of request."""
-
-    def __init__(self, party: Party, shape: _Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
-        super().__init__(party)
-        self._shape = shape
-        self.roster = Roster()
-        self._rewards: RewardCsp | None = None
-        self._memory: MutableMapping[str, bytes] = {}
-        settings = shape.task.settings
-        self._answers[OpenRequest.kind] = OpeningCsp(party, audiences).answer
-        self._answers[SdivRequest.kind] = HardenedSdivCsp(party, max_count=settings.max_participants).answer
-        if settings.total == "hidden":
-            self._answers[ScaleRequest.kind] = HiddenAverageCsp(party, shape.budget, shape.packing).answer
-        if settings.lanes != 0:
-            self._add_rewards(signing)
-
-    def enrol(self, identity: Identity) -> None:
-        self.roster.add(identity)
-
-    def remember(self, memory: MutableMapping[str, bytes]) -> None:
-        self._memory = memory
-        if self._rewards is not None:
-            self._rewards.memory = memory
-
-    def _add_rewards(self, signing: SigningKey) -> None:
-        task, party, roster = self._shape.task, self.party, self.roster
-        n, rows = task.settings.max_participants, self._shape.budget.buckets
-        rewards = RewardCsp(party, self._shape.packing, max(n * rows, n), roster.reading)
-        self._rewards = rewards
-        claimed = claims.ClaimsCsp(task.name, rewards, self._shape.widths().fraction, signing, roster.signing)
-        self._answers |= {
-            PolynomialsRequest.kind: PolynomialsCsp(party, max_count=20 * n + 20).answer,
-            NonceRequest.kind: rewards.nonce,
-            LanesRequest.kind: rewards.lanes,
-            InnerRequest.kind: rewards.inner,
-            RewardRequest.kind: rewards.rewards,
-            claims.Claim.kind: claimed.answer,
-        }
-
-    def answer(self, request: bytes) -> bytes:
-        answer = self._answer_to(request)
-        if STOPPED in self._memory:
-            raise ProtocolError("CSP has stopped this task: a request opened to what no honest SP sends")
-        try:
-            return answer(request)
-        except (NothingToAverage, PlaintextOutOfRange, SlotOverflow):
-            # These errors depend on plaintexts: one is a bit for an SP that deviates, many would let it halve its way in.
-            self._memory[STOPPED] = b""
-            raise

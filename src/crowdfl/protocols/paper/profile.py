@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,17 @@ from crowdfl.protocols.hardened.prifedavg import upload_digest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, Task, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import (
+    Average,
+    CspMemory,
+    Dealing,
+    Identity,
+    ParticipantKeys,
+    Task,
+    TaskSpec,
+    Tools,
+    whole_samples,
+)
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.servers import BaseCsp, BaseSp
 from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
@@ -253,6 +263,8 @@ class PaperRequester:
 class PaperSp(BaseSp):
     """The sensing platform of the paper."""
 
+    averages_first = True
+
     def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
@@ -275,10 +287,19 @@ class PaperSp(BaseSp):
                     CipherVector.concat([vector.part(0, self.task.parameters), vector.part(-1, len(vector))])
                 )
                 self._uploads[who], self._vectors[who] = name, vector
+                self._average = None  # section 5.2: a late upload is averaged in
 
     def publish(self, *, final: bool) -> Exchange:
-        """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp. May run again after a late upload, as section 5.2 says."""
+        """Alg. 3, lines 7-11: SDIV, then PDec with lambda_sp."""
         self.check()
+        if self._average is None:
+            yield from self._divide()
+        average = self._divided()
+        self._publication = PaperPublication(
+            average, self.delivery.partial_decrypt(average.part(0, 0) if final else average)
+        )
+
+    def _divide(self) -> Exchange:
         p, widths = self.task.parameters, self._widths
         sums = self._products.result()
         divisors = CipherVector.concat([sums.part(p)] * p)
@@ -287,12 +308,12 @@ class PaperSp(BaseSp):
         )
         pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
         self._average = sdiv.finish(pending, (yield request)())
-        shown = self._average.part(0, 0) if final else self._average
-        self._publication = PaperPublication(self._average, self.delivery.partial_decrypt(shown))
 
-    def is_averaged(self) -> bool:
-        """The average lives in memory alone, as the paper's does."""
-        return self._average is not None
+    def _divided(self) -> CipherVector:
+        """It lives in memory alone, as the paper's does."""
+        if self._average is None:
+            raise FormatError("nothing is averaged yet")
+        return self._average
 
     def reward(self, payment: int) -> Exchange:
         """Alg. 4, and PDec of each reward with lambda_sp."""
@@ -300,12 +321,12 @@ class PaperSp(BaseSp):
         if not 0 < payment <= _LARGEST_PAYMENT:
             raise SettingsError(f"a round pays 1 to {_LARGEST_PAYMENT} millionths, not {payment}")
         if self._average is None:
-            raise FormatError("publish the average first")
+            yield from self._divide()
         ids, p = sorted(self._vectors), self.task.parameters
         models = [self._vectors[who].part(p, 2 * p) for who in ids]
         samples = CipherVector.concat([self._vectors[who].part(2 * p) for who in ids])
         side = PaperRewardSp(self.party, widths)
-        mu = yield from side.run(models, samples, self._average, self._widths.to_scale(payment), Coins.fresh())
+        mu = yield from side.run(models, samples, self._divided(), self._widths.to_scale(payment), Coins.fresh())
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
 
@@ -321,7 +342,7 @@ class PaperSp(BaseSp):
     def check_claim(self, claim: bytes) -> str:
         raise _no_claims()
 
-    def pay(self, claim: bytes, attestation: bytes) -> int:
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
         raise _no_claims()
 
 
@@ -339,5 +360,5 @@ class PaperCsp(BaseCsp):
     def enrol(self, identity: Identity) -> None:
         """The paper's CSP knows nobody's keys."""
 
-    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+    def remember(self, memory: CspMemory) -> None:
         """The paper's CSP remembers nothing."""

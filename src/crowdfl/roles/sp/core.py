@@ -14,7 +14,7 @@ from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
-UNDER_WAY = (RoundState.CLOSED, RoundState.AVERAGED, RoundState.PUBLISHED)
+UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
 PAUSED_AT = "paused at"
 _FINAL = "final round"
 

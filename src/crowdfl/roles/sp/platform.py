@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from crowdfl.errors import CrowdFLError, UnknownParticipant
+from crowdfl.errors import CrowdFLError, NotReady, UnknownParticipant
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
-from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
@@ -53,15 +53,23 @@ class Sp:
         """A round's average, for a participant; `who` None is the requester, who gets the last one."""
         if who is not None:
             self.participant(task, who)
+        self._require_rewarded(task, number)
         return self.blobs.get(publication_name(task, number, final=who is None))
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
         self.participant(task, who)
+        self._require_rewarded(task, number)
         if self.store.upload(task, number, who) is None:
             raise UnknownParticipant(f"{who} was not averaged in round {number}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
         return bytes.fromhex(envelopes[who])
+
+    def _require_rewarded(self, task: str, number: int) -> None:
+        """What a round made is shown when all of it is there, and not at all if the round was given up."""
+        state = self.store.round(task, number).state
+        if state is not RoundState.REWARDED:
+            raise NotReady(f"round {number} is {state}: nothing of it can be read")
 
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken."""

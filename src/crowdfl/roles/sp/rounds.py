@@ -1,7 +1,7 @@
 """When a round closes, extends, aborts, and which uploads it takes. Pure decisions: time is an argument.
 
 Window [t0, t0 + window]. *discard*: what comes later is refused. *retransmit*: later uploads are taken for `grace` after the
-window, until the average is published. A round closes early once everyone enrolled has uploaded. Below the quorum it is
+window, until the round closes. A round closes early once everyone enrolled has uploaded. Below the quorum it is
 extended once by a window, then aborted.
 """
 
@@ -13,12 +13,11 @@ from crowdfl.settings import TaskSettings
 
 
 class RoundState(StrEnum):
-    """The states of a round, in order; `aborted` ends one that found too few participants."""
+    """The states of a round, in order; `aborted` ends one that found too few participants, or that CSP has ended."""
 
     OPEN = "open"
     CLOSED = "closed"
-    AVERAGED = "averaged"
-    PUBLISHED = "published"
+    WEIGHED = "weighed"  # rewards are computed, of a round that pays; nothing is shown to anyone yet
     REWARDED = "rewarded"
     ABORTED = "aborted"
 

@@ -29,7 +29,7 @@ class Claims:
         before = self._paid_before(task, who, claim)
         if before is not None:
             return before
-        amount = sp.pay(claim, self._ports.csp.answer(task, claim))
+        amount = sum(sp.pay(claim, self._ports.csp.answer(task, claim)).values())
         self._ports.blobs.put(_claim_name(task, who, claim), b"")
         with self._ports.store.transaction():
             self._require_open(task)  # the deadline may have passed while CSP looked

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, RoundsExhausted, TaskNotRunning
+from crowdfl.errors import Conflict, CrowdFLError, RoundEnded, RoundsExhausted, TaskNotRunning
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.sp.aggregators import RoundAggregators
@@ -117,37 +117,38 @@ class RoundSteps:
         return before == (number, uploaded) and self._aggregators.add_new(task, number, _PIECE) > 0
 
     def _with_csp(self, task: str, current: Round) -> bool:
-        """A CSP that stays away, or cannot compute it, longer than anyone can wait costs the round, and no money."""
+        """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money."""
         try:
-            return (self._reward if current.state is RoundState.PUBLISHED else self._average)(task, current)
-        except (CrowdFLError, ConnectionError):
-            if not self.out_of_patience(task, current):
+            return self._weigh_or_publish(task, current)
+        except (CrowdFLError, ConnectionError) as failure:
+            if not isinstance(failure, RoundEnded) and not self.out_of_patience(task, current):
                 raise
             with self._ports.store.transaction():
                 if self._still(task, current):
                     self.abort(task, current)
             return True
 
-    def _average(self, task: str, current: Round) -> bool:
-        self.publish(task, current.number, final=self._core.is_final(task, current.number))
+    def _weigh_or_publish(self, task: str, current: Round) -> bool:
+        payment = self._core.ledger(task).balance(round_account(current.number))
+        if current.state is RoundState.CLOSED and payment > 0:
+            return self._weigh(task, current, payment)
+        return self._publish(task, current)
+
+    def _weigh(self, task: str, current: Round, payment: int) -> bool:
+        """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
+        name = rewards_name(task, current.number)
+        if not self._ports.blobs.has(name):
+            self._csp.enrol_everyone(task, current.number)
+            envelopes = self._round(task, current.number).reward(payment)
+            self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
         with self._ports.store.transaction():
             if self._still(task, current):
-                self._ports.store.put_round(task, replace(current, state=RoundState.PUBLISHED))
+                self._ports.store.put_round(task, replace(current, state=RoundState.WEIGHED))
         return True
 
-    def publish(self, task: str, number: int, *, final: bool) -> None:
-        """Average to an audience, once."""
-        name = publication_name(task, number, final=final)
-        if not self._ports.blobs.has(name):
-            self._ports.blobs.put(name, self._round(task, number).average(final=final))
-
-    def _reward(self, task: str, current: Round) -> bool:
-        number, name = current.number, rewards_name(task, current.number)
-        payment = self._core.ledger(task).balance(round_account(number))
-        if payment > 0 and not self._ports.blobs.has(name):
-            self._csp.enrol_everyone(task, number)
-            envelopes = self._round(task, number).reward(payment)
-            self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
+    def _publish(self, task: str, current: Round) -> bool:
+        number = current.number
+        self.publish(task, number, final=self._core.is_final(task, number))
         with self._ports.store.transaction():
             if self._still(task, current):
                 self._ports.store.post(task, self._core.ledger(task).reward_round(number))
@@ -156,6 +157,12 @@ class RoundSteps:
         # A crash before this leaves them until the task is scrubbed.
         self._ports.blobs.clear(replies_folder(task, number))
         return True
+
+    def publish(self, task: str, number: int, *, final: bool) -> None:
+        """Average to an audience, once."""
+        name = publication_name(task, number, final=final)
+        if not self._ports.blobs.has(name):
+            self._ports.blobs.put(name, self._round(task, number).average(final=final))
 
     def _round(self, task: str, number: int) -> AggregationRound:
         sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer

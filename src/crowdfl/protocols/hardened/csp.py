@@ -1,0 +1,355 @@
+"""CSP of a `hardened` task. It believes nothing that SP says about a round: one order of steps, each answered once.
+
+The steps of a round, what belongs into each and how many numbers follow from the task's definition and from CSP's own records.
+A step is reserved durably for the hash of one request before anything is opened; another request for it is refused, and so is
+a step before its turn. From the opening on, every failure is one and the same error, after the same work, and ends the round.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.sealing import AudienceKey, SigningKey, seal_to
+from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.errors import (
+    BackendUnavailable,
+    Cancelled,
+    FormatError,
+    LengthMismatch,
+    OutOfTurn,
+    ProtocolError,
+    RoundsExhausted,
+    TooFewParticipants,
+)
+from crowdfl.protocols import claims
+from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
+from crowdfl.protocols.hardened.order import (
+    INNER,
+    LANES,
+    NONCE,
+    OPEN_REWARDS,
+    SCALE,
+    Places,
+    RoundOrder,
+    Step,
+    open_to,
+    order_of,
+)
+from crowdfl.protocols.hardened.prifedavg import TOTAL, HiddenAverageCsp, ScaleRequest, hidden_widths
+from crowdfl.protocols.hardened.prirwd import (
+    DISTANCES,
+    REWARDS,
+    WEIGHTS,
+    InnerRequest,
+    InnerSums,
+    LanesRequest,
+    NonceReply,
+    NonceRequest,
+    RewardCsp,
+    RewardReply,
+    RewardRequest,
+    RewardWidths,
+    distance_polynomials,
+    reward_context,
+    reward_statement,
+    rows_a_message,
+)
+from crowdfl.protocols.hardened.shape import Roster, Shape
+from crowdfl.protocols.messages import Limits, Message, RoundRequest
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
+from crowdfl.protocols.sdiv import (
+    DivideRequest,
+    GuardRequest,
+    HardenedSdivCsp,
+    SdivWidths,
+    guard_polynomials,
+    guard_tops,
+)
+from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_in
+
+_ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no plaintext brings these about: try again
+
+
+class HardenedCsp:
+    """The computation server: answers the next step of a round, and claims."""
+
+    def __init__(self, party: Party, shape: Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
+        self.party, self._shape, self._signing = party, shape, signing
+        self._memory: CspMemory = InProcessMemory()
+        self.roster = Roster()
+        self._opening = OpeningCsp(party, audiences)
+        self._hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
+        self._sdiv, self._polynomials = HardenedSdivCsp(party), PolynomialsCsp(party)
+        self._takes: dict[int, tuple[type[RoundRequest], Callable[..., Step]]] = {
+            OpenRequest.kind: (OpenRequest, self._open)
+        }
+        self._rewards: RewardCsp | None = None
+        if shape.task.settings.total == "hidden":
+            self._takes |= {ScaleRequest.kind: (ScaleRequest, self._scale)} | self._divisions()
+        if shape.task.settings.lanes != 0:
+            self._rewards = RewardCsp(party, shape.packing, shape.widths())
+            self._takes |= self._reward_steps() | self._divisions()
+        self._order = RoundOrder(order_of(shape), self._places())
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
+    def remember(self, memory: CspMemory) -> None:
+        self._memory = memory
+
+    def answer(self, request: bytes) -> bytes:
+        kind = Message.kind_of(request)
+        if kind == claims.Claim.kind and self._rewards is not None:
+            return self.party.send(self._claims(self._rewards.widths).answer(request, self._memory))
+        if kind not in self._takes:
+            raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
+        message_type, take = self._takes[kind]
+        message = message_type.from_bytes(request, self._limits())
+        number = message.round_number
+        if not 1 <= number <= self._shape.task.settings.rounds:
+            raise RoundsExhausted(f"round {number} of {self._shape.task.settings.rounds}")
+        step = take(message)
+        self._order.admit(self._memory, number, step, request, self._count(number))
+        try:
+            reply, fits = step.work()
+        except _ENVIRONMENT:
+            raise
+        except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
+            fits = False
+        if not fits:
+            raise self._order.end(self._memory, number)
+        self._order.finish(self._memory, number, step)
+        return self.party.send(reply)
+
+    def reward(self, round_number: int, who: str) -> claims.Kept | None:
+        """What is kept of a participant's reward, unless the round is void."""
+        kept, begun = self._memory.get(f"round {round_number} reward {who}"), self._begun(round_number)
+        if kept is None or begun is None or self._order.has_ended(self._memory, round_number):
+            return None
+        width = self.party.public.plaintext_bytes
+        return claims.Kept(int.from_bytes(kept[-width:], "big"), kept[:-width], begun.payment)
+
+    # Steps: each checks what it can before anything is opened, and says what is to be done.
+
+    def _open(self, message: OpenRequest) -> Step:
+        name, rows = open_to(message.audience), self._rows()
+        _require(message.masked, message.masked_1, min(CHUNK, max(0, rows - message.start)))
+        masked = hashlib.sha256(message.masked.to_bytes()).digest()
+        if self._known(message, f"masked {message.start}", masked) != masked:
+            raise OutOfTurn("another sum of this round was opened already")
+
+        def work() -> tuple[Message, bool]:
+            self._fix(message, f"masked {message.start}", masked)
+            return self._opening.answer(message, self._shape.task.context(message.round_number)), True
+
+        return Step(name, message.start, work)
+
+    def _scale(self, message: ScaleRequest) -> Step:
+        _require(message.masked, message.masked_1, min(CHUNK, max(0, self._rows() - message.start)))
+        self._hidden.check(message)
+        factor = hashlib.sha256(message.factor.to_bytes()).digest()
+        if self._known(message, "factor", factor) != factor:
+            raise OutOfTurn("this round's sums are scaled by another factor already")
+
+        def work() -> tuple[Message, bool]:
+            self._fix(message, "factor", factor)
+            return self._hidden.answer(message), True
+
+        return Step(SCALE, message.start, work)
+
+    def _begin(self, message: NonceRequest) -> Step:
+        """Who is rewarded with how much is fixed here, for all that follows."""
+        settings, names = self._shape.task.settings, message.participants
+        if len(message.digest) != SEED_BYTES:
+            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
+        if list(names) != sorted(set(names)):
+            raise ProtocolError("the participants are not in order, or one is named twice")
+        if not settings.min_participants <= len(names) <= settings.max_participants:
+            raise TooFewParticipants(
+                f"{len(names)} participants; expected {settings.min_participants} to {settings.max_participants}"
+            )
+        strangers = sorted(set(names) - set(self.roster.reading))
+        if strangers:
+            raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
+        self._check_payment(message.payment)
+
+        def work() -> tuple[Message, bool]:
+            nonce = Coins.fresh().take(SEED_BYTES)
+            self._keep(message, "begun", Begun(message.payment, names).to_bytes())
+            return NonceReply(nonce), True
+
+        return Step(NONCE, 0, work)
+
+    def _check_payment(self, payment: int) -> None:
+        agreed, largest = self._shape.budget_of_a_round, self._shape.widths().largest_payment
+        if agreed is not None and payment != agreed:
+            raise ProtocolError(f"a round of this task pays {agreed} millionths, not {payment}")
+        if not 0 < payment <= largest:
+            raise ProtocolError(f"a round pays 1 to {largest} millionths, not {payment}")
+
+    def _lanes(self, message: LanesRequest) -> Step:
+        n, rewards = self._require_count(message.round_number), self._rewards_on()
+        budget = self._shape.budget
+        rows = min(rows_a_message(n, budget.slots), max(0, budget.buckets - message.start))
+        _require(message.masked, message.masked_1, n * rows)
+
+        def work() -> tuple[Message, bool]:
+            reply, sums, fits = rewards.lanes(message, n)
+            self._keep(message, f"sums {message.start}", sums.to_bytes())
+            return reply, fits
+
+        return Step(LANES, message.start, work)
+
+    def _inner(self, message: InnerRequest) -> Step:
+        n, rewards = self._require_count(message.round_number), self._rewards_on()
+
+        def work() -> tuple[Message, bool]:
+            kept = [self._known(message, f"sums {start}", b"") for start in self._lane_starts(n)]
+            return rewards.inner([InnerSums.from_bytes(piece, self._limits()) for piece in kept]), True
+
+        return Step(INNER, 0, work)
+
+    def _multiply(self, message: PolynomialsRequest) -> Step:
+        """The polynomials of the distances, or the squares of a division's guard."""
+        if message.purpose == DISTANCES:
+            n = self._require_count(message.round_number)
+            name, operands = DISTANCES, 3 * n + 2
+            products = products_in(distance_polynomials(n, self._shape.widths().epsilon_units))
+        else:
+            name, operands = f"squares of {message.purpose}", sum(self._numbers(message.round_number, message.purpose))
+            products = products_in(guard_polynomials(operands))
+        _require(message.masked, message.masked_1, operands)
+        return Step(name, 0, lambda: (self._polynomials.answer(message, products), True))
+
+    def _guard(self, message: GuardRequest) -> Step:
+        x, y = self._numbers(message.round_number, message.purpose)
+        _require(message.masked, message.masked_1, x + y)
+        tops = guard_tops(self._widths(message.purpose), x, y)
+        return Step(f"guard of {message.purpose}", 0, lambda: (self._sdiv.guard(message, tops), True))
+
+    def _divide(self, message: DivideRequest) -> Step:
+        x, y = self._numbers(message.round_number, message.purpose)
+        _require(message.x, message.x_1, x)
+        _require(message.y, message.y_1, y)
+        widths = self._widths(message.purpose)
+        return Step(f"divide {message.purpose}", 0, lambda: self._sdiv.divide(message, widths))
+
+    def _reward(self, message: RewardRequest) -> Step:
+        """Open v_i, keep it for the claim, sign it and seal it to its owner, whom SP does not choose."""
+        names, rewards = self._require_begun(message.round_number).participants, self._rewards_on()
+        _require(message.masked, message.masked_1, len(names))
+        if len(message.commitments) != len(names) or any(len(c) != SEED_BYTES for c in message.commitments):
+            raise LengthMismatch(f"{len(names)} participants and {len(message.commitments)} commitments")
+
+        def work() -> tuple[Message, bool]:
+            rows = zip(names, message.commitments, rewards.open(message), strict=True)
+            return RewardReply(tuple(self._sealed(message, *row) for row in rows)), True
+
+        return Step(OPEN_REWARDS, 0, work)
+
+    def _sealed(self, message: RewardRequest, who: str, commitment: bytes, value: int) -> bytes:
+        context, body = self._shape.task.context(message.round_number), int(value).to_bytes(self._width, "big")
+        self._keep(message, f"reward {who}", commitment + body)
+        signature = self._signing.sign(reward_statement(context, who, commitment, body))
+        return seal_to(self.roster.reading[who], body + signature, reward_context(context, who))
+
+    # What CSP knows by itself.
+
+    @property
+    def _width(self) -> int:
+        return self.party.public.plaintext_bytes
+
+    def _rows(self) -> int:
+        """Ciphertexts of a sum that is opened: the model, and the total where it is shown."""
+        return self._shape.budget.ciphertexts + (0 if self._shape.task.settings.total == "hidden" else 1)
+
+    def _numbers(self, number: int, purpose: str) -> tuple[int, int]:
+        """Dividends and divisors of a division."""
+        if purpose == TOTAL:
+            return 1, 1
+        if purpose not in (WEIGHTS, REWARDS):
+            raise OutOfTurn(f"the rounds of this task have no division for {purpose!r}")
+        n = self._require_count(number)
+        return n, n if purpose == WEIGHTS else 1
+
+    def _widths(self, purpose: str) -> SdivWidths:
+        return hidden_widths(self._shape.budget) if purpose == TOTAL else self._shape.widths().of(purpose)
+
+    def _lane_starts(self, participants: int) -> Sequence[int]:
+        return range(0, self._shape.budget.buckets, rows_a_message(max(1, participants), self._shape.budget.slots))
+
+    def _places(self) -> dict[str, Places]:
+        chunks = range(0, self._rows(), CHUNK)
+        openings = {open_to(audience): lambda _: chunks for audience in self._opening.audiences}
+        return {LANES: self._lane_starts, SCALE: lambda _: chunks, **openings}
+
+    def _limits(self) -> Limits:
+        most, slots = self._shape.task.settings.max_participants, self._shape.budget.slots
+        return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
+
+    def _begun(self, number: int) -> "Begun | None":
+        kept = self._memory.get(f"round {number} begun")
+        return None if kept is None else Begun.from_bytes(kept, Limits.plain())
+
+    def _require_begun(self, number: int) -> "Begun":
+        begun = self._begun(number)
+        if begun is None:
+            raise OutOfTurn(f"the rewards of round {number} have not begun")
+        return begun
+
+    def _require_count(self, number: int) -> int:
+        return len(self._require_begun(number).participants)
+
+    def _count(self, number: int) -> int:
+        begun = self._begun(number)
+        return 0 if begun is None else len(begun.participants)
+
+    def _known(self, message: RoundRequest, name: str, otherwise: bytes) -> bytes:
+        kept = self._memory.get(f"round {message.round_number} {name}")
+        return otherwise if kept is None else kept
+
+    def _keep(self, message: RoundRequest, name: str, value: bytes) -> None:
+        self._memory.keep(f"round {message.round_number} {name}", value)
+
+    def _fix(self, message: RoundRequest, name: str, value: bytes) -> None:
+        """At once: two requests at the same moment must not both be the first."""
+        if self._memory.reserve(f"round {message.round_number} {name}", value) != value:
+            raise OutOfTurn(f"another {name} of this round is fixed already")
+
+    def _rewards_on(self) -> RewardCsp:
+        if self._rewards is None:
+            raise FormatError("this task has no rewards")
+        return self._rewards
+
+    def _claims(self, widths: RewardWidths) -> claims.ClaimsCsp:
+        n, limits = int(self.party.public.n), self.party.limits(1)
+        task, fraction = self._shape.task.name, widths.fraction
+        return claims.ClaimsCsp(task, self, fraction, n, limits, self._signing, self.roster.signing)
+
+    def _reward_steps(self) -> dict[int, tuple[type[RoundRequest], Callable[..., Step]]]:
+        return {
+            NonceRequest.kind: (NonceRequest, self._begin),
+            LanesRequest.kind: (LanesRequest, self._lanes),
+            InnerRequest.kind: (InnerRequest, self._inner),
+            RewardRequest.kind: (RewardRequest, self._reward),
+        }
+
+    def _divisions(self) -> dict[int, tuple[type[RoundRequest], Callable[..., Step]]]:
+        return {
+            GuardRequest.kind: (GuardRequest, self._guard),
+            PolynomialsRequest.kind: (PolynomialsRequest, self._multiply),
+            DivideRequest.kind: (DivideRequest, self._divide),
+        }
+
+
+class Begun(Message, kind=29):
+    """What CSP keeps when the rewards of a round begin: how much is paid, and to whom."""
+
+    payment: int
+    participants: tuple[str, ...]
+
+
+def _require(vector: CipherVector, shares: PartialVector, count: int) -> None:
+    if not len(vector) == len(shares) == count:
+        raise LengthMismatch(f"{len(vector)} ciphertexts with {len(shares)} shares where {count} are expected")

@@ -1,0 +1,71 @@
+"""What every side of a `hardened` task derives from the task alone, and who takes part in it."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.packing import Packing
+from crowdfl.errors import KeyMismatch, RewardsOff
+from crowdfl.protocols.hardened.prifedavg import ModelCodec
+from crowdfl.protocols.hardened.prirwd import RewardWidths
+from crowdfl.protocols.profile import Identity, Task, width_budget
+from crowdfl.settings import TaskSettings, to_millionths
+
+_SIGMA = 40
+_LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
+
+
+@dataclass
+class Roster:
+    """The public keys of the participants that KGC has certified."""
+
+    signing: dict[str, bytes] = field(default_factory=dict)
+    reading: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, identity: Identity) -> None:
+        """One more, or the same again; another key under a known name is refused."""
+        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
+        if known != (identity.signing, identity.reading):
+            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
+        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every side derives from the task alone."""
+
+    task: Task
+    seed: bytes
+
+    @cached_property
+    def budget(self) -> WidthBudget:
+        return hardened_budget(self.task.settings, self.task.parameters)
+
+    @cached_property
+    def packing(self) -> Packing:
+        return self.budget.packing(self.task.public)
+
+    @cached_property
+    def codec(self) -> ModelCodec:
+        return ModelCodec(self.budget, self.packing, self.seed)
+
+    @property
+    def budget_of_a_round(self) -> int | None:
+        """Millionths that every round pays, where the task's settings say so."""
+        budget = self.task.settings.budget
+        return None if budget is None or to_millionths(budget) == 0 else to_millionths(budget)
+
+    def widths(self) -> RewardWidths:
+        if self.task.settings.lanes == 0:
+            raise RewardsOff("the task was made with lanes=0: its packing leaves no room for rewards")
+        return reward_widths(self.task.settings, self.task.parameters)
+
+
+def hardened_budget(settings: TaskSettings, parameters: int) -> WidthBudget:
+    return width_budget(settings, parameters, settings.sigma or _SIGMA)
+
+
+def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
+    """The widths of a task's rewards, or a refusal with the numbers."""
+    largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
+    return RewardWidths(hardened_budget(settings, parameters), settings.epsilon_units, largest)
