@@ -144,7 +144,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
 
 def test_a_short_key_is_shown_with_a_warning(desk):
     """In every status."""
-    assert desk.sp.status(desk.task)["key"] == "768 bits, INSECURE TEST KEY"
+    assert desk.sp.status(desk.task)["key"] == "960 bits, INSECURE TEST KEY"
     assert TaskSettings().key == "2048 bits"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from crowdfl.errors import CrowdFLError, PlaintextOutOfRange, ProtocolError, ServiceUnavailable
-from crowdfl.protocols.hardened.profile import HardenedCsp
+from crowdfl.errors import CrowdFLError, NotReady, ProtocolError, RoundEnded, ServiceUnavailable
+from crowdfl.protocols.hardened.prirwd import RewardCsp
 from crowdfl.services.run import PayoutCommand
 from crowdfl.services.ticker import FailureBackoff
 from tests.hosts import Desk
@@ -64,30 +64,38 @@ def test_after_a_crash_sp_goes_on_from_the_replies_it_had(desk: Desk):
         desk.run()
     desk.restart()
     desk.sp.ports.csp = Silent(desk.csp)
-    for _ in range(5):
-        desk.sp.tick()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    assert desk.sp.tick()
+    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "weighed"
 
 
-def test_a_csp_that_has_stopped_stays_stopped_after_a_restart(desk: Desk, monkeypatch):
+def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSP opens lanes that no honest SP sends, once."""
+    with monkeypatch.context() as patch:
+        patch.setattr(RewardCsp, "inner", lambda _self, _pieces: 1 // 0)  # whatever it is, it is one and the same error
+        desk.run()
+
+
+def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch):
+    """Nothing is retried, its money is back in escrow, nobody gets its average, and the next round opens."""
+    ended_round(desk, monkeypatch)
+    status = desk.sp.status(desk.task)
+    assert [entry["state"] for entry in status["rounds"]] == ["aborted", "open"]
+    assert status["balances"]["round 1"] == 0
+    for who in (None, desk.crowd[0].keys.who):
+        with pytest.raises(NotReady):
+            desk.sp.publication(desk.task, 1, who)
+
+
+def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch):
     """Else every restart would be worth one more bit to an SP that deviates."""
-
-    def overflows(_request: bytes) -> bytes:
-        raise PlaintextOutOfRange("an operand beyond what an honest SP sends")
-
-    whole = HardenedCsp._add_rewards
-
-    def add(side, signing):
-        whole(side, signing)
-        side._answers = dict.fromkeys(side._answers, overflows)
-
-    monkeypatch.setattr(HardenedCsp, "_add_rewards", add)
-    with pytest.raises(PlaintextOutOfRange):
-        desk.run()
-    monkeypatch.undo()
+    asked: list[bytes] = []
+    whole = desk.csp.answer
+    monkeypatch.setattr(desk.csp, "answer", lambda task, request: asked.append(request) or whole(task, request))
+    ended_round(desk, monkeypatch)
     desk.restart()
-    with pytest.raises(ProtocolError, match="stopped"):
-        desk.run()
+    with pytest.raises(RoundEnded, match="round 1"):
+        desk.csp.answer(desk.task, asked[-1])
+    assert desk.csp.answer(desk.task, asked[0])  # what was answered before is answered the same
 
 
 def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):

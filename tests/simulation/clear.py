@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -29,7 +29,16 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.profile import (
+    Average,
+    CspMemory,
+    Dealing,
+    Identity,
+    InProcessMemory,
+    ParticipantKeys,
+    TaskSpec,
+    Tools,
+)
 from crowdfl.settings import TaskSettings
 
 __all__ = ["ClearProfile", "Observer"]
@@ -71,6 +80,8 @@ class _Side:
 
 class ClearSp(_Side):
     """SP's side: keeps its seeds as the hardened one does."""
+
+    averages_first = False
 
     def open_round(self, round_number: int) -> None:
         """Nothing in it yet."""
@@ -118,10 +129,6 @@ class ClearSp(_Side):
         if len(self._uploads) < self.about.settings.min_participants:
             raise TooFewParticipants(str(len(self._uploads)))
 
-    def is_averaged(self) -> bool:
-        """By the durable seed, as in `hardened`."""
-        return "opening" in self._seeds
-
     def publish(self, *, final: bool) -> Exchange:
         """A sum, masked by a seed that is bound to it, in chunks."""
         self.check()
@@ -162,9 +169,9 @@ class ClearSp(_Side):
             raise ClaimRefused(who)
         return who
 
-    def pay(self, claim: bytes, attestation: bytes) -> int:
-        """What CSP attests."""
-        return int(json.loads(attestation)["amount"])
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
+        """What CSP attests, by round."""
+        return {int(number): amount for number, amount in json.loads(attestation)["amounts"].items()}
 
     def _sum(self) -> str:
         return _digest(self._uploads)
@@ -186,9 +193,9 @@ class ClearCsp(_Side):
     def __init__(self, about: TaskSpec, tools: Tools, observer: Observer) -> None:
         super().__init__(about, tools, "CSP")
         self._observer = observer
-        self._memory: MutableMapping[str, bytes] = {}
+        self._memory: CspMemory = InProcessMemory()
 
-    def remember(self, memory: MutableMapping[str, bytes]) -> None:
+    def remember(self, memory: CspMemory) -> None:
         """There, from now on."""
         self._memory = memory
 
@@ -205,7 +212,7 @@ class ClearCsp(_Side):
 
     def _nonce(self, body: dict[str, Any]) -> dict[str, Any]:
         self._observer.sums_of_seed[body["seed"]].add(body["sum"])
-        if self._memory.setdefault(f"nonce {body['round']}", body["sum"].encode()) != body["sum"].encode():
+        if self._memory.reserve(f"nonce {body['round']}", body["sum"].encode()) != body["sum"].encode():
             raise ProtocolError("this round's uploads were closed with other contents")
         return {}
 
@@ -215,14 +222,15 @@ class ClearCsp(_Side):
         for who, amount in body["amounts"].items():
             if who not in self.enrolled:
                 raise ProtocolError(f"no key to seal the reward of {who} to")
-            self._memory[f"reward {body['round']} {who}"] = str(amount).encode()
+            self._memory.keep(f"reward {body['round']} {who}", str(amount).encode())
         return {}
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
-        earned = sum(int(self._memory[f"reward {number} {body['who']}"]) for number in body["rounds"])
-        if earned != body["amount"]:
+        earned = {number: self._memory.get(f"reward {number} {body['who']}") for number in body["amounts"]}
+        amounts = {number: int(amount) for number, amount in earned.items() if amount is not None}
+        if amounts != body["amounts"]:
             raise ClaimRefused(body["who"])
-        return {"amount": earned}
+        return {"amounts": amounts}
 
 
 class ClearReader(_Side):
@@ -250,7 +258,7 @@ class ClearReader(_Side):
 
     def claim(self) -> bytes:
         """Everything opened so far."""
-        return _pack(kind="claim", who=self.who, rounds=sorted(self._earned), amount=sum(self._earned.values()))
+        return _pack(kind="claim", who=self.who, amounts=self._earned)
 
 
 class ClearProfile:

@@ -145,7 +145,7 @@ def test_repro_an_upload_is_too_late_for_a_round_that_is_about_to_be_extended(wo
     assert world.states()[0] == "rewarded"
 
 
-@pytest.mark.parametrize("ticks", [1, 2], ids=["before the average", "before the rewards"])
+@pytest.mark.parametrize("ticks", [1, 2], ids=["before the rewards", "before the average"])
 def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: int):
     """The round is aborted after a day, its budget is back in escrow, and the task can end."""
     world.run()
@@ -155,7 +155,7 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: 
     world.wire.away = True
     world.clock.time += DAY - 3600
     world.run()
-    assert world.states() == ["closed" if ticks == 1 else "published"]
+    assert world.states() == ["closed" if ticks == 1 else "weighed"]
     world.clock.time += 3 * 3600
     world.tick()
     assert world.states() == ["aborted"]
@@ -358,7 +358,7 @@ def test_repro_a_claim_leaves_out_a_reward_that_was_not_read_yet(tmp_path: Path)
     assert [person.claim() for person in desk.crowd] == [12_000_000] * 3
 
 
-@pytest.mark.parametrize("later", ["closed", "published", "rewarded", "finished"])
+@pytest.mark.parametrize("later", ["closed", "weighed", "rewarded", "finished"])
 def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
 ):
@@ -379,7 +379,7 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     monkeypatch.undo()
     for other in desk.crowd[1:]:
         other.step(lambda arrays, *_settings: (arrays, 3))
-    for _ in range(1 + ["closed", "published", "rewarded", "finished"].index(later)):
+    for _ in range(1 + ["closed", "weighed", "rewarded", "finished"].index(later)):
         desk.sp.tick()
     person.step(lambda _arrays, *_settings: pytest.fail("it trained again"))
     assert person.blobs.has("rounds/1/receipt")
