@@ -61,8 +61,7 @@ def test_a_csp_that_stays_away_costs_nobody_anything(tmp_path: Path):
         for person in world.people:
             world.upload(person)
         world.tick()
-        world.tick()
-        world.wire.fates = ["well", "well", "lost"]
+        world.wire.fates = ["well"] * 6 + ["lost"]  # three are enrolled, then three steps of the rewards
         world.tick()
         world.finish(csp_is_gone=True)
         assert world.states() == ["aborted"]

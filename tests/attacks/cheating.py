@@ -1,0 +1,57 @@
+"""Software that participants and servers might run in place of ours: the same keys, used as its owner likes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdfl.crypto.blocks import Block
+from crowdfl.roles.participant import Participant
+from tests.hosts import Desk
+
+WEIGHTS = np.array([0.123, -0.987, 0.456, -0.001, 1.5, -0.75, 0.333, 0.25])  # of the model of `small_definition`
+
+
+def sp_side(desk: Desk) -> Any:
+    """SP's half of the protocol, with its key share: what an SP that deviates has."""
+    return desk.sp.aggregators.checking(desk.task)
+
+
+def weighted_upload(desk: Desk, person: Participant, weights: Sequence[float], samples: int) -> bytes:
+    """An upload that says any number of samples, below zero too."""
+    codec = sp_side(desk).codec
+    encoded = codec.budget.encoding.encode(np.asarray(weights)).values
+    rows = codec.packing.pack((encoded * samples)[codec.order] * codec.signs)
+    return _encrypted(person, np.concatenate([rows, _row(person, samples)]))
+
+
+def raw_upload(desk: Desk, person: Participant, first: int) -> bytes:
+    """An upload without samples whose first plaintext is any number at all."""
+    rows = [_row(person, first)] + [_row(person, 0)] * sp_side(desk).codec.budget.ciphertexts
+    return _encrypted(person, np.concatenate(rows))
+
+
+def _row(person: Participant, number: int) -> Block:
+    public = person.side.party.public
+    return np.frombuffer(int(number % public.n).to_bytes(public.plaintext_bytes, "big"), dtype=np.uint8)[None, :]
+
+
+def _encrypted(person: Participant, rows: Block) -> bytes:
+    return person.side.party.encrypt(rows).to_bytes()
+
+
+def send(desk: Desk, number: int, person: Participant, upload: bytes) -> None:
+    """As if it were an honest one: the receipt is kept, so that the reward is asked for."""
+    person.blobs.put(f"rounds/{number}/upload", upload)
+    person.send(number)
+
+
+def honest_uploads(desk: Desk, number: int, models: Sequence[Sequence[float]], counts: Sequence[int]) -> None:
+    for person, model, count in zip(desk.crowd, models, counts, strict=False):
+        shape = desk.sp.definition(desk.task).shape
+        person.encrypt(number, shape.arrays(np.asarray(model, dtype=np.float64)), count)
+        person.send(number)
+
+
+def weighted_mean(models: Sequence[Sequence[float]], counts: Sequence[int]) -> Any:
+    return np.average(np.asarray(models), axis=0, weights=counts)
