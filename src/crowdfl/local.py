@@ -265,7 +265,7 @@ class LocalFederation:
     def round(
         self, updates: Mapping[str, Update], budget: str | Decimal | None = None, *, final: bool = False
     ) -> RoundResult:
-        """One round: upload, average, publish, read, and with a budget: reward."""
+        """One round: upload, with a budget reward, average, publish, read. Without one the settings' budget is paid, if any."""
         payment = self._payment(budget)
         if len(updates) < self.settings.min_participants:
             raise TooFewParticipants(f"{len(updates)} updates, {self.settings.min_participants} needed")
@@ -305,6 +305,10 @@ class LocalFederation:
         return {role: self.recorder.view(role) for role in ("SP", "CSP")}
 
     def _payment(self, budget: str | Decimal | None) -> int:
+        agreed = self.settings.budget
+        if agreed is not None and budget is not None and to_millionths(budget) != to_millionths(agreed):
+            raise SettingsError(f"every round of this federation pays {agreed}, as its settings say, not {budget}")
+        budget = agreed if budget is None else budget
         if budget is None:
             return 0
         if self.settings.lanes == 0:

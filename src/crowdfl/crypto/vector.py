@@ -124,6 +124,12 @@ class CipherVector(_Checked):
             powers.block[minus] = negative.negate(backend=options.get("backend")).block
         return powers
 
+    def scale_modulo(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
+        """Each times its factor modulo N, by the same steps whatever the factors are: none is taken for a negative one."""
+        n = self.public.n
+        exponents = residues((k % n for k in factors), self.public)
+        return self._map(kernels.PowEach(self.public.n_squared, self.public.bits), exponents, **options)
+
     def add_plain(self, plaintexts: Block, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.

@@ -88,6 +88,10 @@ class Party:
     def scale_each(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
         return c.scale_each(factors, backend=self.compute)
 
+    def scale_modulo(self, c: CipherVector, factors: Iterable[int]) -> CipherVector:
+        """By secret factors that are uniform modulo N."""
+        return c.scale_modulo(factors, backend=self.compute)
+
     def add_plain(self, c: CipherVector, plaintexts: Iterable[int]) -> CipherVector:
         """Known numbers, taken modulo N, added to ciphertexts."""
         n = self.public.n

@@ -255,7 +255,7 @@ class HardenedSdivSp:
 
     def _spoil(self, poison: CipherVector, coins: Coins) -> CipherVector:
         n = self.party.public.n
-        return self.party.scale_each(poison, [self.party.public.signed(coins.below(n)) for _ in range(len(poison))])
+        return self.party.scale_modulo(poison, [coins.below(n) for _ in range(len(poison))])
 
     def _finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
         """Take alpha >> g off."""

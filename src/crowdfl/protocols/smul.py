@@ -168,7 +168,6 @@ class PolynomialsSp:
     def _evaluate(
         self, polynomial: Polynomial, pending: PolynomialsPending, products: dict[tuple[int, ...], CipherVector]
     ) -> CipherVector:
-        n = self.party.public.n
         constant = polynomial.get((), 0)
         terms, factors = [], []
         for monomial, coefficient in polynomial.items():
@@ -178,8 +177,8 @@ class PolynomialsSp:
             elif monomial:
                 terms.append(products[monomial])
             if monomial:
-                factors.append(_centred(coefficient, n))
-        scaled = self.party.scale_each(CipherVector.concat(terms), factors)
+                factors.append(coefficient)
+        scaled = self.party.scale_modulo(CipherVector.concat(terms), factors)
         return self.party.add_plain(self.party.sum(scaled), [constant])
 
 
