@@ -17,6 +17,7 @@
     │   ├── CiphertextOutOfRange    zero, or not below N^2
     │   └── NotAUnit                shares a factor with N
     ├── PlaintextOutOfRange         not in (-N/2, N/2)
+    ├── NotAnInteger                a float, text or truth value where an integer is expected
     ├── EncodingError               a model cannot be encoded
     │   └── NotFinite               NaN or infinity
     ├── WidthError                  a number does not fit its place
@@ -158,6 +159,10 @@ class NotAUnit(CiphertextError):
 
 class PlaintextOutOfRange(CrowdFLError):
     """A plaintext or scalar is outside (-N/2, N/2)."""
+
+
+class NotAnInteger(CrowdFLError):
+    """A float, a text or a truth value was given where an integer is expected."""
 
 
 class EncodingError(CrowdFLError):

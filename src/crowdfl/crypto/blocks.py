@@ -5,12 +5,13 @@ which numbers lie in memory, go to a compute backend and travel, so that no part
 """
 
 from collections.abc import Iterable, Sequence
+from operator import index
 
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.errors import LengthMismatch
+from crowdfl.errors import LengthMismatch, NotAnInteger
 
 Block = npt.NDArray[np.uint8]
 Limbs = npt.NDArray[np.uint64]  # (limbs, numbers), lowest limb first: array operations run along numbers
@@ -34,9 +35,21 @@ def from_bytes(data: bytes | bytearray | memoryview, width: int) -> Block:
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
 
 
+def as_mpz(number: int) -> mpz:
+    """An integer of any type as gmpy2's own; whatever would have to be rounded, parsed or guessed at is refused."""
+    if type(number) is mpz:
+        return number
+    try:
+        if not isinstance(number, bool):
+            return mpz(index(number))
+    except TypeError:
+        pass
+    raise NotAnInteger(f"expected an integer, not a {type(number).__name__}: encode other values as integers first")
+
+
 def from_ints(numbers: Iterable[int], width: int) -> Block:
     """A block of non-negative numbers that fit `width` bytes."""
-    return from_bytes(b"".join([mpz(x).to_bytes(width, "big") for x in numbers]), width)
+    return from_bytes(b"".join([as_mpz(x).to_bytes(width, "big") for x in numbers]), width)
 
 
 def to_ints(block: Block) -> list[mpz]:

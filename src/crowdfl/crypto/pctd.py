@@ -17,6 +17,7 @@ from functools import cached_property
 import gmpy2
 from gmpy2 import mpz
 
+from crowdfl.crypto.blocks import as_mpz
 from crowdfl.crypto.randomness import random_below, random_bits, random_prime, random_unit
 from crowdfl.errors import (
     CiphertextOutOfRange,
@@ -110,21 +111,24 @@ class PublicKey:
 
     def residue(self, m: int) -> mpz:
         """The number modulo N that stands for the signed m."""
+        m = as_mpz(m)
         if not -self.n < 2 * m < self.n:
             raise PlaintextOutOfRange(f"a plaintext must lie in (-N/2, N/2) with |N| = {self.bits}; scale it down")
-        return mpz(m) % self.n
+        return m % self.n
 
     def signed(self, residue: int) -> int:
         """The number in (-N/2, N/2) that a residue modulo N stands for."""
+        residue = as_mpz(residue)
         return int(residue) if 2 * residue < self.n else int(residue - self.n)
 
     def ciphertext(self, value: int) -> "Ciphertext":
         """A received number as a ciphertext, checked: 0 < value < N^2 and gcd(value, N) = 1."""
+        value = as_mpz(value)
         if not 0 < value < self.n_squared:
             raise CiphertextOutOfRange("a ciphertext must lie in (0, N^2)")
-        if gmpy2.gcd(mpz(value), self.n) != 1:
+        if gmpy2.gcd(value, self.n) != 1:
             raise NotAUnit("a ciphertext must have no factor in common with N")
-        return Ciphertext(mpz(value), self)
+        return Ciphertext(value, self)
 
     def require_same(self, other: "PublicKey") -> None:
         if self.fingerprint != other.fingerprint:
@@ -160,7 +164,7 @@ class Ciphertext(_UnderKey):
 
     def __mul__(self, k: int) -> "Ciphertext":
         self.public.residue(k)
-        return Ciphertext(gmpy2.powmod(self.value, k, self.public.n_squared), self.public)
+        return Ciphertext(gmpy2.powmod(self.value, as_mpz(k), self.public.n_squared), self.public)
 
     __rmul__ = __mul__
 

@@ -107,10 +107,10 @@ class CipherVector(_Checked):
 
     def scale(self, k: int, **options: Unpack[BatchOptions]) -> "CipherVector":
         self.public.residue(k)
-        return self._map(kernels.PowMod(mpz(k), self.public.n_squared), **options)
+        return self._map(kernels.PowMod(blocks.as_mpz(k), self.public.n_squared), **options)
 
     def scale_each(self, factors: Iterable[int], **options: Unpack[BatchOptions]) -> "CipherVector":
-        signed = [mpz(k) for k in factors]
+        signed = [blocks.as_mpz(k) for k in factors]
         if len(signed) != len(self):
             raise LengthMismatch(f"{len(signed)} factors for {len(self)} ciphertexts")
         for k in signed:
@@ -132,6 +132,7 @@ class CipherVector(_Checked):
 
     def add_plain(self, plaintexts: Block, **options: Unpack[BatchOptions]) -> "CipherVector":
         """Entry-wise sum with known residues modulo N. Blinds nothing: what leaves the party is rerandomised first."""
+        _require_residues(plaintexts, self.public)
         # Enc with the ciphertext in the randomizer's place: (1 + m*N) * c.
         return CipherVector(self.public, run_batch(kernels.AddPlain(self.public.n), plaintexts, self.block, **options))
 
@@ -334,8 +335,7 @@ def encrypt(
     public = randomizers.public
     if isinstance(plaintexts, np.ndarray):
         block = plaintexts
-        if block.ndim != 2 or block.shape[1] != public.plaintext_bytes or blocks.at_least(block, public.n).any():
-            raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
+        _require_residues(block, public)
     else:
         block = residues((public.residue(m) for m in plaintexts), public)
     blinds = randomizers.take(len(block), progress=options.get("progress"))
@@ -351,6 +351,12 @@ def combine(first: PartialVector, second: PartialVector, **options: Unpack[Batch
 def residues(numbers: Iterable[int], public: PublicKey) -> Block:
     """Numbers in [0, N) as a block of plaintexts."""
     return blocks.from_ints(numbers, public.plaintext_bytes)
+
+
+def _require_residues(block: Block, public: PublicKey) -> None:
+    fits = block.dtype == np.uint8 and block.ndim == 2 and block.shape[1] == public.plaintext_bytes
+    if not fits or blocks.at_least(block, public.n).any():
+        raise FormatError(f"plaintext residues are rows of {public.plaintext_bytes} bytes below N")
 
 
 def form_bytes(public: PublicKey, count: int) -> int:

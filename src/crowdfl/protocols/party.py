@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from crowdfl.crypto import vector
-from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.blocks import Block, as_mpz
 from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
@@ -95,7 +95,7 @@ class Party:
     def add_plain(self, c: CipherVector, plaintexts: Iterable[int]) -> CipherVector:
         """Known numbers, taken modulo N, added to ciphertexts."""
         n = self.public.n
-        return c.add_plain(vector.residues((m % n for m in plaintexts), self.public), backend=self.compute)
+        return c.add_plain(vector.residues((as_mpz(m) % n for m in plaintexts), self.public), backend=self.compute)
 
     def sum(self, c: CipherVector) -> CipherVector:
         return reduce(self.add, (c.part(index, index + 1) for index in range(len(c))))

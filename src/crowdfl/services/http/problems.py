@@ -39,6 +39,7 @@ _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {
         errors.InvalidKey,
         errors.KeyMismatch,
         errors.LengthMismatch,
+        errors.NotAnInteger,
         errors.PlaintextOutOfRange,
         errors.SettingsError,
         errors.WidthError,
