@@ -38,6 +38,7 @@
     ├── SettingsError               settings are invalid
     ├── ProtocolError               a step cannot go on
     │   ├── NothingToAverage        nobody contributed a sample
+    │   ├── NothingToContribute     a participant has no sample for this round
     │   ├── TooFewParticipants      a result of so few would reveal one of them
     │   ├── SeedReused              a mask seed would serve a second sum
     │   ├── RoundsExhausted         more rounds than the task's bounds were computed for
@@ -243,6 +244,10 @@ class ProtocolError(CrowdFLError):
 
 class NothingToAverage(ProtocolError):
     """Nobody contributed a sample."""
+
+
+class NothingToContribute(ProtocolError):
+    """A participant has no sample for this round, and an upload without one is not made."""
 
 
 class TooFewParticipants(ProtocolError):

@@ -139,11 +139,13 @@ class LocalHost:
         return _KgcFor(self, role)
 
     def new_requester(self) -> Requester:
-        return Requester(self.disk.blobs("requester"), self.clock, self.kgc_link, self.sp_link, self.tools)
+        links = self.kgc_link, self.sp_link
+        return Requester(self.disk.blobs("requester"), self.clock, *links, self.signing.public, self.tools)
 
     def new_participant(self, task: str, name: str) -> Participant:
         blobs, links = self.disk.blobs(f"people/{name}"), (self.kgc_link, self.sp_link)
-        return Participant(task, blobs, *links, self.signing.public, self.tools)
+        # Whoever plays everyone answers for the size of the crowd.
+        return Participant(task, blobs, *links, self.signing.public, self.tools, least_participants=1)
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         return self.requester.create(definition, initial)

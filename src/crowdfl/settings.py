@@ -168,7 +168,9 @@ class TaskSettings(Settings):
     )
     grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
     min_participants: _People = Field(
-        default=3, description="With fewer, a round waits one more window, then is given up and its budget returned."
+        default=3,
+        description="With fewer, a round waits one more window, then is given up and its budget returned. "
+        "A phone refuses a task that says less than 5 here, unless its owner accepts it.",
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")

@@ -27,6 +27,7 @@ CHANGES = {  # every bound small, so that a short key has room for rewards
     "clip = 16.0": "clip = 4.0",
     "decimals = 6": "decimals = 3",
     "lanes = 1024": "lanes = 16",
+    "min_participants = 5": "min_participants = 3",
     "rounds = 3": "rounds = 2",
     "key_bits = 2048": "key_bits = 1024",
     "window = 3600.0": "window = 300.0",  # everyone uploads, so rounds close early

@@ -156,7 +156,8 @@ def _requester(life: Life) -> None:
     blobs, tokens = FileBlobs(life.home / "blobs"), (_token(life, "kgc"), _token(life, "sp"))
     kgc = KgcClient(Link(life.urls["kgc"], plain_http=True).as_requester(tokens[0], own_key(blobs)))
     sp = SpClient(Link(life.urls["sp"], plain_http=True).as_requester(tokens[1], own_key(blobs)))
-    requester = Requester(blobs, FileClock(life.folder), kgc, sp, test_tools())
+    kgc_key = bytes.fromhex((life.folder / "kgc.pub").read_text())
+    requester = Requester(blobs, FileClock(life.folder), kgc, sp, kgc_key, test_tools())
     settings = json.loads((life.folder / "settings.json").read_text())
     task = requester.create(small_definition(TaskSettings.of(**settings), claim_window=CLAIM_WINDOW), INITIAL_MODEL)
     requester.fund(task, 2 * BUDGET, "all")
@@ -179,7 +180,8 @@ def _person(life: Life) -> None:
     key = bytes.fromhex((life.folder / "kgc.pub").read_text())
     whole = 0 if number == 0 else 2**18  # the first one's uploads go in pieces
     link = SpClient(sp.open(), whole)
-    person = Participant(papers["task"], FileBlobs(life.home), KgcClient(kgc.open()), link, key, test_tools())
+    blobs, kgc_link = FileBlobs(life.home), KgcClient(kgc.open())
+    person = Participant(papers["task"], blobs, kgc_link, link, key, test_tools(), least_participants=1)
     person.join(papers["invitations"][number])
     seen = None
     while not person.blobs.has("paid"):

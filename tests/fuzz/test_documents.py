@@ -13,6 +13,7 @@ from crowdfl.roles.documents import (
     Appointment,
     Certificate,
     Definition,
+    EnrolmentRequest,
     Invitation,
     open_document,
     participant_name,
@@ -28,6 +29,7 @@ HONEST = {
     "appointment": Appointment("0" * 32, "f" * 64).sign(KEY),
     "invitation": Invitation("0" * 32, "7", 1000.0).sign(KEY),
     "certificate": Certificate("0" * 32, Identity(_WHO, KEY.public, bytes(32))).sign(KEY),
+    "request to enrol": EnrolmentRequest("0" * 32, "f" * 64, KEY.public, bytes(32)).sign(KEY),
 }
 
 
@@ -46,6 +48,7 @@ OPENERS = {
     "appointment": lambda text: Appointment.open(text, KEY.public),
     "invitation": lambda text: Invitation.open(text, KEY.public),
     "certificate": lambda text: Certificate.open(text, KEY.public),
+    "request to enrol": EnrolmentRequest.open,
 }
 kinds = pytest.mark.parametrize("kind", HONEST)
 

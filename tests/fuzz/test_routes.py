@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.roles.documents import Invitation, sign_document
+from crowdfl.roles.documents import EnrolmentRequest, Invitation, sign_document
 from crowdfl.services.http.auth import ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
@@ -46,7 +46,7 @@ def good_bodies(platform):
     person = platform.people[task][0]
     certificate = world.sp.participant(task, person.who).certificate
     invitation = Invitation(task, "0", world.clock.now() + 1000).sign(world.requester.signing)
-    signing, reading = person.keys.signing.public.hex(), person.keys.reader.public.hex()
+    request = EnrolmentRequest.of(task, invitation, person.keys.identity).sign(person.keys.signing)
     stranger = definition_of(world.receipts, window=7).sign(world.receipts)
     order = sign_document("order", {"task": task, "action": "nothing", "at": 0}, world.requester.signing)
     close = sign_document("close enrolment", {"task": "0" * 32}, world.requester.signing)
@@ -62,7 +62,7 @@ def good_bodies(platform):
         "close": [{"order": close}],
         "participants": [
             {"certificate": certificate},
-            {"invitation": invitation, "signing": signing, "reading": reading},
+            {"invitation": invitation, "request": request},
         ],
         "claims": platform.claims,
         "uploads": [platform.update],
@@ -96,7 +96,7 @@ def bodies(draw, platform, path):
 
 @st.composite
 def signed_nonsense(draw, platform, body):
-    """A form whose document says anything under a signature that stands: the requester's, or that of a broken KGC."""
+    """A form whose document says anything under a signature that stands: its owner's, or that of a broken KGC."""
     name = draw(st.sampled_from(sorted(body)))
     if not isinstance(body[name], str) or not body[name].startswith("{"):
         return draw(changed_body(body))
@@ -104,7 +104,11 @@ def signed_nonsense(draw, platform, body):
     said = draw(changed_body(document["body"]))
     if said.get("action") in ("cancel", "pause"):  # random text does not say so; a later example needs the round
         return body
-    key = platform.world.kgc.signing if document["kind"] == "certificate" else platform.world.requester.signing
+    keys = {
+        "certificate": platform.world.kgc.signing,
+        "request to enrol": platform.people[platform.open][0].keys.signing,
+    }
+    key = keys.get(document["kind"], platform.world.requester.signing)
     kind = draw(st.sampled_from([document["kind"]] * 4 + ["order"]) | NAMES)
     return body | {name: _signed(kind, said, key)}
 

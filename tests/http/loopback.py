@@ -44,12 +44,13 @@ class Loopback:
             self._kept(self._link(name).as_requester(self.tokens[f"{name} for requester"], own_key(blobs)))
             for name in ("kgc", "sp")
         )
-        return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.tools)
+        return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, self.tools)
 
     def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
         """Somebody whose uploads of more than `whole` bytes go in pieces."""
         kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
-        person = Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, self.tools, sp_key=sp.key())
+        blobs, own = MemoryBlobs(), {"sp_key": sp.key(), "least_participants": 1}
+        person = Participant(task, blobs, kgc, sp, self.kgc_key, self.tools, **own)
         person.join(*requester.invite(task, 1, 60.0))
         return person
 

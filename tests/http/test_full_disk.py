@@ -5,12 +5,15 @@ import errno
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event, text
 
 from crowdfl.errors import StorageFull
-from crowdfl.roles.documents import Invitation
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.roles.documents import Invitation, participant_name
+from crowdfl.roles.enrolment import enrol
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.http import bodies
@@ -130,16 +133,17 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     with pytest.raises(StorageFull):
         kgc.create_task(other.sign(small.requester.signing))
     assert disk.files() == files
-    reading, signing = small.receipts.public, small.receipts.public
+    kgc_link, keys = KgcClient(small.service("kgc")), ParticipantKeys.fresh("")
+    keys = replace(keys, who=participant_name(keys.signing.public))
     invited = [
         Invitation(task, str(number), small.clock.now() + 9).sign(small.requester.signing) for number in range(3000)
     ]
-    used = until_full(lambda number: KgcClient(small.service("kgc")).enrol(task, invited[number], signing, reading))
+    used = until_full(lambda number: enrol(kgc_link, task, invited[number], keys, small.signing.public))
     disk.free()
     sp.deposit(task, f"more-{made}", 1)
     assert len(small.sp.store.movements(task)) == 2 + made
     assert kgc.create_task(other.sign(small.requester.signing)).task == other.task
-    assert KgcClient(small.service("kgc")).enrol(task, invited[used], signing, reading).certificate
+    assert enrol(kgc_link, task, invited[used], keys, small.signing.public).certificate
     assert small.add_person(task)
 
 

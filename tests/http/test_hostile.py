@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.claims import Claim
-from crowdfl.roles.documents import Certificate, Invitation, sign_document
+from crowdfl.roles.documents import Certificate, EnrolmentRequest, Invitation, sign_document
 from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
 
@@ -151,9 +151,9 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
     certificate = Certificate(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
-    keys = {"signing": SigningKey.fresh().public.hex(), "reading": person.keys.reader.public.hex()}
     invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester.signing)
-    body = json.dumps({"invitation": invitation} | keys).encode()
+    request = EnrolmentRequest.of(campaign.task, invitation, person.keys.identity).sign(person.keys.signing)
+    body = json.dumps({"invitation": invitation, "request": request}).encode()
     there = f"/v1/tasks/{campaign.task}/participants"
     assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
     order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester.signing)

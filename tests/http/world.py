@@ -159,12 +159,13 @@ class World(LocalHost):
     def new_requester(self) -> Requester:
         """With its token and key."""
         kgc, blobs = KgcClient(self.service("kgc", self.owner("kgc"))), self.disk.blobs("requester")
-        return Requester(blobs, self.clock, kgc, self.for_requester(), self.tools)
+        return Requester(blobs, self.clock, kgc, self.for_requester(), self.signing.public, self.tools)
 
     def new_participant(self, task: str, name: str) -> Participant:
         """Anyone who is invited."""
         kgc, sp = KgcClient(self.service("kgc")), SpClient(self.service("sp"))
-        return Participant(task, self.disk.blobs(f"people/{name}"), kgc, sp, self.signing.public, self.tools)
+        blobs, kgc_key = self.disk.blobs(f"people/{name}"), self.signing.public
+        return Participant(task, blobs, kgc, sp, kgc_key, self.tools, least_participants=1)
 
     def token(self, service: str, role: str) -> Bearer:
         """The token that a service gave a role."""

@@ -23,7 +23,9 @@ from crowdfl.errors import (
     UnknownParticipant,
 )
 from crowdfl.learning.oracle import fedavg
+from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.documents import sign_document
+from crowdfl.roles.enrolment import enrol
 from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.sp.rounds import TaskState
@@ -276,10 +278,10 @@ def test_an_invitation_serves_one_person(tmp_path):
     desk = Desk(tmp_path)
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
     desk.invite(1)
-    keys = desk.crowd[0].keys
-    desk.kgc.enrol(desk.task, invitation, keys.signing.public, keys.reader.public)
+    for _ in range(2):
+        enrol(desk.kgc, desk.task, invitation, desk.crowd[0].keys, desk.signing.public)
     with pytest.raises(InvitationRefused, match="someone else"):
-        desk.kgc.enrol(desk.task, invitation, b"x" * 32, keys.reader.public)
+        enrol(desk.kgc, desk.task, invitation, ParticipantKeys.fresh("another"), desk.signing.public)
 
 
 def test_an_expired_or_forged_invitation_is_refused(tmp_path):
@@ -288,11 +290,11 @@ def test_an_expired_or_forged_invitation_is_refused(tmp_path):
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
     desk.clock.time += 101
     with pytest.raises(InvitationRefused, match="expired"):
-        desk.kgc.enrol(desk.task, invitation, b"x" * 32, b"y" * 32)
+        enrol(desk.kgc, desk.task, invitation, ParticipantKeys.fresh(""), desk.signing.public)
     forged = json.loads(invitation)
     forged["body"]["expires"] = 9e9
     with pytest.raises(Exception, match="signature"):
-        desk.kgc.enrol(desk.task, json.dumps(forged), b"x" * 32, b"y" * 32)
+        enrol(desk.kgc, desk.task, json.dumps(forged), ParticipantKeys.fresh(""), desk.signing.public)
 
 
 def test_cancelling_aborts_the_open_round_and_refunds(desk):

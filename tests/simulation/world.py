@@ -18,7 +18,7 @@ from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, participant_name, sign_document
-from crowdfl.roles.kgc import enrolment_context
+from crowdfl.roles.enrolment import enrol
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
 from crowdfl.roles.sp.platform import Sp
@@ -134,9 +134,8 @@ class World:
         """Enrol, or again."""
         keys = _keys(number)
         invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
-        enrolled = self.kgc.enrol(self.task, invitation, keys.signing.public, keys.reader.public)
-        bundle = keys.reader.open(enrolled.sealed, enrolment_context(self.task, keys.who))
-        participant = PROFILES[self.settings.profile].participant(self.about, bundle, keys, test_tools())
+        enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
+        participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
         self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 

@@ -17,10 +17,11 @@ from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.settings import ParticipantSettings, from_millionths
+from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 
@@ -28,6 +29,15 @@ app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
 _Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]
 _HOME = Path("participant")
+_Least = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help=f"Take part only if every average is of at least so many people; kept for later. [default: {LEAST_PARTICIPANTS}]",
+    ),
+]
+_LEAST_FILE = "least-participants"
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
 
 
@@ -36,15 +46,21 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
     with open_participant(invitation, home, as_json=as_json) as person:
         definition = person.look()
-    show(definition.body(), _described(definition), as_json=as_json)
+    show(definition.body(), _described(definition, person), as_json=as_json)
 
 
 @app.command()
-def join(invitation: _Invitation, home: _Home = _HOME, yes: _Yes = False, as_json: JsonLines = False) -> None:
+def join(
+    invitation: _Invitation,
+    home: _Home = _HOME,
+    yes: _Yes = False,
+    least_participants: _Least = None,
+    as_json: JsonLines = False,
+) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, least=least_participants) as person:
         agent = Agent(person, time.sleep)
-        _ask(person.look(), agreed=yes or agent.has_joined, as_json=as_json)
+        _ask(person, person.look(), agreed=yes or agent.has_joined, as_json=as_json)
         person.join(_read(invitation).invitation)
 
 
@@ -59,6 +75,7 @@ def run(
     ],
     home: _Home = _HOME,
     yes: _Yes = False,
+    least_participants: _Least = None,
     as_json: JsonLines = False,
     module: Annotated[
         str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
@@ -69,10 +86,11 @@ def run(
     ] = 0,
 ) -> None:
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
-    with open_participant(invitation, home, as_json=as_json, hold=hold_upload) as person:
+    least, hold = least_participants, hold_upload
+    with open_participant(invitation, home, as_json=as_json, least=least, hold=hold) as person:
         agent = Agent(person, time.sleep)
         definition = agent.look()
-        _ask(definition, agreed=yes or agent.has_joined, as_json=as_json)
+        _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
         trainer = LocalTrainer(data, definition.training, module)
         agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
 
@@ -102,22 +120,25 @@ def leave(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fal
         person.leave()
 
 
-def _ask(definition: Definition, *, agreed: bool, as_json: bool) -> None:
+def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: bool) -> None:
     """Show what joining means, and continue only with a yes; who has joined was asked before."""
     if agreed:
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(_described(definition))
+    typer.echo(_described(definition, person))
+    person.require_company(definition)  # no question about what is then refused
     typer.confirm("Join?", abort=True)
 
 
-def _described(definition: Definition) -> str:
-    settings, spec = definition.settings, definition.spec
+def _described(definition: Definition, person: Participant) -> str:
+    settings, spec, yours = definition.settings, definition.spec, person.least_participants
+    few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
     return (
         f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
         f"Model: {spec.parameters:,} parameters; profile {settings.profile}, key of {settings.key}\n"
-        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}"
+        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}\n"
+        f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}"
     )
 
 
@@ -149,7 +170,7 @@ def _read(path: Path) -> ParticipantSettings:
 
 @contextmanager
 def open_participant(
-    invitation: Path, home: Path, *, as_json: bool, joined: bool = False, hold: int = 0
+    invitation: Path, home: Path, *, as_json: bool, joined: bool = False, hold: int = 0, least: int | None = None
 ) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
     if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
@@ -160,9 +181,10 @@ def open_participant(
         if ca is not None:
             ca.write_text(found.ca or "")
         with closing(Link(found.kgc, ca).open()) as kgc, closing(SpClient(Link(found.sp, ca).open())) as sp:
+            blobs = FileBlobs(home)
             yield _Holding(
                 found.task,
-                FileBlobs(home),
+                blobs,
                 KgcClient(kgc),
                 sp,
                 found.kgc_key,
@@ -170,8 +192,22 @@ def open_participant(
                 on_event=show_event if as_json else _say,
                 sp_key=found.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
+                least_participants=_least(home / _LEAST_FILE, least),
                 hold=hold,
             )
+
+
+def _least(path: Path, chosen: int | None) -> int:
+    """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
+    if chosen is not None:
+        write_private(path, str(chosen).encode(), overwrite=True)
+        return chosen
+    if not path.exists():
+        return LEAST_PARTICIPANTS
+    kept = path.read_bytes()[:20]
+    if not kept.isdigit() or int(kept) < 1:
+        raise SettingsError(f"{path} does not hold a number of participants: choose one with --least-participants")
+    return int(kept)
 
 
 _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -179,6 +215,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "trained": lambda e: f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped",
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
+    "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
     "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
     "paid": lambda e: f"paid {from_millionths(e['millionths']):.6f}",
     "waiting": lambda e: f"the platform is away, next try in about {e['seconds']} s: {e['why']}",

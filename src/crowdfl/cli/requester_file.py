@@ -47,7 +47,8 @@ def open_requester(own: RequesterFile) -> Iterator[Requester]:
     kgc = KgcClient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)))
     sp = SpClient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)))
     with closing(kgc), closing(sp):
-        yield Requester(blobs, SystemClock(), kgc, sp, Tools.unwatched(insecure_test_key=found.insecure_test_key))
+        tools = Tools.unwatched(insecure_test_key=found.insecure_test_key)
+        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools)
 
 
 def write_invitations(

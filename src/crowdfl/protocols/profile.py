@@ -16,7 +16,7 @@ from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import CrowdFLError, SlotOverflow
+from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, Silent
 from crowdfl.protocols.party import Party
 from crowdfl.settings import TaskSettings
@@ -209,11 +209,16 @@ class ParticipantKeys:
 
 
 def whole_samples(samples: int) -> int:
-    """A number of samples as a plain int; a fraction is refused."""
+    """A number of samples as a plain int; a fraction is refused, and so is none: nobody uploads without data."""
     try:
-        return index(samples)
+        whole = index(samples)
     except TypeError:
         raise SlotOverflow(f"samples are counted in whole numbers, not {samples!r}") from None
+    if whole == 0:  # it would hide nobody: the average of the others is theirs alone
+        raise NothingToContribute(
+            "no samples, so there is nothing to upload: stay out of this round, come back with data"
+        )
+    return whole
 
 
 def width_budget(settings: TaskSettings, parameters: int, sigma: int) -> WidthBudget:

@@ -47,6 +47,8 @@ class Campaign:
         most = definition.settings.max_participants
         if people > most:
             raise SettingsError(f"{people} people do not fit into a task with max_participants = {most}")
+        if people < (fewest := definition.settings.min_participants):
+            raise SettingsError(f"{people} people are too few for min_participants = {fewest}: no round would open")
         task = self.requester.create(definition, initial)
         self.on_event("created", {"task": task, "parameters": definition.spec.parameters})
         self.on_event("invited", {"people": people, "folder": invite(task, people)})

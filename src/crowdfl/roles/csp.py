@@ -33,8 +33,11 @@ class Csp:
         """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Idempotent."""
         if not self.bundles.has(f"{task}.csp"):
             definition, appointment, bundle = self.kgc.bundle(task)
-            if Definition.open(definition).task != task or Appointment.open(appointment, self.kgc_key).task != task:
+            opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
+            if opened.task != task or appointed.task != task:
                 raise DocumentError("KGC sent the papers of another task")
+            profile = profile_named(opened.settings.profile)
+            appointed.require_key(profile.csp(opened.spec, bundle, self.tools).party.public)
             self.store.add_task(StoredTask(task, definition, appointment, "open"))
             self.bundles.put(f"{task}.csp", bundle)
         self.kgc.acknowledge(task)

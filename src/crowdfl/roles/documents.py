@@ -1,4 +1,4 @@
-"""Signed documents: what the requester defines, what KGC appoints and certifies, whom the requester invites.
+"""Signed documents: what the requester defines, what KGC appoints and certifies, whom the requester invites, who asks to join.
 
 A document is JSON text with a kind, a body and an Ed25519 signature over both in canonical form; people can read one, any
 language can check one, and one kind never passes for another.
@@ -12,13 +12,15 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.sealing import SigningKey, verify
-from crowdfl.errors import CrowdFLError, DocumentError
+from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.settings import TaskSettings
 
 _LONGEST = 1_000_000
+_ENROLMENT = "request to enrol"
 _STRICT = ConfigDict(strict=True)  # true is not 1, and "3" is not 3
 _Text = Annotated[str, Field(strict=True)]
 _Seconds = Annotated[float, Field(strict=True, ge=0, le=1e12)]
@@ -165,6 +167,14 @@ class Appointment(_Signed):
     kind = "appointment"
     fingerprint: _Text
 
+    def require_key(self, public: PublicKey) -> None:
+        """Whoever is given a key for this task makes sure that it is this one, before it keeps or uses it."""
+        if public.fingerprint.hex() != self.fingerprint:
+            raise KeyMismatch(
+                f"the key received for task {self.task[:100]} is {public.fingerprint.hex()[:16]}, and KGC appointed "
+                f"{self.fingerprint[:16]}: nothing is kept; ask KGC's operator which one is right"
+            )
+
 
 @dataclass(frozen=True)
 class Invitation(_Signed):
@@ -189,6 +199,8 @@ class Certificate(_Signed):
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Self:
         found = _CertificateBody.model_validate(body)
+        if found.who != participant_name(found.signing):
+            raise DocumentError("this certificate names somebody else than the owner of its signing key")
         return cls(found.task, Identity(found.who, found.signing, found.reading))
 
 
@@ -199,6 +211,51 @@ class _CertificateBody(BaseModel):
     who: str
     signing: _Hex
     reading: _Hex
+
+
+@dataclass(frozen=True)
+class EnrolmentRequest:
+    """A participant asks for a certificate of its keys under one invitation; signed by the key that it names."""
+
+    task: str
+    invitation: str  # SHA-256 of its text, in hex
+    signing: bytes
+    reading: bytes
+
+    @classmethod
+    def of(cls, task: str, invitation: str, identity: Identity) -> "EnrolmentRequest":
+        return cls(task, _digest(invitation), identity.signing, identity.reading)
+
+    def sign(self, key: SigningKey) -> str:
+        keys = {"signing": self.signing.hex(), "reading": self.reading.hex()}
+        return sign_document(_ENROLMENT, {"task": self.task, "invitation": self.invitation} | keys, key)
+
+    @classmethod
+    def open(cls, text: str) -> "EnrolmentRequest":
+        """A request that the owner of its signing key has signed."""
+        try:
+            found = cls(**dict(_EnrolmentBody.model_validate(open_document(text, _ENROLMENT))))
+        except ValidationError as wrong:
+            raise _refusal(_ENROLMENT, wrong) from None
+        open_document(text, _ENROLMENT, found.signing)
+        return found
+
+    def require(self, task: str, invitation: str) -> None:
+        if (self.task, self.invitation) != (task, _digest(invitation)):
+            raise InvitationRefused("this request was signed for another task or invitation: sign one for this")
+
+
+class _EnrolmentBody(BaseModel):
+    model_config = _STRICT
+
+    task: str
+    invitation: str
+    signing: _Hex
+    reading: _Hex
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _refusal(kind: str, wrong: ValidationError) -> DocumentError:

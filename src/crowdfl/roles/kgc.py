@@ -3,11 +3,20 @@
 import threading
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.sealing import SigningKey, seal_to
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden, InvitationRefused, NotReady, TaskNotRunning
 from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Appointment, Certificate, Definition, Invitation, open_document, participant_name
+from crowdfl.roles.documents import (
+    Appointment,
+    Certificate,
+    Definition,
+    EnrolmentRequest,
+    Invitation,
+    open_document,
+    participant_name,
+)
+from crowdfl.roles.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
 _DEALT = ("sp", "csp")
@@ -20,14 +29,6 @@ class Created:
     task: str
     appointment: str
     bundle: bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Enrolled:
-    """What a participant gets for an invitation: its certificate, and the participants' bundle sealed to it."""
-
-    certificate: str
-    sealed: bytes
 
 
 @dataclass
@@ -81,23 +82,25 @@ class Kgc:
         self.store.task(task)
         self.bundles.delete(f"{task}.{role}")
 
-    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
-        """Certify the keys of an invitation's holder, once per invitation."""
+    def enrol(self, task: str, invitation: str, request: str) -> bytes:
+        """Certify the keys of an invitation's holder, once per invitation; an `Enrolled`, sealed to the reading key."""
         stored = self.store.task(task)
         definition = Definition.open(stored.definition)
         opened = Invitation.open(invitation, definition.requester)
-        who = participant_name(signing)
         if opened.task != task:
             raise InvitationRefused("this invitation is for another task")
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
-        sealed = seal_to(reading, self.bundles.get(f"{task}.participant"), enrolment_context(task, who))
+        asked = EnrolmentRequest.open(request)  # the signing key is the asker's own
+        asked.require(task, invitation)
+        who = participant_name(asked.signing)
+        certificate = Certificate(task, Identity(who, asked.signing, asked.reading)).sign(self.signing)
+        sealed = Enrolled(certificate, self.bundles.get(f"{task}.participant")).seal(asked)
         # Last: keys that cannot be used do not use an invitation up.
         self.store.use_invitation(task, opened.number, who)
-        certificate = Certificate(task, Identity(who, signing, reading)).sign(self.signing)
-        return Enrolled(certificate, sealed)
+        return sealed
 
     def close_enrolment(self, task: str, order: str) -> None:
         """The requester closes enrolment by a signed order: the participants' bundle is destroyed."""
@@ -106,8 +109,3 @@ class Kgc:
             raise Forbidden("this order is for another task")
         self.store.set_state(task, "closed")
         self.bundles.delete(f"{task}.participant")
-
-
-def enrolment_context(task: str, who: str) -> bytes:
-    """What a sealed participants' bundle is bound to."""
-    return f"crowdfl enrolment 1 {task} {who}".encode()

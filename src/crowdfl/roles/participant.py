@@ -25,12 +25,14 @@ from crowdfl.errors import (
     DocumentError,
     Forbidden,
     FormatError,
+    NothingToContribute,
     NotReady,
     PoolExhausted,
     RewardOutOfRange,
     RoundNotOpen,
     SealBroken,
     TaskNotRunning,
+    TooFewParticipants,
     TooLate,
 )
 from crowdfl.learning.models.files import from_npz
@@ -38,19 +40,14 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
-from crowdfl.roles.kgc import Enrolled, enrolment_context
+from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, Stock
 
+LEAST_PARTICIPANTS = 5
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]
 """How a model does on this participant's own held-out data."""
-
-
-class ParticipantKgc(Protocol):
-    """KGC as a participant reaches it."""
-
-    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled: ...
 
 
 class ParticipantSp(Protocol):
@@ -73,7 +70,7 @@ class Participant:
 
     task: str
     blobs: Blobs
-    kgc: ParticipantKgc
+    kgc: EnrollingKgc
     sp: ParticipantSp
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
@@ -81,30 +78,44 @@ class Participant:
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
     open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
+    least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
 
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
+        return self._papers()[0]
+
+    def _papers(self) -> tuple[Definition, Appointment]:
         definition, appointment = self.sp.papers(self.task)
-        opened = Definition.open(definition)
-        if opened.task != self.task or Appointment.open(appointment, self.kgc_key).task != self.task:
+        opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
+        if opened.task != self.task or appointed.task != self.task:
             raise DocumentError("the platform showed the papers of another task")
-        return opened
+        return opened, appointed
+
+    def require_company(self, definition: Definition) -> None:
+        """Refuse a task whose averages may be of fewer people than this participant accepts."""
+        fewest = definition.settings.min_participants
+        if fewest < self.least_participants:
+            raise TooFewParticipants(
+                f"this task averages as few as {fewest} participants, and you take part from {self.least_participants} on: "
+                f"ask the requester to raise min_participants, or accept it with --least-participants {fewest}"
+            )
 
     def join(self, invitation: str) -> str:
         """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
-        definition = self.look()
+        definition, appointment = self._papers()
+        self.require_company(definition)
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
         keys_ = self.keys
         if not self.blobs.has("certificate"):
-            enrolled = self.kgc.enrol(self.task, invitation, keys_.signing.public, keys_.reader.public)
-            bundle = keys_.reader.open(enrolled.sealed, enrolment_context(self.task, keys_.who))
+            enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
+            appointment.require_key(self._new_side(definition, enrolled.bundle).party.public)
             self.blobs.put("definition", json.dumps(definition.body()).encode())
             self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
-            self.blobs.put("bundle", bundle)
+            self.blobs.put("bundle", enrolled.bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
         self.blobs.delete("quit")
@@ -162,10 +173,16 @@ class Participant:
         return True
 
     def _take_part(self, number: int, train: Train) -> bool:
-        if self.blobs.has(f"rounds/{number}/receipt") or self.blobs.has(f"rounds/{number}/refused"):
+        if any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing")):
             return False
+        self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
-            self.encrypt(number, *train(self.model(), self._definition.training, number))
+            try:
+                self.encrypt(number, *train(self.model(), self._definition.training, number))
+            except NothingToContribute as nothing:
+                self.blobs.put(f"rounds/{number}/nothing", b"")  # the next round may find data
+                self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
+                return True
         return self.send(number)
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
@@ -176,6 +193,7 @@ class Participant:
 
     def send(self, number: int) -> bool:
         """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
+        self.require_company(self._definition)
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self.sp.send(self.task, number, self.keys, upload)
@@ -296,13 +314,16 @@ class Participant:
     @property
     def side(self) -> ParticipantProtocol:
         if self._side is None:
-            profile = profile_named(self._definition.settings.profile)
-            side = profile.participant(self._definition.spec, self.blobs.get("bundle"), self.keys, self.tools)
+            side = self._new_side(self._definition, self.blobs.get("bundle"))
             if self.open_stock is not None and side.party.randomizers is not None:
                 self._stock = self.open_stock(side.party.public)
                 side.party.randomizers = _Stocked(self._stock, side.party.randomizers)
             self._side = side
         return self._side
+
+    def _new_side(self, definition: Definition, bundle: bytes) -> ParticipantProtocol:
+        profile = profile_named(definition.settings.profile)
+        return profile.participant(definition.spec, bundle, self.keys, self.tools)
 
     @property
     def _definition(self) -> Definition:

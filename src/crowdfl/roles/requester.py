@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import FormatError, NotReady, UnknownTask
+from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.profile import Average, Tools
+from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Definition, Invitation, sign_document
+from crowdfl.roles.documents import Appointment, Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
@@ -54,6 +54,7 @@ class Requester:
     clock: Clock
     kgc: RequesterKgc
     sp: RequesterSp
+    kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
 
     @property
@@ -69,11 +70,18 @@ class Requester:
         self.blobs.put(f"{task}/definition", text.encode())
         if not self.blobs.has(f"{task}/bundle"):
             created = self.kgc.create_task(text)
+            self._check_key(complete, created)
             self.blobs.put(f"{task}/appointment", created.appointment.encode())
             self.blobs.put(f"{task}/bundle", created.bundle)
         self.sp.create_task(text, self.blobs.get(f"{task}/appointment").decode(), weights)
         self.kgc.done(task)
         return task
+
+    def _check_key(self, definition: Definition, created: Created) -> None:
+        appointment = Appointment.open(created.appointment, self.kgc_key)
+        if appointment.task != definition.task:
+            raise DocumentError("KGC sent the appointment of another task")
+        appointment.require_key(self._side(definition, created.bundle).party.public)
 
     def fund(self, task: str, amount: int, name: str | None = None) -> None:
         """Pay into escrow; with a name, a repeat is the same payment."""
@@ -113,9 +121,10 @@ class Requester:
 
     def read(self, task: str, number: int) -> Average:
         definition = self.definition(task)
-        profile = profile_named(definition.settings.profile)
-        side = profile.requester(definition.spec, self.blobs.get(f"{task}/bundle"), self.tools)
-        return side.read(self.sp.final(task, number), number)
+        return self._side(definition, self.blobs.get(f"{task}/bundle")).read(self.sp.final(task, number), number)
+
+    def _side(self, definition: Definition, bundle: bytes) -> RequesterProtocol:
+        return profile_named(definition.settings.profile).requester(definition.spec, bundle, self.tools)
 
     def report(self, task: str) -> dict[str, Any]:
         """What was paid in, earned by participants (once claims have ended: claimed by them) and returned, in millionths."""

@@ -152,7 +152,7 @@ def run(
     file: _TaskFile,
     invitations: _Folder,
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
-    people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 3,
+    people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 5,
     settings: _Settings = _SETTINGS,
     as_json: JsonLines = False,
 ) -> None:

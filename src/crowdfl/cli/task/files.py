@@ -15,6 +15,7 @@ from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
@@ -27,7 +28,14 @@ _PURPOSE = {
     "readers": "The requester reads the last average; every participant reads the others.",
     "claim_window": 604800.0,
 }
-_SETTINGS = {"max_participants": 10, "max_samples": 1000, "strategy": "retransmit", "rounds": 3, "budget": "36.00"}
+_SETTINGS = {
+    "max_participants": 10,
+    "max_samples": 1000,
+    "strategy": "retransmit",
+    "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
+    "rounds": 3,
+    "budget": "36.00",
+}
 _TRAINING = {"labels": list(watch.EXERCISES)}
 _NOT_AT_FIRST = {"layers", "module", "channels", "standardise", "window", "held_out", "hertz"}  # the watch's will do
 

@@ -194,7 +194,7 @@ def _task_file(unit: float) -> str:
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
-    still counts within the grace, and below three uploads a round waits for another window: 12 units before it is given up.
+    still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
     """
     wait = max(8.0, 4 * unit)  # for everyone who is there, and again for one to start after the window and send
     changes = {

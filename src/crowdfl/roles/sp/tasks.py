@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from crowdfl.errors import DocumentError, UnknownParticipant
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
 from crowdfl.roles.ports import StoredParticipant, StoredTask
 from crowdfl.roles.sp.core import ENDED, PAUSED_AT, UNDER_WAY, SpCore
@@ -27,14 +28,18 @@ class Tasks:
         """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
         opened, ports = Definition.open(definition), self._ports
         task = opened.task
-        if Appointment.open(appointment, ports.kgc_key).task != task:
+        appointed = Appointment.open(appointment, ports.kgc_key)
+        if appointed.task != task:
             raise DocumentError("this appointment is for another task")
         if hashlib.sha256(initial).hexdigest() != opened.initial:
             raise DocumentError("the initial weights are not those the definition names")
-        ports.blobs.put(f"{task}/initial", initial)
-        if not ports.bundles.has(f"{task}.sp"):
-            _, _, bundle = ports.kgc.bundle(task)
+        kept = ports.bundles.has(f"{task}.sp")
+        bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
+        profile = profile_named(opened.settings.profile)
+        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).party.public)
+        if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
+        ports.blobs.put(f"{task}/initial", initial)
         ports.kgc.acknowledge(task)
         ports.csp.prepare(task)
         ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
-from pydantic import Field
 
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
@@ -31,7 +30,6 @@ from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed
 from crowdfl.services.http.wire import REQUESTER_HEADER
 
 _MOST_WAITING = 4
-_KEY = Field(pattern="^[0-9a-f]{64}$")
 
 
 class NewTask(Form):
@@ -41,11 +39,10 @@ class NewTask(Form):
 
 
 class Joining(Form):
-    """An invitation and the public keys of its holder, in hex."""
+    """An invitation, and its holder's signed request to certify its keys."""
 
     invitation: str
-    signing: Annotated[str, _KEY]
-    reading: Annotated[str, _KEY]
+    request: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +109,10 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
     # No token: the invitation is the right to join.
     @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Joining))
     def enrol(task: TaskId, body: Annotated[Joining, Depends(json_body(Joining))]) -> dict[str, str]:
-        """Certify the keys of an invitation's holder."""
-        made = kgc.enrol(task, body.invitation, bytes.fromhex(body.signing), bytes.fromhex(body.reading))
+        """Certify the keys of an invitation's holder; only the owner of the reading key can open the answer."""
+        sealed = kgc.enrol(task, body.invitation, body.request)
         certified.inc()
-        return {"certificate": made.certificate, "sealed": b64encode(made.sealed).decode()}
+        return {"sealed": b64encode(sealed).decode()}
 
     @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(SignedOrder))
     def close(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, owner))]) -> None:

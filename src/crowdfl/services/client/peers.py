@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from crowdfl.errors import Conflict, Forbidden, NotAuthenticated, NotReady, ServiceUnavailable, Truncated, WrongProtocol
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.kgc import Created, Enrolled
+from crowdfl.roles.kgc import Created
 from crowdfl.services.client.transport import Service, Signer
 from crowdfl.services.http.wire import OCTETS, from_base64
 
@@ -33,10 +33,10 @@ class KgcClient:
         reply = self.service.send_json("POST", "/v1/tasks", {"definition": definition})
         return Created(reply.text("task"), reply.text("appointment"), from_base64(reply.text("bundle")))
 
-    def enrol(self, task: str, invitation: str, signing: bytes, reading: bytes) -> Enrolled:
-        body = {"invitation": invitation, "signing": signing.hex(), "reading": reading.hex()}
+    def enrol(self, task: str, invitation: str, request: str) -> bytes:
+        body = {"invitation": invitation, "request": request}
         reply = self.service.send_json("POST", f"/v1/tasks/{task}/participants", body)
-        return Enrolled(reply.text("certificate"), from_base64(reply.text("sealed")))
+        return from_base64(reply.text("sealed"))
 
     def close_enrolment(self, task: str, order: str) -> None:
         self.service.send_json("POST", f"/v1/tasks/{task}/close", {"order": order})

@@ -24,7 +24,7 @@ from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition, participant_name
-from crowdfl.roles.kgc import enrolment_context
+from crowdfl.roles.enrolment import enrol
 from crowdfl.services.client.peers import KgcClient, SpClient
 
 _SAMPLES = 50
@@ -62,9 +62,9 @@ class Platform:
         say("making the task's key")
         self.task = self.requester.create(self._definition(), [np.zeros(settings.parameters)])
         say(f"enrolling {settings.participants} participants")
-        self.people, sealed = self._join(own)
+        self.people, bundle = self._join(own)
         say("deriving everyone's upload from one")
-        self.public, self.uploads = self._derive(self.people[-1], sealed)
+        self.public, self.uploads = self._derive(self.people[-1], bundle)
 
     def round_state(self) -> str:
         rounds = self.requester.sp.status(self.task)["rounds"]
@@ -93,15 +93,14 @@ class Platform:
         for invitation in self.requester.invite(self.task, self.settings.participants, _DAY):
             fresh = ParticipantKeys.fresh("")
             people.append(replace(fresh, who=participant_name(fresh.signing.public)))
-            enrolled = kgc.enrol(self.task, invitation, fresh.signing.public, fresh.reader.public)
+            enrolled = enrol(kgc, self.task, invitation, people[-1], own.settings.kgc_key)
             sp.enrol(self.task, enrolled.certificate)
         kgc.service.close()
         sp.service.close()
-        return people, enrolled.sealed
+        return people, enrolled.bundle
 
-    def _derive(self, keys: ParticipantKeys, sealed: bytes) -> tuple[PublicKey, list[bytes]]:
+    def _derive(self, keys: ParticipantKeys, bundle: bytes) -> tuple[PublicKey, list[bytes]]:
         spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
-        bundle = keys.reader.open(sealed, enrolment_context(self.task, keys.who))
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
         side = PROFILES["hardened"].participant(spec, bundle, keys, tools)
         public, update = side.party.public, side.encrypt_update(self.weights, _SAMPLES)

@@ -1,0 +1,108 @@
+"""KGC appoints one key for a task: whoever is dealt another refuses it, and keeps nothing of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from crowdfl.crypto import pctd
+from crowdfl.errors import KeyMismatch, NotReady
+from crowdfl.local import LocalHost
+from crowdfl.protocols.registry import PROFILES
+from crowdfl.roles.documents import Appointment
+from crowdfl.settings import TaskSettings
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
+
+PAPER = {"profile": "paper", "key_bits": 1024, "sigma": 40}
+BY_PROFILE = {"hardened": {}, "paper": PAPER}
+REFUSAL = r"the key received for task [0-9a-f]{32} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
+profiles = pytest.mark.parametrize("profile", BY_PROFILE)
+
+
+@pytest.fixture
+def host() -> LocalHost:
+    """All roles in one process."""
+    return LocalHost(test_tools())
+
+
+def definition_under(profile):
+    """A small task."""
+    return small_definition(TaskSettings.of(**(SMALL_TASK | BY_PROFILE[profile])))
+
+
+def deal_wrongly(monkeypatch, profile, role):
+    """From now on KGC deals one role the bundle of another key."""
+    kind = type(PROFILES[profile])
+    honest = kind.deal
+
+    def deal(self, spec, *, insecure_test_key):
+        mine, other = (honest(self, spec, insecure_test_key=insecure_test_key) for _ in range(2))
+        return replace(mine, **{role: getattr(other, role)})
+
+    monkeypatch.setattr(kind, "deal", deal)
+
+
+@profiles
+def test_sp_takes_no_task_over_with_another_key(monkeypatch, host, profile):
+    """Neither the bundle nor the weights stay, and KGC's copy is not acknowledged."""
+    deal_wrongly(monkeypatch, profile, "sp")
+    definition = definition_under(profile)
+    with pytest.raises(KeyMismatch, match=REFUSAL):
+        host.create(definition, INITIAL_MODEL)
+    (name,) = {name.split("/")[0] for name in host.requester.blobs.names() if "/" in name}
+    assert host.sp.store.tasks() == []
+    assert not host.disk.blobs("sp/keys").has(f"{name}.sp")
+    assert not host.disk.blobs("sp/blobs").has(f"{name}/initial")
+    assert host.kgc.bundles.has(f"{name}.sp")
+
+
+@profiles
+def test_csp_prepares_no_task_with_another_key(monkeypatch, host, profile):
+    """SP is told, and takes no task over either."""
+    deal_wrongly(monkeypatch, profile, "csp")
+    with pytest.raises(KeyMismatch, match=REFUSAL):
+        host.create(definition_under(profile), INITIAL_MODEL)
+    (name,) = {name.split("/")[0] for name in host.requester.blobs.names() if "/" in name}
+    assert host.sp.store.tasks() == []
+    assert not host.disk.blobs("csp/keys").has(f"{name}.csp")
+    assert host.kgc.bundles.has(f"{name}.csp")
+
+
+@profiles
+def test_a_requester_posts_no_task_whose_model_it_could_not_read(monkeypatch, host, profile):
+    """Nobody is invited or paid for a model under another key."""
+    deal_wrongly(monkeypatch, profile, "requester")
+    with pytest.raises(KeyMismatch, match=REFUSAL):
+        host.create(definition_under(profile), INITIAL_MODEL)
+    assert [name for name in host.requester.blobs.names() if name.endswith(("/bundle", "/appointment"))] == []
+    assert host.sp.store.tasks() == []
+
+
+@profiles
+def test_a_participant_joins_no_task_with_another_key(monkeypatch, host, profile):
+    """It would encrypt for whoever owns that key. Nothing of it is kept, and SP does not hear of this participant."""
+    deal_wrongly(monkeypatch, profile, "participant")
+    task = host.create(definition_under(profile), INITIAL_MODEL)
+    person, (invitation,) = host.new_participant(task, "p"), host.requester.invite(task, 1, 100.0)
+    with pytest.raises(KeyMismatch, match=REFUSAL):
+        person.join(invitation)
+    assert [name for name in ("certificate", "bundle", "definition") if person.blobs.has(name)] == []
+    assert host.sp.status(task)["enrolled"] == 0
+    with pytest.raises(NotReady, match="join"):
+        person.encrypt(1, INITIAL_MODEL, 5)
+
+
+@profiles
+def test_who_is_dealt_the_appointed_key_goes_on(host, profile):
+    """All four, in both profiles."""
+    task = host.create(definition_under(profile), INITIAL_MODEL)
+    assert host.join(task, "p").keys.who == host.sp.store.participants(task)[0].identity.who
+
+
+def test_the_check_is_of_the_whole_fingerprint():
+    """Not of the part that is shown."""
+    public = pctd.keygen(64, insecure_test_key=True).public
+    name = public.fingerprint.hex()
+    Appointment("0" * 32, name).require_key(public)
+    for other in (name[:-1] + "0123456789abcdef"[int(name[-1], 16) - 1], name[:16], name.upper(), ""):
+        with pytest.raises(KeyMismatch):
+            Appointment("0" * 32, other).require_key(public)

@@ -1,0 +1,164 @@
+"""Enrolment: nobody gets a certificate that binds a key they do not own, and no request serves where it was not signed for."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.errors import BadSignature, DocumentError, InvalidKey, InvitationRefused, SealBroken, Truncated
+from crowdfl.protocols.profile import Identity, ParticipantKeys
+from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name, sign_document
+from crowdfl.roles.enrolment import Enrolled, enrol, enrolment_context
+from tests.hosts import Desk
+
+
+def new_keys() -> ParticipantKeys:
+    """Somebody's keys, under the name that they give."""
+    fresh = ParticipantKeys.fresh("")
+    return replace(fresh, who=participant_name(fresh.signing.public))
+
+
+def request_for(desk: Desk, invitation: str, signing: bytes, reading: bytes) -> EnrolmentRequest:
+    """A request that is right, whoever signs it."""
+    return EnrolmentRequest.of(desk.task, invitation, Identity("", signing, reading))
+
+
+def can_be_used(desk: Desk, invitation: str) -> bool:
+    """Whether an invitation still serves its holder."""
+    return bool(enrol(desk.kgc, desk.task, invitation, new_keys(), desk.signing.public))
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    """A task that somebody has joined."""
+    desk = Desk(tmp_path)
+    desk.invite(1)
+    return desk
+
+
+@pytest.fixture
+def invitation(desk) -> str:
+    """One that nobody has used."""
+    return desk.requester.invite(desk.task, 1, 1000)[0]
+
+
+@pytest.fixture
+def victim(desk) -> ParticipantKeys:
+    """The keys of the one who has joined, of which others know the public halves."""
+    return desk.crowd[0].keys
+
+
+def test_repro_a_reading_key_of_mine_is_not_certified_under_the_name_of_another(desk, invitation, victim):
+    """Rewards of the other would be sealed to me. Only the owner of the signing key can sign the request."""
+    me = new_keys()
+    mine = request_for(desk, invitation, victim.signing.public, me.reader.public)
+    with pytest.raises(BadSignature):
+        desk.kgc.enrol(desk.task, invitation, mine.sign(me.signing))
+    assert can_be_used(desk, invitation)
+
+
+def test_a_reading_key_of_another_under_my_name_gives_nobody_a_certificate(desk, invitation, victim):
+    """The answer is sealed to the other, who did not ask: neither of us can open it, and nothing shows through."""
+    me = new_keys()
+    request = request_for(desk, invitation, me.signing.public, victim.reader.public)
+    sealed = desk.kgc.enrol(desk.task, invitation, request.sign(me.signing))
+    with pytest.raises(SealBroken):
+        Enrolled.open(sealed, request, me.reader)
+    own = request_for(desk, invitation, victim.signing.public, victim.reader.public)
+    with pytest.raises(SealBroken):  # the other's phone opens answers to its own requests alone
+        Enrolled.open(sealed, own, victim.reader)
+    assert b"certificate" not in sealed
+    assert me.who.encode() not in sealed
+
+
+def test_a_request_of_another_does_not_serve_under_my_invitation(desk, invitation, victim):
+    """Overheard, and sent with an invitation that it was not signed for."""
+    (another,) = desk.requester.invite(desk.task, 1, 1000)
+    overheard = request_for(desk, invitation, victim.signing.public, victim.reader.public).sign(victim.signing)
+    with pytest.raises(InvitationRefused, match="another task or invitation"):
+        desk.kgc.enrol(desk.task, another, overheard)
+    assert can_be_used(desk, another)
+
+
+def test_a_request_of_one_task_does_not_serve_in_another(desk, invitation, victim):
+    """The same keys, a valid invitation of that task, and yet its owner never asked there."""
+    elsewhere = EnrolmentRequest.of("0" * 32, invitation, victim.identity).sign(victim.signing)
+    with pytest.raises(InvitationRefused, match="another task or invitation"):
+        desk.kgc.enrol(desk.task, invitation, elsewhere)
+    assert can_be_used(desk, invitation)
+
+
+def test_a_signature_for_another_purpose_is_not_a_request(desk, invitation):
+    """Phones sign other documents too."""
+    me = new_keys()
+    body = json.loads(EnrolmentRequest.of(desk.task, invitation, me.identity).sign(me.signing))["body"]
+    for kind in ("enrolment", "receipt", "certificate"):
+        with pytest.raises(DocumentError, match="where a request to enrol is expected"):
+            desk.kgc.enrol(desk.task, invitation, sign_document(kind, body, me.signing))
+    signature = json.loads(sign_document("order", body, me.signing))["signature"]
+    with pytest.raises(BadSignature):
+        desk.kgc.enrol(
+            desk.task, invitation, json.dumps({"kind": "request to enrol", "body": body, "signature": signature})
+        )
+    assert can_be_used(desk, invitation)
+
+
+def test_a_key_that_nothing_can_be_sealed_to_uses_no_invitation_up(desk, invitation):
+    """Of low order, or not a key."""
+    me = new_keys()
+    for reading in (bytes(32), b"short"):
+        request = request_for(desk, invitation, me.signing.public, reading).sign(me.signing)
+        with pytest.raises(InvalidKey):
+            desk.kgc.enrol(desk.task, invitation, request)
+    assert can_be_used(desk, invitation)
+
+
+def test_the_same_holder_may_ask_again(desk, invitation):
+    """A lost answer: the same certificate and the same bundle."""
+    me = new_keys()
+    first, second = (enrol(desk.kgc, desk.task, invitation, me, desk.signing.public) for _ in range(2))
+    assert first == second
+    assert Certificate.open(first.certificate, desk.signing.public).identity == me.identity
+
+
+class Lying:
+    """A KGC that certifies something else than it was asked to."""
+
+    def __init__(self, certificate: Certificate, key: SigningKey) -> None:
+        self._answer = Enrolled(certificate.sign(key), b"bundle")
+
+    def enrol(self, task, invitation, request):
+        """Sealed as it should be."""
+        return self._answer.seal(EnrolmentRequest.open(request))
+
+
+def test_a_participant_refuses_a_certificate_that_is_not_its_own(desk, invitation):
+    """Of other keys, of another task, or of another KGC."""
+    me = new_keys()
+    other = replace(me.identity, reading=ReaderKey.fresh().public)
+    for certificate in (Certificate(desk.task, other), Certificate("0" * 32, me.identity)):
+        with pytest.raises(DocumentError, match="than it was asked to"):
+            enrol(Lying(certificate, desk.signing), desk.task, invitation, me, desk.signing.public)
+    lying = Lying(Certificate(desk.task, me.identity), SigningKey.fresh())
+    with pytest.raises(BadSignature):
+        enrol(lying, desk.task, invitation, me, desk.signing.public)
+
+
+@pytest.mark.parametrize("opened", [b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\5cert", b"\xff\xff\xff\xffcertificate"])
+def test_an_answer_that_ends_early_is_named(desk, invitation, opened):
+    """Sealed as it should be; whatever length it announces, nothing is read beyond its end."""
+    me = new_keys()
+    request = EnrolmentRequest.of(desk.task, invitation, me.identity)
+    with pytest.raises(Truncated, match="join again"):
+        Enrolled.open(seal_to(me.reader.public, opened, enrolment_context(request)), request, me.reader)
+
+
+@pytest.mark.parametrize("server", ["sp", "csp"])
+def test_a_certificate_under_another_name_is_refused(desk, server):
+    """A name follows from the signing key, whatever KGC was made to sign."""
+    me, taken = new_keys(), desk.crowd[0].keys.who
+    certificate = Certificate(desk.task, replace(me.identity, who=taken)).sign(desk.signing)
+    with pytest.raises(DocumentError, match="somebody else than the owner of its signing key"):
+        getattr(desk, server).enrol(desk.task, certificate)
+    assert getattr(desk, server).store.participants(desk.task)[0].identity == desk.crowd[0].keys.identity
