@@ -195,3 +195,37 @@ def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
         "paid",
     ]
     assert person.claim() == sum(person.rewards().values()) > 0
+
+
+class Late(Trainer):
+    """Has no data before the second round."""
+
+    def train(self, arrays, settings, number):
+        """Nothing was sensed in the first."""
+        weights, samples = super().train(arrays, settings, number)
+        return weights, 0 if number == 1 else samples
+
+
+def test_an_agent_without_data_stays_for_the_next_round(tmp_path):
+    """With the real roles: it is told, does not stop, and is paid for the round that it took part in."""
+    desk = Desk(tmp_path)
+    person, *others = desk.invite(4)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    heard = []
+    person.on_event = lambda what, details: heard.append((what, details.get("round")))
+
+    def wait(seconds):
+        desk.clock.time += seconds
+        desk.run()
+        for other in others:
+            other.step(Trainer().train)
+        desk.run()
+
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
+    Agent(person, wait).take_part(person.look(), Late(), invitation)
+    assert heard == [
+        ("joined", None),
+        ("nothing to contribute", 1),
+        *(("read", 1), ("trained", 2), ("uploaded", 2), ("rewarded", 2)),
+        ("paid", None),
+    ]

@@ -84,12 +84,13 @@ def test_repro_a_task_that_is_cancelled_before_everyone_joined_is_reported(tmp_p
     assert list(crowd.run(crowd.cancel)) == ["created", "invited", "no model", "report"]
 
 
-def test_more_people_than_the_task_takes_are_refused_before_anything_is_made():
+@pytest.mark.parametrize(("people", "why"), [(6, "max_participants = 5"), (3, "min_participants = 4: no round")])
+def test_more_or_fewer_people_than_the_task_takes_are_refused_before_anything_is_made(people, why):
     """KGC and SP are not asked."""
-    definition = SimpleNamespace(settings=SimpleNamespace(max_participants=5))
+    definition = SimpleNamespace(settings=SimpleNamespace(max_participants=5, min_participants=4))
     campaign = Campaign(None, None)
-    with pytest.raises(SettingsError, match="max_participants = 5"):
-        campaign.run(definition, [], 6, invite=None, save=None)
+    with pytest.raises(SettingsError, match=why):
+        campaign.run(definition, [], people, invite=None, save=None)
 
 
 class Sp:
@@ -134,7 +135,7 @@ def test_a_task_without_a_budget_is_not_funded():
         model=refuse,
         report=lambda _task: {"paid_in": 0},
     )
-    settings = SimpleNamespace(max_participants=5, rounds=2, budget=None)
+    settings = SimpleNamespace(max_participants=5, min_participants=3, rounds=2, budget=None)
     definition = SimpleNamespace(settings=settings, spec=SimpleNamespace(parameters=8))
     campaign = Campaign(requester, None, lambda what, _details: heard.append(what))
     campaign.run(definition, [], 3, invite=lambda *_: "here", save=lambda *_: "there")

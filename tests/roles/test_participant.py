@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import BadSignature, DocumentError, NotReady, TaskNotRunning, TooLate
+from crowdfl.errors import (
+    BadSignature,
+    DocumentError,
+    NothingToContribute,
+    NotReady,
+    TaskNotRunning,
+    TooFewParticipants,
+    TooLate,
+)
 from crowdfl.roles.documents import sign_document
+from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
 from tests.hosts import Desk
 
@@ -186,3 +195,87 @@ def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):
     assert [away.blobs.has(f"rounds/{number}/average") for number in (1, 2)] == [True, True]
     assert away.blobs.has("rounds/3/receipt")
     assert not away.blobs.has("rounds/1/upload")
+
+
+def nothing(arrays, _settings, _number):
+    """Training that found no data."""
+    return arrays, 0
+
+
+def test_without_samples_no_upload_leaves_the_phone(tmp_path):
+    """It would hide nobody. The participant is told once, stays in the task, and takes part again in the next round."""
+    desk = Desk(tmp_path, window=10.0, strategy="discard")
+    desk.invite(4)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    person, said, trained = desk.crowd[3], [], []
+    person.on_event = lambda what, details: said.append((what, details["round"]))
+    desk.run()
+    assert person.step(lambda *args: trained.append(1) or nothing(*args)) is True
+    assert person.step(lambda *args: trained.append(1) or nothing(*args)) is False  # nor is it trained again
+    assert (said, trained) == ([("nothing to contribute", 1)], [1])
+    assert not person.blobs.has("rounds/1/upload")
+    for other in desk.crowd[:3]:
+        other.step(train)
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 3
+    desk.clock.time += 11.0
+    desk.run()
+    assert desk.sp.status(desk.task)["enrolled"] == 4
+    assert person.step(train) is True
+    assert ("uploaded", 2) in said
+    assert ("rewarded", 1) not in said
+
+
+def test_a_refusal_for_want_of_samples_says_what_to_do(desk):
+    """To whoever calls the role itself."""
+    with pytest.raises(NothingToContribute, match="stay out of this round"):
+        desk.crowd[0].encrypt(1, desk.initial, 0)
+    assert not desk.crowd[0].blobs.has("rounds/1/upload")
+
+
+def careful(desk: Desk, least: int = LEAST_PARTICIPANTS):
+    """Somebody new, who accepts no smaller crowd."""
+    person = desk.new_participant(desk.task, "careful")
+    person.least_participants = least
+    return person
+
+
+def test_a_participant_accepts_no_crowd_below_five_by_itself(desk):
+    """This task averages three. Nothing is made or sent, and the refusal names both numbers and the option."""
+    person = careful(desk)
+    assert Participant("t", person.blobs, person.kgc, person.sp, b"").least_participants == 5
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
+    words = r"as few as 3 participants, and you take part from 5 on.*--least-participants 3$"
+    with pytest.raises(TooFewParticipants, match=words):
+        person.join(invitation)
+    assert not person.blobs.has("keys")
+    assert desk.sp.status(desk.task)["enrolled"] == 3
+    person.least_participants = 3
+    assert person.join(invitation) == person.keys.who
+
+
+def test_the_least_number_is_checked_again_before_each_upload(desk):
+    """Raised after joining: nothing is trained any more, and what was made before is not sent."""
+    person = desk.crowd[0]
+    person.least_participants = 3
+    desk.run()
+    person.encrypt(1, desk.initial, 5)
+    person.least_participants = 4
+    with pytest.raises(TooFewParticipants, match="you take part from 4 on"):
+        person.send(1)
+    with pytest.raises(TooFewParticipants):
+        person.step(train)
+    person.blobs.delete("rounds/1/upload")
+    with pytest.raises(TooFewParticipants):
+        person.step(lambda *_: pytest.fail("no training for an upload that is not sent"))
+    assert desk.sp.store.uploads(desk.task, 1) == []
+    person.least_participants = 3
+    assert person.step(train) is True
+    assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [person.keys.who]
+
+
+def test_a_task_of_enough_people_is_joined_as_it_comes(tmp_path):
+    """The number that counts is the requester's signed promise, which both servers hold to."""
+    desk = Desk(tmp_path, min_participants=5)
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
+    person = careful(desk)
+    assert person.join(invitation) == person.keys.who
