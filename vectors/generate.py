@@ -1,7 +1,7 @@
 """Writes the test vectors beside this file. Run it from anywhere: `python vectors/generate.py`.
 
-Everything follows from the fixed labels below and from plain integer arithmetic; nothing of CrowdFL is imported, so the
-vectors are a second opinion and not an echo. The keys are public: never encrypt anything under them.
+Everything follows from the fixed labels below, from plain integer arithmetic and, for signatures, from `cryptography`. Nothing
+of CrowdFL is imported, so the vectors are a second opinion and not an echo. The keys are public: never use them.
 """
 
 import hashlib
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import gmpy2
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 __all__ = ["documents", "main"]
 
@@ -402,6 +404,57 @@ def _order(seed: bytes, purpose: str, count: int) -> list[int]:
     return sorted(range(count), key=lambda position: (keys[position], position))
 
 
+TASK, INVITATION = "0123456789abcdef" * 2, "an invitation: any text, here not even JSON"
+
+
+def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
+    signing = Ed25519PrivateKey.from_private_bytes(stream(f"{label} signing", 32))
+    return signing, X25519PrivateKey.from_private_bytes(stream(f"{label} reading", 32))
+
+
+def _request(signer: str, signing: str, reading: str, *, kind: str = "request to enrol", task: str = TASK) -> Json:
+    """A request to certify two keys, each named by whose it is, signed by one who may own neither."""
+    body: dict[str, Json] = {
+        "task": task,
+        "invitation": hashlib.sha256(INVITATION.encode()).hexdigest(),
+        "signing": _raw_keys(signing)[0].public_key().public_bytes_raw().hex(),
+        "reading": _raw_keys(reading)[1].public_key().public_bytes_raw().hex(),
+    }
+    signed = f"crowdfl {kind} 1 ".encode() + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    signature = _raw_keys(signer)[0].sign(signed).hex()
+    return {"signed": signed.hex(), "document": {"kind": kind, "body": body, "signature": signature}}
+
+
+def enrolment() -> Json:
+    """Requests to enrol, right and wrong, and what KGC's answer holds."""
+    mine = _raw_keys("mine")
+    signing, reading = (key.public_key().public_bytes_raw().hex() for key in mine)
+    digest, certificate, bundle = hashlib.sha256(INVITATION.encode()).hexdigest(), b"{certificate}", stream("bundle", 9)
+    bad = [
+        ("the signing key of another", _request("mine", "another's", "mine"), "BadSignature"),
+        ("signed for another purpose", _request("mine", "mine", "mine", kind="order"), "DocumentError"),
+        ("for another task", _request("mine", "mine", "mine", task="f" * 32), "InvitationRefused"),
+    ]
+    refused: list[Json] = [{"name": name, "request": request, "error": error} for name, request, error in bad]
+    ends = [b"", b"\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xffcertificate"]
+    return {
+        "about": "A request is JSON with kind, body and signature; `signed` is what the Ed25519 signature is over. The answer "
+        "is sealed to the reading key with `context` (HPKE: X25519, HKDF-SHA256, ChaCha20-Poly1305); `opened` is its "
+        "plaintext. In the bad cases the receiver expects `task` and `invitation`.",
+        "task": TASK,
+        "invitation": INVITATION,
+        "private": {"signing": mine[0].private_bytes_raw().hex(), "reading": mine[1].private_bytes_raw().hex()},
+        "who": hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(signing)).hexdigest()[:20],
+        "request": _request("mine", "mine", "mine"),
+        "context": f"crowdfl enrolment 2 {TASK} {digest} {signing} {reading}",
+        "opened": (struct.pack(">I", len(certificate)) + certificate + bundle).hex(),
+        "certificate": certificate.decode(),
+        "bundle": bundle.hex(),
+        "bad": refused,
+        "cut short": [{"opened": opened.hex(), "error": "Truncated"} for opened in ends],
+    }
+
+
 def documents() -> dict[str, str]:
     """Every file's name and text."""
     parts = {
@@ -409,6 +462,7 @@ def documents() -> dict[str, str]:
         "packing.json": packing(),
         "vector_form.json": vector_form(),
         "permutation.json": permutation(),
+        "enrolment.json": enrolment(),
     }
     return {name: json.dumps(part, indent=1) + "\n" for name, part in parts.items()}
 

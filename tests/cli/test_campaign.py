@@ -125,7 +125,8 @@ def _run(made: Campaign) -> None:
     made.do("look", "participant", "look", folder / "invitations/invitation-0.json", "--home", folder / "look")
     for person in range(PEOPLE):
         invitation = folder / f"invitations/invitation-{person}.json"
-        options = ("--data", f"watch:{person}", "--home", folder / f"person-{person}", "--yes", "--json")
+        home = ("--home", folder / f"person-{person}", "--least-participants", PEOPLE)
+        options = ("--data", f"watch:{person}", *home, "--yes", "--json")
         made.start(f"person-{person}", "participant", "run", invitation, *options)
     until = time.monotonic() + PATIENCE
     while made.status()["enrolled"] < PEOPLE:
@@ -159,10 +160,46 @@ def test_a_participant_sees_the_terms_before_joining(campaign: Campaign, tmp_pat
     invitation = campaign.folder / "invitations/invitation-0.json"
     asked = call("participant", "run", invitation, "--data", "watch:0", "--home", tmp_path / "me", "--json")
     assert (asked.code, "--yes" in asked.err) == (3, True)
-    unanswered = finish("participant", "join", invitation, "--home", tmp_path / "me")
+    unanswered = finish("participant", "join", invitation, "--home", tmp_path / "me", "--least-participants", PEOPLE)
     assert unanswered.code == 1
     assert "Purpose: Recognise" in unanswered.out
     assert not (tmp_path / "me/certificate").exists()
+
+
+def test_a_crowd_below_five_is_shown_and_not_joined_without_the_owner_s_word(campaign: Campaign, tmp_path):
+    """Before any question, and whatever --yes says; nothing of the participant is made."""
+    assert "at least 3 participants; you accept 5 or more: TOO FEW" in campaign.said["look"].out
+    place = (campaign.folder / "invitations/invitation-0.json", "--home", tmp_path / "me")
+    commands = (
+        ("join", *place),
+        ("join", *place, "--yes"),
+        ("run", *place, "--data", "watch:0", "--yes"),
+        ("run", *place, "--data", "watch:0", "--yes", "--least-participants", 4),
+    )
+    for command in commands:
+        refused = call("participant", *command)
+        assert (refused.code, "TooFewParticipants" in refused.err) == (3, True), refused
+        assert "--least-participants 3" in refused.err
+        assert not (tmp_path / "me/keys").exists()
+    assert "you accept 4 or more: TOO FEW" in call("participant", "look", *place).out
+    assert call("participant", "join", *place, "--least-participants", 0).code == 2
+
+
+def test_the_least_number_of_participants_is_kept_with_the_participant(campaign: Campaign, tmp_path):
+    """It was given once, when the person joined; it may be changed, and a file that was damaged is named."""
+    home = tmp_path / "person"
+    shutil.copytree(campaign.folder / "person-0", home, ignore=shutil.ignore_patterns("*.pool"))
+    place = (campaign.folder / "invitations/invitation-0.json", "--home", home)
+    look = call("participant", "look", *place).out
+    assert ("you accept 3 or more" in look, "TOO FEW" in look) == (True, False)
+    assert call("participant", "join", *place).code == 0
+    raised = call("participant", "join", *place, "--least-participants", 7)
+    assert (raised.code, "you take part from 7 on" in raised.err) == (3, True)
+    assert call("participant", "join", *place).code == 3  # kept
+    assert call("participant", "rewards", *place).code == 0  # what was earned is not touched by it
+    (home / "least-participants").write_text("many")
+    damaged = call("participant", "join", *place)
+    assert (damaged.code, "--least-participants" in damaged.err) == (3, True)
 
 
 def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):

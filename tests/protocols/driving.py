@@ -1,10 +1,13 @@
 """How these tests drive the parties: short keys, one worker, and a wire between SP and CSP that can be recorded."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
+import pytest
 
 from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
@@ -13,6 +16,8 @@ from crowdfl.crypto.vector import CipherVector
 from crowdfl.lab.parties import LocalDealer
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.hardened import profile as hardened
+from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
@@ -42,6 +47,15 @@ def updates(models: Sequence[Any], samples: Sequence[int]) -> dict[str, Update]:
     """One update per model: p0, p1, ..."""
     pairs = enumerate(zip(models, samples, strict=True))
     return {f"p{i}": Update([np.asarray(model, dtype=np.float64)], count) for i, (model, count) in pairs}
+
+
+@contextmanager
+def empty_uploads() -> Iterator[None]:
+    """Phones that somebody has altered: they upload without a sample too. What leaves such a phone, servers must stand."""
+    with pytest.MonkeyPatch.context() as patch:
+        for profile in (hardened, paper):
+            patch.setattr(profile, "whole_samples", index)
+        yield
 
 
 def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes]) -> Any:

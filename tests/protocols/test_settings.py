@@ -14,6 +14,7 @@ from crowdfl.errors import (
     ModelMismatch,
     NotFinite,
     NothingToAverage,
+    NothingToContribute,
     RewardsOff,
     RoundsExhausted,
     SettingsError,
@@ -25,7 +26,7 @@ from crowdfl.errors import (
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
-from tests.protocols.driving import federation, updates
+from tests.protocols.driving import empty_uploads, federation, updates
 
 NAN, INF = float("nan"), float("inf")
 
@@ -337,15 +338,25 @@ def test_too_many_participants_are_refused():
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
+@pytest.mark.parametrize("none", [0, np.int64(0), False])
+def test_repro_no_upload_without_samples_leaves_a_phone(profile, none):
+    """Two empty ones would make a third one's model the average. Nobody else loses the round by it."""
+    fed = federation(profile=profile, max_participants=4)
+    with pytest.raises(NothingToContribute, match="stay out of this round, come back with data"):
+        fed.round(updates([[1.0]] * 3, [7, 1, none]))
+    assert fed.round(updates([[1.0]] * 3, [7, 1, 1])).average[0].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_nobody_with_a_sample_is_nothing_to_average(profile):
-    """All present, all idle."""
-    with pytest.raises(NothingToAverage):
+    """All present, all idle, all phones altered."""
+    with empty_uploads(), pytest.raises(NothingToAverage):
         federation(profile=profile).round(updates([[1.0]] * 3, [0] * 3))
 
 
 def test_nobody_with_a_sample_is_nothing_to_average_with_the_total_hidden():
     """The same, where readers cannot see the total."""
-    with pytest.raises(NothingToAverage):
+    with empty_uploads(), pytest.raises(NothingToAverage):
         federation(total="hidden").round(updates([[1.0]] * 3, [0] * 3))
 
 

@@ -14,12 +14,16 @@ from crowdfl.crypto import blocks, pctd
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
 from crowdfl.crypto.randomness import public_permutation, public_stream
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked, combine, signed_values
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.roles.documents import EnrolmentRequest, participant_name
+from crowdfl.roles.enrolment import Enrolled, enrolment_context
 
 FOLDER = Path(__file__).parents[2] / "vectors"
-PCTD, PACKING, FORM, PERMUTATION = (
+PCTD, PACKING, FORM, PERMUTATION, ENROLMENT = (
     json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    for name in ("pctd", "packing", "vector_form", "permutation")
+    for name in ("pctd", "packing", "vector_form", "permutation", "enrolment")
 )
 
 
@@ -250,3 +254,49 @@ def test_every_kind_of_refusal_has_a_vector():
         "UnsupportedVersion",
         "WidthError",
     }
+
+
+def enrolling() -> tuple[ParticipantKeys, EnrolmentRequest]:
+    """Whoever asks in the vectors, and what it asks."""
+    signing, reader = (bytes.fromhex(ENROLMENT["private"][name]) for name in ("signing", "reading"))
+    key = SigningKey(signing)
+    keys = ParticipantKeys(participant_name(key.public), key, ReaderKey(reader))
+    return keys, EnrolmentRequest.of(ENROLMENT["task"], ENROLMENT["invitation"], keys.identity)
+
+
+def test_a_request_to_enrol_is_the_one_of_the_vectors():
+    """Name, signed bytes, document and context, to the byte."""
+    keys, request = enrolling()
+    document = ENROLMENT["request"]["document"]
+    assert keys.who == ENROLMENT["who"]
+    verify(keys.signing.public, bytes.fromhex(ENROLMENT["request"]["signed"]), bytes.fromhex(document["signature"]))
+    assert json.loads(request.sign(keys.signing)) == document
+    assert EnrolmentRequest.open(json.dumps(document)) == request
+    assert enrolment_context(request).decode() == ENROLMENT["context"]
+
+
+def test_kgc_s_answer_holds_what_the_vectors_say():
+    """Opened by its reader; and sealed by CrowdFL, the same plaintext."""
+    keys, request = enrolling()
+    expected = Enrolled(ENROLMENT["certificate"], bytes.fromhex(ENROLMENT["bundle"]))
+    context, opened = ENROLMENT["context"].encode(), bytes.fromhex(ENROLMENT["opened"])
+    assert Enrolled.open(seal_to(keys.reader.public, opened, context), request, keys.reader) == expected
+    assert keys.reader.open(expected.seal(request), context) == opened
+
+
+@each(ENROLMENT["bad"], "name")
+def test_bad_requests_to_enrol_are_refused(case):
+    """By the error that the case names."""
+    with pytest.raises(named(case)):
+        EnrolmentRequest.open(json.dumps(case["request"]["document"])).require(
+            ENROLMENT["task"], ENROLMENT["invitation"]
+        )
+
+
+@each(ENROLMENT["cut short"], "opened")
+def test_answers_to_a_request_that_end_early_are_refused(case):
+    """Wherever they end."""
+    keys, request = enrolling()
+    sealed = seal_to(keys.reader.public, bytes.fromhex(case["opened"]), ENROLMENT["context"].encode())
+    with pytest.raises(named(case)):
+        Enrolled.open(sealed, request, keys.reader)

@@ -218,8 +218,8 @@ class PaperParticipant:
         """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
         widths, party = self._widths, self.party
         samples = whole_samples(samples)
-        if not 1 <= samples <= self.task.settings.max_samples:
-            raise SlotOverflow(f"{samples} samples; the task allows 1..{self.task.settings.max_samples}")
+        if not 0 <= samples <= self.task.settings.max_samples:
+            raise SlotOverflow(f"{samples} samples; the task allows 0..{self.task.settings.max_samples}")
         encoded = widths.encoding.encode(weights)
         self.clipped = encoded.clipped
         values = encoded.values.tolist()
