@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto import pctd, vector
 from crowdfl.crypto.blocks import from_ints
+from crowdfl.crypto.budget import WidthBudget
+from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.errors import FormatError, NotAnInteger
 from crowdfl.protocols.party import Party
@@ -24,6 +26,8 @@ SOURCE = FreshRandomizers(PUBLIC)
 ONE = PUBLIC.encrypt(1)
 ONES = vector.CipherVector.of([ONE], PUBLIC)
 PARTY = Party("somebody", PUBLIC)
+PACKING = Packing(PUBLIC.n, 2, 40)
+BUDGET = WidthBudget(512, 1, 5, 10, 2.0, 3, 2)
 
 ENTRIES: dict[str, Callable[[Any], object]] = {
     "encrypt": PUBLIC.encrypt,
@@ -39,6 +43,11 @@ ENTRIES: dict[str, Callable[[Any], object]] = {
     "encrypt as a party": lambda m: PARTY.encrypt([m]),
     "scale as a party": lambda k: PARTY.scale(ONES, k),
     "scale each as a party": lambda k: PARTY.scale_each(ONES, [k]),
+    "pack": lambda m: PACKING.pack([m]),
+    "pack an array": lambda m: PACKING.pack(np.array([m])),
+    "pack a wide one": lambda m: PACKING.pack_wide([m]),
+    "weigh": lambda m: BUDGET.weigh(np.array([m]), 1),
+    "count samples": lambda m: BUDGET.weigh(np.array([1]), m),
     "add a plaintext": lambda m: PARTY.add_plain(ONES, [m]),
 }
 INTEGER_TYPES = (int, mpz, np.int64, np.int32)
@@ -67,7 +76,7 @@ NOT_INTEGERS = st.one_of(
 @given(value=NOT_INTEGERS)
 def test_what_is_not_an_integer_is_refused_wherever_plaintexts_enter(entry, value):
     """By name, and without repeating the value, which may be somebody's."""
-    with pytest.raises(NotAnInteger, match=f"^expected an integer, not a {type(value).__name__}: encode"):
+    with pytest.raises(NotAnInteger, match=r"^expected an integer, not a \w+: encode other values as integers first$"):
         ENTRIES[entry](value)
 
 
@@ -80,6 +89,8 @@ def test_integers_of_every_type_are_the_same_plaintext(m, k):
         assert decrypt(c) == decrypt(v[0]) == m
         assert decrypt(c * kind(k)) == decrypt(v.scale(kind(k))[0]) == decrypt(v.scale_each([kind(k)])[0]) == m * k
         assert decrypt(PARTY.add_plain(v, [kind(k)])[0]) == m + k
+        assert PACKING.unpack(PACKING.pack([kind(m), kind(k)]), 2).tolist() == [m, k]
+        assert PACKING.unpack_wide(PACKING.pack_wide([kind(m), kind(k)]), 2) == [m, k]
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.int64, np.uint16])

@@ -47,6 +47,14 @@ def as_mpz(number: int) -> mpz:
     raise NotAnInteger(f"expected an integer, not a {type(number).__name__}: encode other values as integers first")
 
 
+def as_int64(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """An array of integers; one of floats or truth values is refused, even if each is whole."""
+    found = np.asarray(values)
+    if found.size and found.dtype.kind not in "iu":
+        found = np.asarray([int(as_mpz(value)) for value in found.reshape(-1)]).reshape(found.shape)
+    return found.astype(np.int64, copy=False)
+
+
 def from_ints(numbers: Iterable[int], width: int) -> Block:
     """A block of non-negative numbers that fit `width` bytes."""
     return from_bytes(b"".join([as_mpz(x).to_bytes(width, "big") for x in numbers]), width)

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.blocks import as_int64, as_mpz
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.pctd import PublicKey
@@ -123,11 +124,12 @@ class WidthBudget:
 
     def weigh(self, values: npt.NDArray[np.int64], samples: int) -> npt.NDArray[np.int64]:
         """delta_i * [w_i], refused when the samples or a value exceed the task's bounds."""
+        samples = int(as_mpz(samples))
         if not 0 <= samples <= self.max_samples:
             raise SlotOverflow(f"{samples} samples; the task allows 0..{self.max_samples}")
         if len(values) != self.parameters:
             raise SlotOverflow(f"{len(values)} parameters; the task has {self.parameters}")
-        values = np.asarray(values, dtype=np.int64)  # a narrower type would wrap in the product
+        values = as_int64(values)  # a narrower type would wrap in the product
         beyond = np.flatnonzero((values > self.encoding.bound) | (values < -self.encoding.bound))
         if beyond.size:
             raise SlotOverflow(f"{beyond.size} values exceed {self.encoding.bound}, the first at position {beyond[0]}")

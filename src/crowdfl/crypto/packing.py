@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import LIMB_BITS as _LIMB
-from crowdfl.crypto.blocks import Block, Limbs, add_constant, from_limbs, to_limbs, width_of
+from crowdfl.crypto.blocks import Block, Limbs, add_constant, as_int64, from_limbs, to_limbs, width_of
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import LengthMismatch, SlotOverflow, WidthError
 
@@ -48,7 +48,7 @@ class Packing:
 
     def pack(self, values: npt.NDArray[np.int64]) -> Block:
         """Values as plaintext residues modulo N; the last plaintext is padded with zeros."""
-        values = np.asarray(values, dtype=np.int64)
+        values = as_int64(values)
         if self.slot_bits <= 64:  # in a wider slot every int64 fits
             self._refuse_outside((values > self.bound - 1) | (values < 1 - self.bound))
         fields = np.empty((self._field_limbs, len(values)), dtype=np.uint64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.blocks import Block, from_ints
+from crowdfl.crypto.blocks import Block, as_mpz, from_ints
 
 _LIMB = 16
 _MASK = (1 << _LIMB) - 1
@@ -45,7 +45,7 @@ class WideInts:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> "WideInts":
-        numbers = [int(x) for x in numbers]
+        numbers = [int(as_mpz(x)) for x in numbers]
         size = max((x.bit_length() for x in numbers), default=0) // _LIMB + 1
         data = b"".join(x.to_bytes(2 * size, "little", signed=True) for x in numbers)
         limbs = np.frombuffer(data, dtype="<u2").reshape(-1, size).astype(np.int64)
