@@ -307,12 +307,11 @@ class LocalFederation:
         return {role: self.recorder.view(role) for role in ("SP", "CSP")}
 
     def _payment(self, budget: str | Decimal | None) -> int:
-        agreed = self.settings.budget
-        if agreed is not None and budget is not None and to_millionths(budget) != to_millionths(agreed):
-            raise SettingsError(f"every round of this federation pays {agreed}, as its settings say, not {budget}")
-        budget = agreed if budget is None else budget
+        agreed = to_millionths(self.settings.budget or 0)
         if budget is None:
-            return 0
+            return agreed
+        if agreed and to_millionths(budget) != agreed:
+            raise SettingsError(f"every round pays {from_millionths(agreed)}, as the settings say, not {budget}")
         if self.settings.lanes == 0:
             raise RewardsOff("this federation was made with lanes=0: its packing leaves no room for rewards")
         payment = to_millionths(budget)

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
-from crowdfl.services.http.wire import PROBLEM_TYPE, slug_of
+from crowdfl.services.http.wire import PROBLEM_TYPE, PROTOCOL, slug_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -54,7 +54,7 @@ _HEADERS: dict[type[BaseException], dict[str, str]] = {
     NotAuthenticated: {"WWW-Authenticate": 'Bearer realm="crowdfl", CrowdFL realm="crowdfl"'},
     ServiceUnavailable: {"Retry-After": "5"},
     TooSlow: {"Connection": "close"},
-    WrongProtocol: {"Upgrade": "crowdfl/1"},
+    WrongProtocol: {"Upgrade": f"crowdfl/{PROTOCOL}"},
 }
 _LONGEST_TEXT = 1000  # characters of a message that are sent: it may quote the caller's own input
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -10,7 +10,7 @@ from binascii import Error as _NotBase64
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable
 
-PROTOCOL = "1"
+PROTOCOL = "2"
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 DIGEST_HEADER = "X-Content-SHA256"
 REQUESTER_HEADER = "X-CrowdFL-Requester"
