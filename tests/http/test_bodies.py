@@ -25,7 +25,7 @@ def sending(campaign, service, method, path):
         person = campaign.people[0]
         return Signer(person.who, person.keys.signing).headers(method, path, b"", campaign.world.clock.now())
     caller = campaign.world.token("csp", "sp") if service == "csp" else campaign.world.owner(service)
-    return caller.headers(method, path, b"", campaign.world.clock.now()) | {"X-CrowdFL-Protocol": "1"}
+    return caller.headers(method, path, b"", campaign.world.clock.now()) | {"X-CrowdFL-Protocol": "2"}
 
 
 def places(campaign):

@@ -38,7 +38,7 @@ def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
 @pytest.mark.parametrize("service", SERVICES)
 def test_another_version_of_the_protocol_is_refused(campaign, service):
     """On every route, before anything else."""
-    answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: "2"})
+    answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: "1"})
     assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
     assert answer.headers["upgrade"] == "crowdfl/2"
     assert answer.headers[PROTOCOL_HEADER] == "1"

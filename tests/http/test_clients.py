@@ -120,7 +120,7 @@ def test_an_answer_that_cannot_be_read_is_named(answer):
 
 def test_a_service_of_another_version_is_named():
     """Before its answer is believed."""
-    answer = httpx.Response(200, json={"key": "00" * 32}, headers={"X-CrowdFL-Protocol": "2"})
+    answer = httpx.Response(200, json={"key": "00" * 32}, headers={"X-CrowdFL-Protocol": "0"})
     with pytest.raises(WrongProtocol):
         KgcClient(Scripted(answer).service).key()
 

@@ -32,7 +32,7 @@ def kept(campaign):
 def refused(campaign, method, target, body, credential, service="sp"):
     """Status and type of a refusal that leaves everything as it was."""
     before = kept(campaign)
-    headers = {"X-CrowdFL-Protocol": "1"}
+    headers = {"X-CrowdFL-Protocol": "2"}
     if credential is not None:
         headers |= credential.headers(method, target, body, campaign.world.clock.now())
     found = campaign.world.http(service).request(method, target, content=body, headers=headers)
