@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -17,9 +17,20 @@ from crowdfl.lab.parties import LocalDealer
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
+from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
+from crowdfl.protocols.sdiv import (
+    DivideRequest,
+    GuardReply,
+    GuardRequest,
+    HardenedSdivCsp,
+    SdivWidths,
+    guard_polynomials,
+    guard_tops,
+)
+from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_in
 from crowdfl.settings import TaskSettings
 
 ONE = Threads(1)
@@ -63,11 +74,55 @@ def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes
     return run_exchange(step, ask_directly(answer))
 
 
+class Answering(Protocol):
+    """Whoever answers requests."""
+
+    def answer(self, request: bytes) -> bytes: ...
+
+
+@dataclass
+class Keeping:
+    """CSP with its replies kept, as the role keeps them: the same request gets the same bytes."""
+
+    csp: CspProtocol
+    memory: dict[str, bytes] = field(default_factory=dict)
+    kept: dict[bytes, bytes] = field(default_factory=dict)
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply of before, or a new one; what CSP keeps for it stands or falls with it."""
+        if request not in self.kept:
+            draft = Draft(self.memory)
+            self.csp.remember(draft)
+            self.kept[request] = self.csp.answer(request)
+            self.memory |= draft.kept
+        return self.kept[request]
+
+
+@dataclass
+class Draft:
+    """CSP's memory during one request: what is reserved is durable at once, what is kept only with the reply."""
+
+    memory: dict[str, bytes]
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def get(self, name: str) -> bytes | None:
+        """What is known by this name."""
+        return self.kept.get(name, self.memory.get(name))
+
+    def keep(self, name: str, value: bytes) -> None:
+        """With the reply."""
+        self.kept[name] = value
+
+    def reserve(self, name: str, value: bytes) -> bytes:
+        """At once."""
+        return self.memory.setdefault(name, value)
+
+
 @dataclass
 class Wire:
     """CSP as SP sees it, with a record of what went over the wire."""
 
-    csp: CspProtocol
+    csp: Answering
     requests: list[bytes] = field(default_factory=list)
     replies: list[bytes] = field(default_factory=list)
 
@@ -100,6 +155,9 @@ class Parties:
     csp: CspProtocol
     requester: RequesterProtocol
     people: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.keeping = Keeping(self.csp)
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         """The bytes of one participant's upload."""
@@ -146,3 +204,32 @@ def pair(key_bits: int) -> Pair:
 
 def _party(name: str, share: KeyShare) -> Party:
     return Party(name, share.public, share, ONE)
+
+
+@dataclass
+class Divider:
+    """CSP's side of one hardened division, with no round around it."""
+
+    party: Party
+    widths: SdivWidths
+    dividends: int
+    divisors: int
+    fits: bool = True
+
+    def answer(self, request: bytes) -> bytes:
+        """Guard, squares, division."""
+        return self._answer(request).to_bytes()
+
+    def _answer(self, request: bytes) -> Message:
+        limits, count = self.party.limits(1000), self.dividends + self.divisors
+        if Message.kind_of(request) == GuardRequest.kind:
+            return self.guard(GuardRequest.from_bytes(request, limits))
+        if Message.kind_of(request) == PolynomialsRequest.kind:
+            squares = PolynomialsRequest.from_bytes(request, limits)
+            return PolynomialsCsp(self.party).answer(squares, products_in(guard_polynomials(count)))
+        reply, self.fits = HardenedSdivCsp(self.party).divide(DivideRequest.from_bytes(request, limits), self.widths)
+        return reply
+
+    def guard(self, message: GuardRequest) -> GuardReply:
+        """As an honest CSP answers it."""
+        return HardenedSdivCsp(self.party).guard(message, guard_tops(self.widths, self.dividends, self.divisors))

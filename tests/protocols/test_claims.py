@@ -1,5 +1,7 @@
 """Claims: the true amount is paid once, anything else is refused by name."""
 
+import dataclasses
+import hashlib
 from dataclasses import replace
 from decimal import Decimal
 
@@ -13,59 +15,28 @@ from crowdfl.errors import (
     CrowdFLError,
     FormatError,
     MasksDoNotFit,
+    OutOfTurn,
     RewardsOff,
-    SealBroken,
+    RoundsExhausted,
     WrongAmount,
 )
 from crowdfl.protocols.claims import Attestation, Claim
+from crowdfl.protocols.hardened.prirwd import RewardRequest
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
-
-BUDGET = 36_000_000
-
-
-def settle(sides, *, rounds=2):
-    """Some rounds with rewards; every participant opens its own."""
-    for number in range(1, rounds + 1):
-        sides.sp.open_round(number)
-        for i, who in enumerate(sides.people):
-            sides.sp.add(who, sides.upload([0.1 * i, 0.5], i + 2, who))
-        converse(sides.sp.publish(final=False), sides.csp.answer)
-        converse(sides.sp.reward(BUDGET), sides.csp.answer)
-        for who, envelope in sides.sp.envelopes().items():
-            sides.people[who].open_reward(envelope, number)
-    return sides
+from tests.protocols.settled import BUDGET, claim_of, earned, settle, signed, unclaimed
 
 
 @pytest.fixture
 def sides(settled):
-    """The settled task with an SP that has paid nobody yet."""
-    settled.sp._claims.paid.clear()
-    return settled
+    """The settled task with an SP that has paid nobody, and a CSP that has attested nothing, yet."""
+    with unclaimed(settled):
+        yield settled
 
 
 @pytest.fixture(scope="module")
 def settled():
     """Three participants, two rounds of rewards."""
-    return settle(deal(3, 2, **(SMALL | {"max_participants": 3, "rounds": 5})))
-
-
-def earned(sides, who):
-    """What a participant has opened, in millionths."""
-    fraction = sides.sp._shape.widths().fraction
-    return sum(reward >> fraction for reward in sides.people[who]._rewards.values())
-
-
-def claim_of(sides, who):
-    """A participant's true claim, decoded."""
-    return Claim.from_bytes(sides.people[who].claim(), sides.sp.party.limits(1))
-
-
-def signed(sides, who, **changes):
-    """A claim with other contents, signed anew by its owner (the masks stay as they are unless given)."""
-    changed = replace(claim_of(sides, who), **changes)
-    parts = (b"claim", changed.task.encode(), changed.participant.encode(), str(changed.amount).encode())
-    body = b"crowdfl 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return replace(changed, signature=sides.people[who].signing.sign(body)).to_bytes()
+    return settle()
 
 
 def pay(sides, claim):
@@ -75,10 +46,11 @@ def pay(sides, claim):
 
 
 def test_the_true_amount_is_paid(sides):
-    """Both rounds together, to the millionth, and the budgets cover it."""
+    """Round by round, to the millionth, and each budget covers it."""
     paid = {who: pay(sides, sides.people[who].claim()) for who in sides.people}
     assert paid == {who: earned(sides, who) for who in sides.people}
-    assert 2 * BUDGET - 12 <= sum(paid.values()) <= 2 * BUDGET
+    for number in (1, 2):
+        assert BUDGET - 6 <= sum(amounts[number] for amounts in paid.values()) <= BUDGET
 
 
 def test_a_claim_is_paid_once(sides):
@@ -92,35 +64,93 @@ def test_a_claim_is_paid_once(sides):
         sides.sp.check_claim(sides.people["p0"].claim())
 
 
-@pytest.mark.parametrize("difference", [1, -1, 10**6])
+@pytest.mark.parametrize("difference", [1, -1, 10**6, 2**140])
 def test_another_amount_is_refused(sides, difference):
-    """Though its owner signs it: the masks do not make it."""
-    claim = signed(sides, "p0", amount=earned(sides, "p0") + difference)
+    """Though its owner signs it: the masks do not make it. Nothing is attested: the true claim still is."""
+    own = claim_of(sides, "p0")
     with pytest.raises(WrongAmount):
-        pay(sides, claim)
+        pay(sides, signed(sides, "p0", amounts=(own.amounts[0] + difference, own.amounts[1])))
     assert pay(sides, sides.people["p0"].claim()) == earned(sides, "p0")
 
 
-def test_an_amount_changed_after_signing_is_refused(sides):
-    """By both servers."""
-    claim = replace(claim_of(sides, "p0"), amount=1).to_bytes()
+def test_amounts_moved_from_round_to_round_are_refused(sides):
+    """Their sum is right, but each comes out of its round's money."""
+    first, second = claim_of(sides, "p0").amounts
+    with pytest.raises(WrongAmount):
+        sides.csp.answer(signed(sides, "p0", amounts=(first - 1, second + 1)))
+
+
+def changes_of(claim):
+    """One change to each thing that a claim says."""
+    return {
+        "task": "another",
+        "participant": "p1",
+        "rounds": (claim.rounds[0], 3),
+        "amounts": (claim.amounts[0], claim.amounts[1] + 1),
+        "masks": (claim.masks[0] + 1, claim.masks[1]),
+        "salts": (claim.salts[0], bytes(32)),
+    }
+
+
+@pytest.mark.parametrize("field", ["rounds", "amounts", "masks", "salts"])
+def test_the_signature_covers_everything(sides, field):
+    """What is changed after signing is refused by both servers, whoever changed it."""
+    claim = claim_of(sides, "p0")
+    changed = replace(claim, **{field: changes_of(claim)[field]}).to_bytes()
     for server in (sides.sp.check_claim, sides.csp.answer):
         with pytest.raises(BadSignature):
-            server(claim)
+            server(changed)
+
+
+def test_the_statement_differs_for_every_field(sides):
+    """No two claims with different contents sign the same bytes; all fields but the signature are in it."""
+    claim = claim_of(sides, "p0")
+    changes = changes_of(claim)
+    assert set(changes) | {"signature"} == {part.name for part in dataclasses.fields(claim)}
+    statements = {replace(claim, **{name: value}).statement for name, value in changes.items()}
+    assert len(statements | {claim.statement}) == len(changes) + 1
+    assert replace(claim, signature=b"other").statement == claim.statement
 
 
 def test_other_masks_are_refused(sides):
     """A mask one higher would lower the amount by one; another participant's are not this one's."""
     own, other = claim_of(sides, "p0"), claim_of(sides, "p1")
     for changes in (
-        {"masks": (own.masks[0] - 1, own.masks[1]), "amount": own.amount + 1},
+        {"masks": (own.masks[0] - (1 << 20), own.masks[1]), "amounts": (own.amounts[0] + 1, own.amounts[1])},
         {"masks": own.masks[::-1]},
         {"salts": own.salts[::-1]},
         {"salts": (bytes(32), own.salts[1])},
-        {"masks": other.masks, "salts": other.salts, "amount": other.amount},
+        {"masks": other.masks, "salts": other.salts, "amounts": other.amounts},
     ):
         with pytest.raises(MasksDoNotFit):
             sides.csp.answer(signed(sides, "p0", **changes))
+
+
+def part_of(claim, *places):
+    """The fields of a claim for some of its rounds."""
+    names = ("rounds", "amounts", "masks", "salts")
+    return {name: tuple(getattr(claim, name)[place] for place in places) for name in names}
+
+
+def test_one_claim_of_each_participant_is_attested(sides):
+    """Another that is as true is refused; the same gets the same again; the others have theirs."""
+    own = claim_of(sides, "p0")
+    first = sides.csp.answer(own.to_bytes())
+    for places in ((0,), (1,), (1, 0), ()):
+        with pytest.raises(ClaimRefused, match="another claim of p0"):
+            sides.csp.answer(signed(sides, "p0", **part_of(own, *places)))
+    assert sides.csp.answer(own.to_bytes()) == first
+    assert pay(sides, sides.people["p1"].claim()) == earned(sides, "p1")
+
+
+def test_one_attestation_outlives_a_crash(sides):
+    """It is the memory that knows, not the process."""
+    own = claim_of(sides, "p0")
+    sides.csp.answer(signed(sides, "p0", **part_of(own, 0)))
+    again = sides.dealer.csp()
+    again.remember(sides.csp._memory)
+    with pytest.raises(ClaimRefused, match="another claim"):
+        again.answer(own.to_bytes())
 
 
 def test_another_participants_claim_is_refused(sides):
@@ -148,63 +178,70 @@ def test_a_claim_of_another_task_is_refused(sides):
 
 def test_a_round_claimed_twice_is_refused(sides):
     """In one claim."""
-    own = claim_of(sides, "p0")
-    doubled = {name: getattr(own, name)[:1] * 2 for name in ("contexts", "masks", "salts")}
     with pytest.raises(ClaimRefused, match="twice"):
-        sides.csp.answer(signed(sides, "p0", **doubled))
+        sides.csp.answer(signed(sides, "p0", **part_of(claim_of(sides, "p0"), 0, 0)))
 
 
-def test_lists_of_different_lengths_are_refused(sides):
-    """Rounds, masks and salts go together."""
+@pytest.mark.parametrize("field", ["rounds", "amounts", "masks", "salts"])
+def test_lists_of_different_lengths_are_refused(sides, field):
+    """Rounds, amounts, masks and salts go together."""
     own = claim_of(sides, "p0")
-    for changes in ({"masks": own.masks[:1]}, {"salts": ()}, {"contexts": own.contexts[:1]}):
+    for shorter in ((), getattr(own, field)[:1]):
         with pytest.raises(ClaimRefused, match="number"):
-            sides.csp.answer(signed(sides, "p0", **changes))
+            sides.csp.answer(signed(sides, "p0", **{field: shorter}))
 
 
-def test_a_round_that_paid_nothing_is_refused(sides):
-    """No reward is kept for it."""
-    own = claim_of(sides, "p0")
+@pytest.mark.parametrize("number", [0, 3, 9, 2**70])
+def test_a_round_that_paid_nothing_is_refused(sides, number):
+    """No reward is kept for it, whether or not there is such a round."""
     with pytest.raises(MasksDoNotFit):
-        sides.csp.answer(signed(sides, "p0", contexts=(own.contexts[0], b"round 9")))
+        sides.csp.answer(signed(sides, "p0", rounds=(1, number)))
 
 
 def test_one_round_of_two_may_be_claimed(sides):
     """The amount is that round's."""
-    own, person = claim_of(sides, "p0"), sides.people["p0"]
-    amount = person._rewards[own.contexts[1]] >> sides.sp._shape.widths().fraction
-    part = signed(sides, "p0", contexts=own.contexts[1:], masks=own.masks[1:], salts=own.salts[1:], amount=amount)
-    assert pay(sides, part) == amount
+    own = claim_of(sides, "p0")
+    assert pay(sides, signed(sides, "p0", **part_of(own, 1))) == {2: own.amounts[1]}
+
+
+def test_a_void_round_attests_nothing(sides):
+    """Once CSP has ended a round, its rewards are not paid; those of the others are."""
+    sides.csp._order.end(sides.csp._memory, 1)
+    own = claim_of(sides, "p0")
+    with pytest.raises(MasksDoNotFit, match="round 1"):
+        sides.csp.answer(own.to_bytes())
+    assert pay(sides, signed(sides, "p0", **part_of(own, 1))) == {2: own.amounts[1]}
 
 
 def test_a_forged_attestation_is_refused(sides):
     """SP pays on CSP's word alone, and knows CSP's key."""
     claim = sides.people["p0"].claim()
     good = Attestation.from_bytes(sides.csp.answer(claim), sides.sp.party.limits(1))
-    parts = (b"attestation", good.task.encode(), b"p0", str(good.amount).encode())
-    body = b"crowdfl 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     for forged in (
-        replace(good, signature=SigningKey.fresh().sign(body)),
+        replace(good, signature=SigningKey.fresh().sign(b"crowdfl attestation 2" + good.claim)),
+        replace(good, signature=sides.csp._signing.sign(good.claim)),
         replace(good, signature=bytes(64)),
         replace(good, signature=b""),
-        replace(good, amount=good.amount + 1),
     ):
         with pytest.raises(BadSignature):
             sides.sp.pay(claim, forged.to_bytes())
-    assert sides.sp.pay(claim, good.to_bytes()) == good.amount
+    with pytest.raises(ClaimRefused, match="another claim"):
+        sides.sp.pay(claim, replace(good, claim=bytes(32)).to_bytes())
+    assert sides.sp.pay(claim, good.to_bytes()) == earned(sides, "p0")
 
 
 def test_an_attestation_of_another_claim_is_refused(sides):
-    """Genuine, but not of this claim."""
+    """Genuine, but not of this claim: another participant's, or another one of the same participant."""
     attestation = sides.csp.answer(sides.people["p1"].claim())
-    with pytest.raises(ClaimRefused, match="another claim"):
-        sides.sp.pay(sides.people["p0"].claim(), attestation)
+    for claim in (sides.people["p0"].claim(), signed(sides, "p1", **part_of(claim_of(sides, "p1"), 0))):
+        with pytest.raises(ClaimRefused, match="another claim"):
+            sides.sp.pay(claim, attestation)
 
 
 def test_a_claims_own_signature_is_no_attestation(sides):
     """The two are signed for different purposes."""
     claim = claim_of(sides, "p0")
-    forged = Attestation(claim.task, claim.participant, claim.amount, claim.signature)
+    forged = Attestation(hashlib.sha256(claim.to_bytes()).digest(), claim.signature)
     with pytest.raises(BadSignature):
         sides.sp.pay(claim.to_bytes(), forged.to_bytes())
 
@@ -216,13 +253,33 @@ def test_a_damaged_claim_is_refused(sides):
         sides.sp.check_claim(claim[:-1])
 
 
-def test_an_envelope_opens_for_its_owner_and_its_round_alone(sides):
-    """Sealed to one reader."""
-    envelopes = sides.sp.envelopes()
-    with pytest.raises(SealBroken):
-        sides.people["p1"].open_reward(envelopes["p0"], 2)
-    with pytest.raises(SealBroken):
-        sides.people["p0"].open_reward(envelopes["p0"], 1)
+@pytest.mark.parametrize("amount", [-1, BUDGET, BUDGET + 1, BUDGET + 10**6])
+def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
+    """Whatever CSP has kept, and though the mask makes that amount; the budget itself is."""
+    own, fraction = claim_of(sides, "p0"), sides.sp._shape.widths().fraction
+    n, name = int(sides.dealer.task.public.n), "round 1 reward p0"
+    kept = sides.csp._memory.get(name)
+    width = sides.sp.party.public.plaintext_bytes
+    masked = ((amount << fraction) + own.masks[0]) % n
+    sides.csp._memory.keep(name, kept[:-width] + masked.to_bytes(width, "big"))
+    for claimed in {max(0, amount), 0, own.amounts[0]} - {BUDGET}:
+        with pytest.raises(WrongAmount):
+            sides.csp.answer(signed(sides, "p0", amounts=(claimed, own.amounts[1])))
+    if amount == BUDGET:
+        claim = signed(sides, "p0", amounts=(BUDGET, own.amounts[1]))
+        assert sides.sp.pay(claim, sides.csp.answer(claim))[1] == BUDGET
+
+
+def test_kept_rewards_are_written_once(sides):
+    """CSP refuses to open rewards of a round again, with the same names or others: what it keeps stays."""
+    before = dict(sides.csp._memory._kept)
+    masked = sides.sp.party.encrypt([0] * 3)
+    request = RewardRequest(2, masked, sides.sp.party.partial_decrypt(masked), (bytes(32),) * 3)
+    with pytest.raises(OutOfTurn):
+        sides.csp.answer(request.to_bytes())
+    with pytest.raises(RoundsExhausted):
+        sides.csp.answer(replace(request, round_number=6).to_bytes())
+    assert sides.csp._memory._kept == before
 
 
 def test_rewards_of_strangers_are_not_sealed():
@@ -231,9 +288,9 @@ def test_rewards_of_strangers_are_not_sealed():
     for i, who in enumerate(sides.people):
         sides.sp.add(who, sides.upload([0.1 * i, 0.5], 3, who))
     sides.sp.add("sybil", sides.upload([0.0, 0.0], 1, "p0"))
-    converse(sides.sp.publish(final=False), sides.csp.answer)
     with pytest.raises(CrowdFLError, match="sybil"):
         converse(sides.sp.reward(BUDGET), sides.csp.answer)
+    assert sides.csp.party.view.entries == []
 
 
 def test_a_federation_pays_claims():
@@ -267,4 +324,4 @@ def test_a_task_without_rewards_has_no_claims():
     with pytest.raises(RewardsOff):
         sides.people["p0"].claim()
     with pytest.raises(FormatError):
-        sides.csp.answer(Claim("task", "p0", 0, (), (), (), b"").to_bytes())
+        sides.csp.answer(Claim("task", "p0", (), (), (), (), b"").to_bytes())

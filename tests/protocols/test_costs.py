@@ -7,12 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from crowdfl.crypto.budget import bits
 from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.hardened.profile import reward_widths
 from crowdfl.protocols.profile import width_budget
-from crowdfl.protocols.smul import _layout
-from crowdfl.settings import TaskSettings
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
 
 every_n = pytest.mark.parametrize("n", [5, 10, 36])
@@ -60,8 +56,7 @@ class Run:
 
     def exchanged(self, wire):
         """Numbers that went to CSP and came back, over a whole exchange."""
-        plain = {1: 1, 3: 0}  # SdivRequest carries a shift besides its vectors
-        there = [self.ciphertexts(m, 4, plain[m[5]]) for m in wire.requests]
+        there = [self.ciphertexts(m, 4) for m in wire.requests]
         return sum(there), sum(self.ciphertexts(m, 1) for m in wire.replies)
 
 
@@ -198,19 +193,21 @@ def test_more_parameters(n, parameters):
     assert did.outside("inverse") == p
 
 
-@every_n
-def test_hardened_operand_openings(n):
-    """Issue 3: about (5n+3)/8 openings a round for SMUL operands, not 14n; here from the widths, under a real key."""
-    widths = reward_widths(TaskSettings(max_participants=n), 277_006)
-    slack = 1 + widths.budget.sigma + bits(widths.masks_in_task) + 1
-    rows = _layout([w + slack for w in widths.operands(n)], widths.budget.key_bits - 2)
-    assert len(rows) <= (5 * n + 3) / 8
+def test_hardened_rewards_open_each_number_once():
+    """Besides the lanes: 3n + 2 operands, guard, squares and division of 2n and of n + 1 numbers, n rewards; not 14n + ..."""
+    n, sides = 4, deal(4, 2, **(SMALL | {"max_participants": 4}))
+    for i, who in enumerate(sides.people):
+        sides.sp.add(who, sides.upload([0.1 * i, 0.5], 3, who))
+    converse(sides.sp.reward(36_000_000), sides.csp.answer)
+    lanes = n * sides.sp._shape.budget.buckets
+    expected = lanes + (3 * n + 2) + 3 * 2 * n + 3 * (n + 1) + n
+    assert sides.csp.party.costs.total("PDec") == sides.sp.party.costs.total("PDec") == expected
 
 
 def test_hardened_averaging_takes_two_partial_decryptions_a_ciphertext():
-    """One at SP and one at CSP, with the total shown; twice that with the total hidden, and the division."""
-    for total, per_row, more in (("shown", 1, 1), ("hidden", 2, 2)):
-        fed = federation(total=total)
+    """One at SP and one at CSP, with the total shown; twice that with the total hidden, and a division in three steps."""
+    for total, per_row, more in (("shown", 1, 1), ("hidden", 2, 3 * 2)):
+        fed = federation(total=total, key_bits=640)
         costs = fed.round(updates([[0.5] * 100] * 3, [1] * 3)).costs
         rows = width_budget(fed.settings, 100, 40).ciphertexts
         assert costs["SP"].total("PDec") == costs["CSP"].total("PDec") == per_row * rows + more

@@ -23,7 +23,7 @@ def test_the_example_of_the_issue():
     rng = np.random.default_rng(0)
     shapes = [(2, 3), (3,), (3, 1), (1,)]
     people = {f"p{i}": Update([rng.normal(size=shape) for shape in shapes], 40 + i) for i in range(1, 4)}
-    fed = federation(key_bits=1024, lanes=None, max_samples=100)
+    fed = federation(key_bits=1344, lanes=None, max_samples=100)
     result = fed.round(people, budget="36.00")
     assert [array.shape for array in result.average] == shapes
     for place in range(4):
@@ -67,7 +67,7 @@ def test_rewards_have_views_of_their_own():
     """Lanes, operands, divisions, masked rewards: what the audit works on."""
     result = federation(**SMALL).round(updates(MODELS, SAMPLES), budget="1")
     names = {name for name, _ in result.views["CSP"].entries}
-    assert names == {"opened", "lanes", "SMUL x'", "SDIV x'", "SDIV y'", "rewards"}
+    assert names == {"opened", "lanes", "SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'", "rewards"}
 
 
 @every_profile

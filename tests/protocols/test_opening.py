@@ -8,7 +8,17 @@ import pytest
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey
-from crowdfl.errors import FormatError, NothingToAverage, ProtocolError, SealBroken, SeedReused, SlotOverflow
+from crowdfl.errors import (
+    FormatError,
+    LengthMismatch,
+    LimitExceeded,
+    NothingToAverage,
+    OutOfTurn,
+    ProtocolError,
+    SealBroken,
+    SeedReused,
+    SlotOverflow,
+)
 from crowdfl.protocols.hardened import opening
 from crowdfl.protocols.hardened.opening import (
     CHUNK,
@@ -42,7 +52,12 @@ def audiences():
 
 def requests_of(servers, state, sums, audience=PARTICIPANTS):
     """What SP sends for an opening."""
-    return list(OpeningSp(servers.sp).requests(state, sums, CONTEXT, audience))
+    return list(OpeningSp(servers.sp).requests(state, sums, 1, audience))
+
+
+def answer(csp, request):
+    """CSP's side, without a round around it."""
+    return csp.answer(OpenRequest.from_bytes(request, csp.party.limits(CHUNK)), CONTEXT).to_bytes()
 
 
 def publish(servers, audiences, values=VALUES, audience=PARTICIPANTS):
@@ -50,7 +65,7 @@ def publish(servers, audiences, values=VALUES, audience=PARTICIPANTS):
     sums = servers.encrypt(values)
     state = MaskSeed.fresh_for(sums)
     csp = OpeningCsp(servers.csp, audiences)
-    replies = [csp.answer(request) for request in requests_of(servers, state, sums, audience)]
+    replies = [answer(csp, request) for request in requests_of(servers, state, sums, audience)]
     return OpeningSp(servers.sp).publication(state, sums, replies)
 
 
@@ -110,7 +125,7 @@ def test_csp_never_sees_the_seed(servers, audiences):
     state = MaskSeed.fresh_for(sums)
     sent = requests_of(servers, state, sums)
     assert not any(seed in request for request in sent for seed in (state.seed, state.shown))
-    replies = [OpeningCsp(servers.csp, audiences).answer(request) for request in sent]
+    replies = [answer(OpeningCsp(servers.csp, audiences), request) for request in sent]
     published = OpeningSp(servers.sp).publication(state, sums, replies).to_bytes()
     assert state.shown in published
     assert state.seed not in published
@@ -165,26 +180,34 @@ def test_replies_are_counted(servers):
         OpeningSp(servers.sp).publication(MaskSeed.fresh_for(sums), sums, [])
 
 
-def test_an_unknown_audience_is_refused(servers, audiences):
+def test_an_unknown_audience_is_refused():
     """CSP seals to the task's audiences alone."""
-    sums = servers.encrypt([1])
-    (request,) = requests_of(servers, MaskSeed.fresh_for(sums), sums, audience=3)
-    with pytest.raises(ProtocolError, match="no audience 3"):
-        OpeningCsp(servers.csp, audiences).answer(request)
+    sides = deal()
+    masked = sides.sp.party.encrypt([0] * (sides.sp._shape.budget.ciphertexts + 1))
+    request = OpenRequest(1, 3, 0, masked, sides.sp.party.partial_decrypt(masked))
+    with pytest.raises(OutOfTurn, match="audience 3"):
+        sides.csp.answer(request.to_bytes())
+    assert sides.csp.party.view.entries == []
 
 
-def test_a_request_is_no_longer_than_a_chunk(servers, audiences):
-    """CSP's memory is bounded by the protocol, not by SP."""
-    sums = servers.encrypt([0] * (CHUNK + 1))
-    request = OpenRequest(CONTEXT, PARTICIPANTS, 0, sums, servers.sp.partial_decrypt(sums))
-    with pytest.raises(FormatError):
-        OpeningCsp(servers.csp, audiences).answer(request.to_bytes())
+def test_a_request_has_the_length_of_its_place():
+    """CSP's memory is bounded by the protocol, not by SP; a request that is shorter than its place says is refused too."""
+    sides = deal(3, 3000, key_bits=128, max_samples=10)
+    rows = sides.sp._shape.budget.ciphertexts + 1
+    assert rows > CHUNK + 1
+    one = sides.sp.party.encrypt([0])
+    for start, count in ((0, CHUNK + 1), (0, CHUNK - 1), (CHUNK, rows - CHUNK + 1), (CHUNK, 1), (0, 1), (rows, 0)):
+        sums = type(one).concat([one] * count) if count else one.part(0, 0)
+        request = OpenRequest(1, PARTICIPANTS, start, sums, sides.sp.party.partial_decrypt(sums))
+        with pytest.raises((LengthMismatch, LimitExceeded, OutOfTurn)):
+            sides.csp.answer(request.to_bytes())
+    assert sides.csp.party.view.entries == []
 
 
 @pytest.fixture(scope="module", params=["shown", "hidden"])
 def published(request):
     """A task with two rounds done: the first for the participants, the last for the requester."""
-    sides = deal(3, 2, total=request.param, key_bits=512, rounds=2)
+    sides = deal(3, 2, total=request.param, key_bits=640, rounds=2)
     publications = []
     for number in (1, 2):
         sides.sp.open_round(number)

@@ -62,7 +62,7 @@ def check_sum(paid, budget):
 
 six_decimals = pytest.mark.parametrize(
     ("profile", "more"),
-    [("hardened", {"decimals": 6, "key_bits": 896}), ("paper", {"decimals": 6})],
+    [("hardened", {"decimals": 6, "key_bits": 1152}), ("paper", {"decimals": 6})],
     ids=["hardened", "paper"],
 )
 
@@ -150,7 +150,7 @@ def test_the_budget_is_kept_by_as_many_as_the_task_allows(budget):
     """n = n_max = 36, and one millionth for all of them together."""
     rng = np.random.default_rng(3)
     models = rng.normal(size=(36, 1)) * 0.3
-    more = {"max_participants": 36, "key_bits": 832, "decimals": 2}
+    more = {"max_participants": 36, "key_bits": 1088, "decimals": 2}
     check_sum(pay("hardened", models, rng.integers(1, 11, size=36).tolist(), budget, **more), budget)
 
 

@@ -8,30 +8,34 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
+from crowdfl.protocols.messages import Message
 from crowdfl.protocols.sdiv import (
-    HardenedSdivCsp,
+    GuardReply,
     HardenedSdivSp,
     PaperSdivCsp,
     PaperSdivSp,
     SdivReply,
     SdivWidths,
 )
-from tests.protocols.driving import pair
+from crowdfl.protocols.smul import PolynomialsReply
+from tests.protocols.driving import Divider, converse, pair
 
-WIDTHS = SdivWidths(key_bits=512, ybits=16, qbits=20, sigma=40, precision=4)
+KEY_BITS = 576
+WIDTHS = SdivWidths(key_bits=KEY_BITS, ybits=16, qbits=20, sigma=40, precision=4)
 
 
 @pytest.fixture(scope="module")
 def servers():
-    """SP and CSP under 512 bits."""
-    return pair(512)
+    """SP and CSP under the shortest key that has room for a guard."""
+    return pair(KEY_BITS)
 
 
 def divide(servers, x, y, widths=WIDTHS):
-    """Hardened quotients of x by y."""
-    sp, csp = HardenedSdivSp(servers.sp, widths), HardenedSdivCsp(servers.csp, max_count=100)
-    pending, request = sp.begin(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
-    return servers.read(sp.finish(pending, csp.answer(request)))
+    """Hardened quotients of x by y; None where CSP finds a divisor that no honest SP sends."""
+    csp = Divider(servers.csp, widths, len(x), len(y))
+    step = HardenedSdivSp(servers.sp, widths, 1, "test").run(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
+    quotients = converse(step, csp.answer)
+    return servers.read(quotients) if csp.fits else None
 
 
 def check(servers, x, y, widths=WIDTHS):
@@ -88,12 +92,12 @@ def test_the_quotient_is_sometimes_one_too_high_and_never_otherwise(servers):
 
 def test_hardened_quotients_as_wide_as_a_key_allows(servers):
     """One bit more is refused; at the last that fits, the masked dividend never wraps around N."""
-    widest = SdivWidths(key_bits=512, ybits=40, qbits=92, sigma=40, precision=2)
+    widest = SdivWidths(key_bits=KEY_BITS, ybits=20, qbits=34, sigma=40, precision=2)
     with pytest.raises(WidthBudgetExceeded):
-        SdivWidths(key_bits=512, ybits=40, qbits=93, sigma=40, precision=2)
-    y = 2**40 - 1
-    check(servers, [2**92 * y - 1] * 20, [y] * 20, widest)
-    check(servers, [0, 2**92 - 1], [1, 1], widest)
+        SdivWidths(key_bits=KEY_BITS, ybits=20, qbits=35, sigma=40, precision=2)
+    y = 2**20 - 1
+    check(servers, [2**34 * y - 1] * 20, [y] * 20, widest)
+    check(servers, [0, 2**34 - 1], [1, 1], widest)
 
 
 def test_widths_that_leave_no_room_are_refused_with_the_numbers():
@@ -182,13 +186,13 @@ def test_the_papers_masks_are_composite_and_in_range(servers):
     sp = PaperSdivSp(servers.sp, kappa=KAPPA, sigma=SIGMA, decimals=DECIMALS)
     for _ in range(20):
         r = sp._composite(Coins.fresh())
-        assert 10**DECIMALS * 2 ** (2 * KAPPA) < r < 2 ** (512 - KAPPA - SIGMA - 2)
+        assert 10**DECIMALS * 2 ** (2 * KAPPA) < r < 2 ** (KEY_BITS - KAPPA - SIGMA - 2)
         assert not gmpy2.is_prime(r)
 
 
 def test_a_kappa_too_large_for_the_key_is_refused_with_the_numbers(servers):
     """The bits needed and the bits there."""
-    with pytest.raises(WidthBudgetExceeded, match=r"kappa = 200.*needs a key of \d+ bits; this one has 512"):
+    with pytest.raises(WidthBudgetExceeded, match=r"kappa = 200.*needs a key of \d+ bits; this one has 576"):
         PaperSdivSp(servers.sp, kappa=200, sigma=SIGMA, decimals=DECIMALS)
 
 
@@ -198,10 +202,13 @@ def test_a_divisor_of_zero_is_named(servers):
         paper_divide(servers, [1], [0])
 
 
-def test_a_hardened_divisor_of_zero_is_named(servers):
-    """y' = rho*0 - s is negative: honest divisors never are."""
-    with pytest.raises(NothingToAverage):
-        divide(servers, [1], [0])
+def test_a_hardened_divisor_of_zero_does_not_fit(servers):
+    """y' = rho*0 - s is negative: honest divisors never are. CSP says so by a flag alone, after the whole computation."""
+    before = servers.csp.costs.counts.copy()
+    assert divide(servers, [1], [1]) is not None
+    honest, before = servers.csp.costs.counts - before, servers.csp.costs.counts.copy()
+    assert divide(servers, [1], [0]) is None
+    assert servers.csp.costs.counts - before == honest
 
 
 def test_dividends_and_divisors_go_together(servers):
@@ -212,9 +219,17 @@ def test_dividends_and_divisors_go_together(servers):
         paper_divide(servers, [1, 2], [1])
 
 
-def test_a_reply_of_another_length_is_refused(servers):
-    """CSP cannot make SP take fewer quotients than it asked for."""
-    sp = HardenedSdivSp(servers.sp, WIDTHS)
-    pending, _ = sp.begin(servers.encrypt([1, 2]), servers.encrypt([1, 2]), Coins.fresh())
-    with pytest.raises(ProtocolError, match="1 quotients for 2"):
-        sp.finish(pending, SdivReply(servers.encrypt([1])).to_bytes())
+@pytest.mark.parametrize("short", [GuardReply, PolynomialsReply, SdivReply])
+def test_a_reply_of_another_length_is_refused(servers, short):
+    """CSP cannot make SP take fewer numbers than it asked for, at any of the three steps."""
+    csp = Divider(servers.csp, WIDTHS, 2, 2)
+
+    def answer(request):
+        reply = csp.answer(request)
+        return short(servers.encrypt([1])).to_bytes() if Message.kind_of(reply) == short.kind else reply
+
+    step = HardenedSdivSp(servers.sp, WIDTHS, 1, "test").run(
+        servers.encrypt([1, 2]), servers.encrypt([1, 2]), Coins.fresh()
+    )
+    with pytest.raises(ProtocolError, match=r"1 (guards for 4|products where 4|quotients for 2)"):
+        converse(step, answer)

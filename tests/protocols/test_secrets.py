@@ -10,8 +10,10 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.local import Update
 from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.opening import MaskSeed, Publication
 from crowdfl.protocols.hardened.prirwd import RewardEnvelope
+from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.smul import PaperSmulSp, PolynomialsSp
@@ -42,7 +44,7 @@ def shows(thing, *secrets):
         SigningKey(SECRET),
         ParticipantKeys("p", SigningKey(SECRET), ReaderKey(SECRET)),
         RewardEnvelope(NUMBER, SECRET, SECRET),
-        Claim("task", "p", NUMBER, (b"c",), (NUMBER,), (SECRET,), b"s"),
+        Claim("task", "p", (1,), (NUMBER,), (NUMBER,), (SECRET,), b"s"),
         Publication(SECRET, 1, (b"sealed",)),
     ],
     ids=lambda thing: type(thing).__name__,
@@ -61,16 +63,21 @@ def test_the_check_above_can_fail():
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_sides_do_not_show_their_keys(profile):
     """SP, CSP, requester, participants, their parties and the dealing, before and after a round."""
-    settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1024, "sigma": 60}
+    settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1280, "sigma": 60}
     sides = deal(3, 1, **settings)
     for i, who in enumerate(sides.people):
         sides.sp.add(who, sides.upload([0.1 * i], 1, who))
-    converse(sides.sp.publish(final=False), sides.csp.answer)
     converse(sides.sp.reward(1_000_000), sides.csp.answer)
+    converse(sides.sp.publish(final=False), sides.csp.answer)
     everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides.dealer, sides.dealer._dealing]
     dealing = sides.dealer._dealing
     secrets = [sides.sp.party.share.exponent, sides.csp.party.share.exponent]
-    secrets += [dealing.sp[-64:], dealing.csp[-64:], dealing.participant[-32:], dealing.requester[-32:]]
+    secrets += [dealing.csp[-32:]]
+    if profile == "hardened":
+        readers = [ReaderBundle.from_bytes(b, Limits.plain()) for b in (dealing.participant, dealing.requester)]
+        secrets += [reader.audience for reader in readers]
+    else:
+        secrets += [dealing.sp[-64:], dealing.csp[-64:], dealing.participant[-32:], dealing.requester[-32:]]
     for side in everyone:
         assert shows(side, *secrets) == []
         if hasattr(side, "party"):
@@ -79,15 +86,16 @@ def test_sides_do_not_show_their_keys(profile):
 
 def test_pending_steps_do_not_show_their_masks():
     """What SP keeps between a request and its reply."""
-    servers = pair(512)
+    servers = pair(576)
     one = servers.encrypt([5])
     coins = Coins.fresh()
-    division, _ = HardenedSdivSp(servers.sp, SdivWidths(512, 16, 20, 40, 4)).begin(one, one, coins)
+    zeros = servers.encrypt([0, 0])
+    division, _ = HardenedSdivSp(servers.sp, SdivWidths(576, 16, 20, 40, 4), 1, "test")._divide(one, one, zeros, coins)
     product, _ = PaperSmulSp(servers.sp, mask_bits=100).begin(one, one, coins)
-    polynomials, _ = PolynomialsSp(servers.sp, sigma=40, masks_in_task=1).begin(one, [8], [{(0, 0): 1}], coins)
+    polynomials, _ = PolynomialsSp(servers.sp, 1, "test").begin(one, [{(0, 0): 1}], coins)
     assert shows(division, *division.corrections) == []
     assert shows(product, *product.r_1, *product.r_2) == []
-    assert shows(polynomials, *polynomials.masks) == []
+    assert shows(polynomials, *polynomials.masks, polynomials.substituted[0][(0,)]) == []
 
 
 def test_views_are_kept_but_not_printed():

@@ -16,6 +16,7 @@ from crowdfl.errors import (
     NothingToAverage,
     NothingToContribute,
     RewardsOff,
+    RoundEnded,
     RoundsExhausted,
     SettingsError,
     SlotOverflow,
@@ -26,7 +27,7 @@ from crowdfl.errors import (
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
-from tests.protocols.driving import empty_uploads, federation, updates
+from tests.protocols.driving import converse, deal, empty_uploads, federation, updates
 
 NAN, INF = float("nan"), float("inf")
 
@@ -188,7 +189,7 @@ def test_amounts_that_are_none_are_refused(amount):
     ("settings", "numbers"),
     [
         ({"key_bits": 64}, r"slot needs \d+ bits and \|N\| = 64"),
-        ({"key_bits": 1024, "lanes": None, "max_samples": 10**9, "decimals": 0}, r"2\^\d+\.\.2\^\d+ in \|N\| = 1024"),
+        ({"key_bits": 1024, "lanes": None, "max_samples": 10**9, "decimals": 0}, r"2\^\d+\.\.2\^-?\d+ in \|N\| = 1024"),
         ({"max_samples": 10**12, "lanes": 0}, r"reaches \d+, \d+ bits of 63"),
         ({"profile": "paper", "key_bits": 256}, r"needs a key of \d+ bits; this one has 256"),
         ({"profile": "paper", "sigma": 20}, r"weights of \d+ bits are not covered by masks of 20"),
@@ -354,10 +355,14 @@ def test_nobody_with_a_sample_is_nothing_to_average(profile):
         federation(profile=profile).round(updates([[1.0]] * 3, [0] * 3))
 
 
-def test_nobody_with_a_sample_is_nothing_to_average_with_the_total_hidden():
-    """The same, where readers cannot see the total."""
-    with empty_uploads(), pytest.raises(NothingToAverage):
-        federation(total="hidden").round(updates([[1.0]] * 3, [0] * 3))
+def test_nobody_with_a_sample_makes_a_round_void_with_the_total_hidden():
+    """Where readers cannot see the total, CSP ends the round, and does not say why."""
+    sides = deal(3, 1, total="hidden", key_bits=640)
+    with empty_uploads():
+        for who in sides.people:
+            sides.sp.add(who, sides.upload([1.0], 0, who))
+    with pytest.raises(RoundEnded, match="void"):
+        converse(sides.sp.publish(final=False), sides.csp.answer)
 
 
 def test_rounds_run_out():

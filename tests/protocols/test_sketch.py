@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.randomness import public_permutation, public_stream
-from crowdfl.errors import CrowdFLError, ProtocolError
+from crowdfl.errors import FormatError, OutOfTurn
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
 from crowdfl.protocols.profile import width_budget
@@ -190,20 +190,25 @@ def test_a_sketch_of_everything_is_exact():
     assert sketch(upload, bytes(32), sides.sp._shape.budget, sides.sp.party) is upload
 
 
+def nonce_request(number, digest=bytes(range(32))):
+    """What closes the uploads of a round."""
+    return NonceRequest(number, 36_000_000, ("p0", "p1", "p2"), digest).to_bytes()
+
+
 def test_the_coins_are_drawn_after_the_uploads_are_closed():
-    """CSP gives one nonce for one set of uploads, and refuses another set in the same round."""
-    sides, other = small_task(lanes=12, parameters=60), bytes(32)
-    first = sides.csp.answer(NonceRequest(b"round", bytes(range(32))).to_bytes())
-    assert sides.csp.answer(NonceRequest(b"round", bytes(range(32))).to_bytes()) == first
-    assert sides.csp.answer(NonceRequest(b"another round", other).to_bytes()) != first
-    with pytest.raises(ProtocolError, match="closed"):
-        sides.csp.answer(NonceRequest(b"round", other).to_bytes())
+    """CSP gives one nonce for one set of uploads, and refuses another set in the same round; every round has its own."""
+    sides = small_task(lanes=12, parameters=60)
+    first = sides.keeping.answer(nonce_request(1))
+    assert sides.keeping.answer(nonce_request(1)) == first
+    assert sides.csp.answer(nonce_request(2)) != first
+    with pytest.raises(OutOfTurn, match="other contents"):
+        sides.csp.answer(nonce_request(1, bytes(32)))
 
 
-@pytest.mark.parametrize("digest", [b"", bytes(range(31))])
+@pytest.mark.parametrize("digest", [b"", bytes(range(31)), bytes(33)])
 def test_the_digest_that_closes_a_round_has_one_length(digest):
     """A prefix of it is another digest, and is refused."""
     csp = small_task(lanes=12, parameters=60).csp
-    csp.answer(NonceRequest(b"round", bytes(range(32))).to_bytes())
-    with pytest.raises(CrowdFLError):
-        csp.answer(NonceRequest(b"round", digest).to_bytes())
+    with pytest.raises(FormatError, match="32 bytes"):
+        csp.answer(nonce_request(1, digest))
+    assert csp.answer(nonce_request(1))

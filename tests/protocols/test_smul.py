@@ -2,12 +2,15 @@
 
 from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import Coins
-from crowdfl.errors import FormatError, LengthMismatch, ProtocolError
+from crowdfl.errors import LengthMismatch, ProtocolError
+from crowdfl.protocols.hardened.prirwd import distance_polynomials
 from crowdfl.protocols.smul import (
     PaperSmulCsp,
     PaperSmulSp,
@@ -15,10 +18,9 @@ from crowdfl.protocols.smul import (
     PolynomialsReply,
     PolynomialsRequest,
     PolynomialsSp,
+    products_in,
 )
 from tests.protocols.driving import pair
-
-SIGMA = 40
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +59,12 @@ def test_factors_go_together(servers):
         multiply(servers, [1, 2], [3])
 
 
-def evaluate(servers, values, widths, polynomials, masks_in_task=100):
+def evaluate(servers, values, polynomials, coins=None):
     """Polynomials in encrypted operands."""
-    sp = PolynomialsSp(servers.sp, sigma=SIGMA, masks_in_task=masks_in_task)
-    csp = PolynomialsCsp(servers.csp, max_count=100)
-    pending, request = sp.begin(servers.encrypt(values), widths, polynomials, Coins.fresh())
-    return servers.read(sp.finish(pending, csp.answer(request)))
+    sp, csp = PolynomialsSp(servers.sp, 1, "test"), PolynomialsCsp(servers.csp)
+    pending, request = sp.begin(servers.encrypt(values), polynomials, coins or Coins.fresh())
+    message = PolynomialsRequest.from_bytes(request, servers.csp.limits(100))
+    return servers.read(sp.finish(pending, csp.answer(message, products_in(polynomials)).to_bytes()))
 
 
 def direct(values, polynomial):
@@ -83,15 +85,15 @@ def _problems(draw):
         terms = draw(st.dictionaries(monomial, coefficient, max_size=4))
         terms[draw(nontrivial)] = draw(coefficient.filter(bool))
         polynomials.append(terms)
-    return values, widths, polynomials
+    return values, polynomials
 
 
 @settings(max_examples=40)
 @given(problem=_problems())
 def test_polynomials_equal_direct_evaluation(servers, problem):
     """Up to four factors a term, repeated ones too, operands of either sign up to their exact widths."""
-    values, widths, polynomials = problem
-    assert evaluate(servers, values, widths, polynomials) == [direct(values, p) for p in polynomials]
+    values, polynomials = problem
+    assert evaluate(servers, values, polynomials) == [direct(values, p) for p in polynomials]
 
 
 def test_the_polynomials_of_the_rewards(servers):
@@ -99,62 +101,83 @@ def test_the_polynomials_of_the_rewards(servers):
     y, uu, a, b, d = 300, 10**12, 5 * 10**9, -7 * 10**9, 10
     terms = {(0, 0, 2): 1, (0, 3, 4): -2, (1, 4, 4): 1, (0, 0, 4, 4): 1000, (): 1}
     expected = y * y * a - 2 * y * b * d + uu * d * d + 1000 * y * y * d * d + 1
-    assert evaluate(servers, [y, uu, a, b, d], [9, 40, 34, 34, 4], [terms, {(4, 4, 4): 1}]) == [expected, d**3]
+    assert evaluate(servers, [y, uu, a, b, d], [terms, {(4, 4, 4): 1}]) == [expected, d**3]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_polynomials_of_operands_at_their_bounds(servers, sign):
-    """All operands at once at the ends of their widths: no field spills into its neighbour."""
-    widths = [1, 7, 30, 50, 3, 64]
-    values = [sign * (2**w - 1) for w in widths]
+    """Every product of six operands of very different sizes."""
+    values = [sign * (2**w - 1) for w in (1, 7, 30, 50, 3, 64)]
     products = [{(i, j): 1} for i in range(6) for j in range(i, 6)]
-    assert evaluate(servers, values, widths, products) == [direct(values, p) for p in products]
+    assert evaluate(servers, values, products) == [direct(values, p) for p in products]
 
 
 def test_an_operand_is_opened_once_however_many_products_it_enters(servers):
-    """Twenty-one products of six operands: one opening, because all six share a plaintext."""
+    """Twenty-one products of six operands: six openings."""
     before = servers.csp.costs.total("PDec")
     test_polynomials_of_operands_at_their_bounds(servers, 1)
-    assert servers.csp.costs.total("PDec") - before == 1
+    assert servers.csp.costs.total("PDec") - before == 6
 
 
-def test_masked_operands_are_never_negative_and_fill_their_fields(servers):
-    """What CSP opens lies in [0, 2^(w + slack + 1)) for an operand of either sign."""
-    for value in (-(2**20) + 1, 2**20 - 1):
-        evaluate(servers, [value], [20], [{(0, 0): 1}])
-        (opened,) = servers.csp.view.of("SMUL x'")[-1]
-        assert 0 <= opened < 2 ** (20 + 1 + SIGMA + 7 + 1)
+def test_products_are_right_modulo_n_whatever_the_operands_are(servers):
+    """Operands that a false reply has made nearly as large as N: nothing overflows, the result is that modulo N."""
+    n, values = servers.public.n, [(1 << 509) + 12345, -(1 << 509) + 99, 7]
+    polynomials = [{(0, 1): 1, (2,): 5}, {(0, 0, 2): 3}]
+    assert evaluate(servers, values, polynomials) == [servers.public.signed(direct(values, p) % n) for p in polynomials]
 
 
-def test_an_operand_wider_than_a_plaintext_is_refused(servers):
-    """By name, before anything is sent."""
-    with pytest.raises(ProtocolError, match="does not fit"):
-        evaluate(servers, [1], [500], [{(0, 0): 1}])
+OPERANDS = [0, 1, -1, 2**40, -(2**40), 2**509, -(2**509) + 1]
+
+
+def test_what_csp_opens_is_the_operand_and_a_mask_modulo_n(servers):
+    """The masks are the seed's residues modulo N, replayed here."""
+    seed = bytes(range(32))
+    evaluate(servers, OPERANDS, [{(j, j): 1} for j in range(len(OPERANDS))], Coins(seed))
+    masks = to_ints(Coins(seed).residues(len(OPERANDS), servers.public.n))
+    opened = servers.csp.view.of("SMUL x'")[-1]
+    assert opened == [(x + m) % servers.public.n for x, m in zip(OPERANDS, masks, strict=True)]
+
+
+@pytest.mark.parametrize("operand", [0, -1, 2**40, 2**509], ids=["0", "-1", "2^40", "2^509"])
+def test_what_csp_opens_is_uniform_whatever_the_operand_is(servers, operand):
+    """Ten thousand masks of one seed, in 20 cells of [0, N): a mask of fewer bits would leave most cells empty."""
+    n, draws, cells = servers.public.n, 10_000, 20
+    masks = to_ints(Coins(bytes([7] * 32)).residues(draws, n))
+    counts = np.bincount([int((operand + m) % n * cells // n) for m in masks], minlength=cells)
+    assert ((counts - draws / cells) ** 2 / (draws / cells)).sum() < 100  # 19 degrees of freedom, p below 1e-12
+    evaluate(servers, [operand] * 64, [{(j, j): 1} for j in range(64)])
+    opened = servers.csp.view.of("SMUL x'")[-1]
+    assert len({int(value * 8 // n) for value in opened}) >= 4  # by chance once in 10^17
+
+
+def test_the_products_asked_for_are_those_that_substitution_needs(servers):
+    """All of them, and no other: each is used with a coefficient that is not zero."""
+    polynomials = distance_polynomials(3, 1000)
+    sp = PolynomialsSp(servers.sp, 1, "test")
+    pending, _ = sp.begin(servers.encrypt(range(1, 12)), polynomials, Coins.fresh())
+    needed = {m for p in pending.substituted for m, c in p.items() if len(m) > 1 and c}
+    assert set(pending.products) == needed
+    assert pending.products == products_in(polynomials) == tuple(sorted(needed))
+
+
+@pytest.mark.parametrize(
+    ("polynomials", "products"),
+    [
+        ([{(): 5, (0,): 3}], ()),
+        ([{(0, 1): 1}], ((0, 1),)),
+        ([{(0, 0): 1}, {(0, 0): 2, (0,): -1}], ((0, 0),)),
+        ([{(0, 1, 2): 1}], ((0, 1), (0, 1, 2), (0, 2), (1, 2))),
+        ([{(0, 0, 1): 1}], ((0, 0), (0, 0, 1), (0, 1))),
+    ],
+)
+def test_products_in_polynomials(polynomials, products):
+    """Every part of two factors and more, once, sorted: both servers derive the same."""
+    assert products_in(polynomials) == products
 
 
 def test_a_reply_of_another_length_is_refused(servers):
     """CSP cannot make SP take fewer products than it asked for."""
-    sp = PolynomialsSp(servers.sp, sigma=SIGMA, masks_in_task=1)
-    pending, _ = sp.begin(servers.encrypt([3, 4]), [4, 4], [{(0, 1): 1, (0, 0): 1}], Coins.fresh())
+    sp = PolynomialsSp(servers.sp, 1, "test")
+    pending, _ = sp.begin(servers.encrypt([3, 4]), [{(0, 1): 1, (0, 0): 1}], Coins.fresh())
     with pytest.raises(ProtocolError, match="1 products where 2"):
         sp.finish(pending, PolynomialsReply(servers.encrypt([1])).to_bytes())
-
-
-@pytest.mark.parametrize("product", [b"", b"\0\0\0\0", b"\0\0\0", b"\0\0\0\0\0\0\0\x09", b"\0\0\0\0" * 9])
-def test_products_of_operands_that_were_not_sent_are_refused(servers, product):
-    """Too few factors, too many, half a number, an operand out of range."""
-    sp, csp = PolynomialsSp(servers.sp, sigma=SIGMA, masks_in_task=1), PolynomialsCsp(servers.csp, max_count=10)
-    _, request = sp.begin(servers.encrypt([3, 4]), [4, 4], [{(0, 1): 1}], Coins.fresh())
-    honest = PolynomialsRequest.from_bytes(request, servers.csp.limits(10))
-    with pytest.raises(FormatError, match="operands"):
-        csp.answer(PolynomialsRequest(honest.packed, honest.packed_1, honest.widths, (product,)).to_bytes())
-
-
-@pytest.mark.parametrize("widths", [(), (400, 400, 400), (600,)])
-def test_widths_that_do_not_match_the_plaintexts_are_refused(servers, widths):
-    """CSP unpacks only what the widths describe."""
-    sp, csp = PolynomialsSp(servers.sp, sigma=SIGMA, masks_in_task=1), PolynomialsCsp(servers.csp, max_count=10)
-    _, request = sp.begin(servers.encrypt([3, 4]), [4, 4], [{(0, 1): 1}], Coins.fresh())
-    honest = PolynomialsRequest.from_bytes(request, servers.csp.limits(10))
-    with pytest.raises(ProtocolError):
-        csp.answer(PolynomialsRequest(honest.packed, honest.packed_1, widths, honest.products).to_bytes())

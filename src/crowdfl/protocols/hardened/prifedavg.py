@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto import randomness
-from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
+from crowdfl.crypto.blocks import Block, from_ints, to_ints
 from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.kernels import PowEach
 from crowdfl.crypto.packing import Packing
@@ -181,11 +181,12 @@ class HiddenAverageCsp:
 def _of_one_length(exponents: Block, public: PublicKey) -> Block:
     """The same modulo N, all of one length and in random digits: how long a power takes then says nothing about them.
 
-    A uniform multiple of N is added, whose top bit is set; [[Q]] to it encrypts 0.
+    A uniform multiple of N is added, of those that set the same top bit whatever is added to; [[Q]] to it encrypts 0.
     """
-    n, top = public.n, 1 << (_BLIND - 1)
-    multiples = (n * (top | randomness.random_bits(_BLIND - 1)) for _ in range(len(exponents)))
-    return from_ints((e + m for e, m in zip(to_ints(exponents), multiples, strict=True)), width_of(n << _BLIND))
+    n, length = public.n, public.n.bit_length() + _BLIND
+    least, most = ((1 << (length - 1)) + n - 1) // n, (1 << length) // n - 1
+    multiples = (n * (least + randomness.random_below(most - least)) for _ in range(len(exponents)))
+    return from_ints((e + m for e, m in zip(to_ints(exponents), multiples, strict=True)), (length + 7) // 8)
 
 
 def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> CipherVector:

@@ -130,6 +130,7 @@ class HardenedParticipant(_Reader):
         return amount
 
     def claim(self) -> bytes:
+        _ = self._shape.widths()  # a task without rewards says so
         task = self._shape.task.name
         return self.party.send(claims.make_claim(task, self.who, self._amounts, self._envelopes, self.signing))
 
@@ -195,6 +196,7 @@ class HardenedSp(BaseSp):
     def publish(self, *, final: bool) -> Exchange:
         """Open the average to its audience; neither server sees it."""
         self.check()
+        self._close()
         sums = self.sums()
         if self.task.settings.total == "hidden":
             sums = yield from self._scale(sums)
@@ -235,14 +237,19 @@ class HardenedSp(BaseSp):
         """Before anything is opened to readers: a round whose rewards cannot be computed gives nothing away."""
         widths = self._shape.widths()
         self.check()
-        state = self._seed_for("rewards", self._rewarded(payment))
+        self._close()
+        state = self._seed_for("rewards", hashlib.sha256(str(payment).encode() + b"\0" + self._uploaded()).digest())
         side = self.reward_side(self.party, widths, self._shape.packing, self.round_number)
         self._envelopes = yield from side.run(self._uploads, self.averaged, payment, state.seed)
 
-    def _rewarded(self, payment: int) -> bytes:
-        """Everything that the masked numbers depend on: who uploaded what, and the payment."""
+    def _close(self) -> None:
+        """From here on the round has these uploads: what is averaged is what is rewarded, also after a crash in between."""
+        self._seed_for("uploads", self._uploaded())
+
+    def _uploaded(self) -> bytes:
+        """Who uploaded what."""
         parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
-        return hashlib.sha256(str(payment).encode() + b"\0" + b"".join(parts)).digest()
+        return hashlib.sha256(b"".join(parts)).digest()
 
     def claimant(self, claim: bytes) -> str:
         return claims.Claim.from_bytes(claim, self.party.limits(1)).participant

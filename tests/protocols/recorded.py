@@ -1,0 +1,131 @@
+"""Real rounds, recorded: every request that SP sends for one, and what CSP remembered before each."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import pytest
+
+from crowdfl.crypto.vector import CipherVector
+from crowdfl.protocols.hardened import csp as csp_module
+from crowdfl.protocols.hardened import opening, prifedavg, prirwd
+from crowdfl.protocols.hardened.opening import OpenRequest
+from crowdfl.protocols.hardened.prifedavg import ScaleRequest
+from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
+from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.smul import PolynomialsRequest
+from tests.protocols.driving import Keeping, Parties, converse, deal
+
+PAYMENT = 1_000_000
+TINY = {  # every bound as small as can be: the shortest key under which a round can be paid
+    "key_bits": 720,
+    "sigma": 20,
+    "decimals": 1,
+    "clip": 1.0,
+    "max_participants": 4,
+    "max_samples": 2,
+    "lanes": None,
+    "rounds": 3,
+    "budget": "1",
+}
+REQUESTS: dict[int, type[RoundRequest]] = {
+    cls.kind: cls
+    for cls in (
+        OpenRequest,
+        ScaleRequest,
+        NonceRequest,
+        LanesRequest,
+        InnerRequest,
+        PolynomialsRequest,
+        GuardRequest,
+        DivideRequest,
+        RewardRequest,
+    )
+}
+
+
+@contextmanager
+def short_messages() -> Iterator[None]:
+    """Steps of several messages, though the models are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (opening, prifedavg, csp_module):
+            patch.setattr(module, "CHUNK", 2)
+        patch.setattr(prirwd, "_LANES_A_MESSAGE", 1)
+        yield
+
+
+@dataclass
+class Recorded:
+    """A round of three participants, opened to both audiences."""
+
+    sides: Parties = field(repr=False)
+    requests: list[bytes] = field(default_factory=list, repr=False)
+    before: list[dict[str, bytes]] = field(
+        default_factory=list, repr=False
+    )  # CSP's memory, request by request, and at the end
+
+    def play(self, number: int = 1) -> None:
+        """Reward, average for the participants, average for the requester."""
+        sides = self.sides
+        sides.sp.open_round(number)
+        for i, who in enumerate(sides.people):
+            sides.sp.add(who, sides.upload([0.1 * i] * sides.dealer.spec.parameters, 1 + i % 2, who))
+        for step in (sides.sp.reward(PAYMENT), sides.sp.publish(final=False), sides.sp.publish(final=True)):
+            converse(step, self._answer)
+        self.before.append(dict(sides.keeping.memory))
+
+    def _answer(self, request: bytes) -> bytes:
+        if request not in self.requests:
+            self.requests.append(request)
+            self.before.append(dict(self.sides.keeping.memory))
+        return self.sides.keeping.answer(request)
+
+    def csp_at(self, place: int) -> Keeping:
+        """CSP as it was before the request at this place: it has kept no replies."""
+        self.sides.csp.party.view.entries.clear()
+        return Keeping(self.sides.csp, dict(self.before[place]))
+
+    def message(self, place: int) -> Any:
+        """A request, decoded."""
+        request = self.requests[place]
+        return REQUESTS[Message.kind_of(request)].from_bytes(request, self.sides.csp.party.limits(1000))
+
+    def step(self, place: int) -> str:
+        """Requests of the same step have the same name."""
+        message = self.message(place)
+        return f"{type(message).__name__} {getattr(message, 'purpose', '')} {getattr(message, 'audience', '')}"
+
+    def place_of(self, cls: type[Message], purpose: str | None = None) -> int:
+        """The first request of a kind."""
+        messages = enumerate(self.message(place) for place in range(len(self.requests)))
+        return next(i for i, m in messages if isinstance(m, cls) and purpose in (None, getattr(m, "purpose", None)))
+
+    def altered(self, place: int) -> bytes:
+        """The same numbers under fresh masks: another request for the same place."""
+        message, party = self.message(place), self.sides.sp.party
+        if isinstance(message, NonceRequest):
+            return replace(message, digest=bytes(32)).to_bytes()
+        changes: dict[str, Any] = {}
+        for part in fields(message):
+            value = getattr(message, part.name)
+            if isinstance(value, CipherVector) and hasattr(message, f"{part.name}_1"):
+                changes[part.name] = party.rerandomise(value)
+                changes[f"{part.name}_1"] = party.partial_decrypt(changes[part.name])
+        return replace(message, **changes).to_bytes()
+
+    def with_plain(self, place: int, plaintexts: list[int], name: str = "masked") -> bytes:
+        """A request whose masked numbers are these."""
+        party = self.sides.sp.party
+        vector = party.encrypt(plaintexts)
+        changes: dict[str, Any] = {name: vector, f"{name}_1": party.partial_decrypt(vector)}
+        return replace(self.message(place), **changes).to_bytes()
+
+
+def record(total: str, number: int = 1) -> Recorded:
+    """A recorded round of a task that pays."""
+    recorded = Recorded(deal(3, 40, total=total, **TINY))
+    recorded.sides.dealer.participant("p3")  # enrolled, and not in this round
+    recorded.play(number)
+    return recorded

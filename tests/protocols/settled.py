@@ -1,0 +1,60 @@
+"""A task whose rounds were rewarded and opened, and what its participants can claim of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.profile import InProcessMemory
+from tests.protocols.driving import SMALL, Parties, converse, deal
+
+BUDGET = 36_000_000
+
+
+def settle(rounds: int = 2) -> Parties:
+    """Three participants and some rounds with rewards; every participant has opened its own."""
+    sides = deal(3, 2, **(SMALL | {"max_participants": 3, "rounds": 5}))
+    for number in range(1, rounds + 1):
+        sides.sp.open_round(number)
+        for i, who in enumerate(sides.people):
+            sides.sp.add(who, sides.upload([0.1 * i, 0.5], i + 2, who))
+        converse(sides.sp.reward(BUDGET), sides.csp.answer)
+        converse(sides.sp.publish(final=False), sides.csp.answer)
+        for who, envelope in sides.sp.envelopes().items():
+            sides.people[who].open_reward(envelope, number)
+    return sides
+
+
+class Copied(InProcessMemory):
+    """A memory that begins with what another holds."""
+
+    def __init__(self, other: Any) -> None:
+        super().__init__()
+        self._kept = dict(other._kept)
+
+
+@contextmanager
+def unclaimed(sides: Any) -> Iterator[None]:
+    """What is claimed meanwhile is forgotten afterwards."""
+    sides.sp._claims.paid.clear()
+    memory = sides.csp._memory
+    sides.csp.remember(Copied(memory))
+    yield
+    sides.csp.remember(memory)
+
+
+def earned(sides: Parties, who: str) -> dict[int, int]:
+    """What a participant has opened, in millionths, by round."""
+    return dict(sides.people[who]._amounts)
+
+
+def claim_of(sides: Parties, who: str) -> Claim:
+    """A participant's true claim, decoded."""
+    return Claim.from_bytes(sides.people[who].claim(), sides.sp.party.limits(1))
+
+
+def signed(sides: Parties, who: str, **changes: Any) -> bytes:
+    """A claim with other contents, signed anew by its owner (the masks stay as they are unless given)."""
+    changed = replace(claim_of(sides, who), **changes)
+    return replace(changed, signature=sides.people[who].signing.sign(changed.statement)).to_bytes()
