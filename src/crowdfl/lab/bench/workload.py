@@ -175,7 +175,7 @@ def sealed_publication(task: Task, csp: CspProtocol, rows: Block, upload: bytes)
     sealed = []
     for start in starts:
         part = stand_in.part(start, min(start + CHUNK, len(rows)))
-        request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
+        request = OpenRequest(1, PARTICIPANTS, start, part, PartialVector(public, part.block))
         sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
     return Publication(seed, len(rows), tuple(sealed)).to_bytes()
 
