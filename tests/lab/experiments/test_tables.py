@@ -138,7 +138,7 @@ class TestTable6:
     def test_retransmission_in_hardened_multiplies_alone(self, table6):
         """One PAdd for each ciphertext of the upload."""
         row = table6["CrowdFL-R", "hardened"]
-        assert int(row["PAdd"]) == (int(row["participant bytes"]) - 52) / 256
+        assert int(row["PAdd"]) == (int(row["participant bytes"]) - 52) / (KEY["key_bits"] // 4)
         assert row["SDIV"] == "0"
         assert float(row["seconds"]) / 60 < float(table6["CrowdFL-R", "paper"]["seconds"]) / 2
 

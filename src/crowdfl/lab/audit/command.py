@@ -17,7 +17,7 @@ from crowdfl.lab.timing import machine
 
 _COLUMNS = ("", "7.", "what, by whom", "of", "recovered", "error", "blind", "verdict")
 _SURPRISE = " (!)"
-_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green"}
+_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green", Verdict.CONCEDED: "yellow"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield averages.attack_reused_seed(scale.side_bits)
     yield masks.attack_printed_masks()
     yield masks.attack_scene_masks(scenes[HARDENED])
+    yield from masks.attack_repeated_operand()
     yield rewards.attack_pair()
     yield rewards.attack_scene_pair(scenes[HARDENED])
     yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))

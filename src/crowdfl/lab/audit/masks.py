@@ -193,7 +193,7 @@ class _ShortRemainders(SdivWidths):
         return self.g + 40
 
 
-def attack_repeated_divisor(key_bits: int = 1280) -> list[Finding]:
+def attack_repeated_divisor(key_bits: int = 1152) -> list[Finding]:
     """Own y' for each division with short remainders; own y' with remainders as built; as built."""
     short, built = _ShortRemainders(key_bits, *_WIDTHS), SdivWidths(key_bits, *_WIDTHS)
     return [

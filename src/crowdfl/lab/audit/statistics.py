@@ -100,7 +100,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     """Tiny models of one sample each and a small budget, or the bounds in everything; with the masks' widths, where paid."""
     paid = subject != PAPER
     profile, lanes = (HARDENED, None) if paid else (PAPER, 0)
-    parties = deal(_PARAMETERS, key_bits=1024, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
+    parties = deal(_PARAMETERS, key_bits=960, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
     widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
     if widths is not None and subject == SHORTENED:
         widths = shorten(widths)
