@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.lab.audit import averages, keys, masks, rewards
+from crowdfl.lab.audit import averages, false_replies, forgeries, keys, masks, oracles, rewards
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
@@ -43,7 +43,7 @@ def audit(
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
-    """Attack both profiles: what each attacker recovers from honest transcripts, beside a blind guess."""
+    """Attack both profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
@@ -81,6 +81,17 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield rewards.attack_pair()
     yield rewards.attack_scene_pair(scenes[HARDENED])
     yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))
+    say("an SP that deviates")
+    yield from oracles.attack_signs()
+    yield from oracles.attack_power_lengths()
+    yield from forgeries.attack_claims()
+    yield forgeries.attack_chosen_reward()
+    yield from forgeries.attack_phone()
+    say("a CSP that deviates")
+    yield from false_replies.attack_altered_lane()
+    yield from false_replies.attack_inflated("divisor")
+    yield from false_replies.attack_inflated("dividend")
+    yield false_replies.attack_false_scaling()
     say("repeated divisors")
     yield from masks.attack_repeated_divisor()
     yield from check_widths()

@@ -36,6 +36,19 @@ _BOUNDS: dict[str, Any] = {
     "budget": str(BUDGET),
 }
 
+# A task small enough to be attacked message by message, and its people with their samples.
+SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
+SMALL_SIZE = 6  # parameters: one ciphertext, and the samples'
+SMALL_BOUNDS: dict[str, Any] = {
+    "max_participants": 3,
+    "max_samples": 10,
+    "clip": 1.0,
+    "decimals": 2,
+    "sigma": 20,
+    "rounds": 2,
+    "lanes": None,
+}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scene:
@@ -109,6 +122,15 @@ def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> Lo
 def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) -> dict[str, tuple[Floats, int]]:
     rng = np.random.default_rng(seed)
     return {who: (np.round(rng.uniform(low, high, parameters), 6), samples) for who, samples in SAMPLES.items()}
+
+
+def small_parties(key_bits: int) -> LocalParties:
+    return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS)
+
+
+def small_updates() -> dict[str, tuple[Floats, int]]:
+    rng = np.random.default_rng(17)
+    return {who: (np.round(rng.uniform(-1, 1, SMALL_SIZE), 2), samples) for who, samples in SMALL_PEOPLE.items()}
 
 
 def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scene:

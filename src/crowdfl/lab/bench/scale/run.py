@@ -19,11 +19,13 @@ from crowdfl.protocols.hardened.prirwd import LanesRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.protocols.sdiv import SdivRequest
+from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.smul import PolynomialsRequest
 from crowdfl.settings import TaskSettings
 
 _EVERY_ROW = 1 << 40
 _FEWEST = 3  # uploads that a round needs
+_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class _Measurement:
             sp.send(reply)
             traffic["to_csp"] += len(request)
             traffic["to_sp"] += len(reply)
-            if Message.kind_of(request) == SdivRequest.kind:
+            if Message.kind_of(request) in _WHOLE:
                 traffic["division"] = max(traffic["division"], len(request))
             elif Message.kind_of(request) == LanesRequest.kind:
                 traffic["lanes"] += len(reply)
