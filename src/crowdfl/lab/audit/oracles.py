@@ -73,7 +73,7 @@ def _read_by_signs(subject: str, parties: LocalParties, *, forgetful: bool) -> F
     exact = int(np.count_nonzero(guess == truth))
     recovered = f"{exact} of {len(truth)} entries by {oracle.told} signs"
     rounds = f"{oracle.spent} of {SMALL_BOUNDS['rounds']} rounds void"
-    note = f"{rounds}; a round ends at the first sign below zero, of {_ASKS} at most"
+    note = f"{rounds}; a round ends at the first sign below zero, of {_ASKS}: log2({_ASKS + 1}) bits at most"
     return _SIGNS.score(subject, guess / scale, blind / scale, truth / scale, recovered, note)
 
 
