@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.lab.audit import averages, false_replies, forgeries, keys, masks, oracles, rewards
+from crowdfl.lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
@@ -92,6 +92,8 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield from false_replies.attack_inflated("divisor")
     yield from false_replies.attack_inflated("dividend")
     yield false_replies.attack_false_scaling()
+    say("a requester that chooses the crowd")
+    yield from isolation.attack_isolation()
     say("repeated divisors")
     yield from masks.attack_repeated_divisor()
     yield from check_widths()
