@@ -19,7 +19,7 @@ from crowdfl.settings import MILLION, TaskSettings
 def played():
     """A small round, watched."""
     recorder, backend = RoundRecorder(keep_messages=True), TimedBackend(Threads(1))
-    settings = TaskSettings(max_participants=3, lanes=20, key_bits=1280)
+    settings = TaskSettings(max_participants=3, lanes=20, key_bits=1536)
     tools = Tools(backend, insecure_test_key=True, observer=recorder)
     parties = LocalParties(TaskSpec("watched", settings, 20), tools)
     uploads = parties.encrypt({f"p{i}": (np.full(20, 0.1 * i), 10) for i in range(3)})

@@ -15,7 +15,7 @@ from crowdfl.lab.audit.keys import (
     attack_small_key,
     attack_upload,
 )
-from crowdfl.lab.audit.masks import attack_printed_masks, attack_scene_masks, demonstrate
+from crowdfl.lab.audit.masks import attack_printed_masks, attack_repeated_operand, attack_scene_masks, demonstrate
 from crowdfl.lab.audit.rewards import attack_pair, attack_rewards, attack_scene_pair, recover, refusals
 from crowdfl.lab.audit.scene import SAMPLES, Scene, play
 from crowdfl.settings import TaskSettings
@@ -97,6 +97,7 @@ def test_a_reused_seed_would_give_a_late_update_away():
     assert finding.verdict is Verdict.BROKEN
     assert finding.error < 1e-6
     assert "SeedReused" in finding.note
+    assert "OutOfTurn" in finding.note
 
 
 def test_printed_masks_leave_omega_bare():
@@ -109,6 +110,15 @@ def test_printed_masks_leave_omega_bare():
 def test_the_masks_of_hardened_leave_nothing_bare(hardened):
     """One interval, far wider than the operand."""
     assert not attack_scene_masks(hardened).surprising
+
+
+def test_an_operand_masked_often_falls_to_short_masks_alone():
+    """Uniform ones confine nothing, however many there are."""
+    short, built = attack_repeated_operand()
+    assert short.verdict is Verdict.BROKEN
+    assert short.error < 0.05
+    assert built.verdict is Verdict.GUESS
+    assert not built.surprising
 
 
 def test_two_participants_give_each_other_away():

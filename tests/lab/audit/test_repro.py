@@ -1,6 +1,7 @@
 """Leaks that the audit found in `hardened`. Each test states what must hold."""
 
-from functools import partial
+from functools import cache
+from typing import cast
 
 import gmpy2
 import numpy as np
@@ -10,16 +11,21 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.pctd import Ciphertext
 from crowdfl.crypto.vector import CipherVector
-from crowdfl.errors import CrowdFLError, ProtocolError, SeedReused, TooFewParticipants
+from crowdfl.errors import OutOfTurn, ProtocolError, RoundEnded, SeedReused, TooFewParticipants
 from crowdfl.lab.audit.averages import attack_hidden_total
 from crowdfl.lab.audit.finding import Verdict
 from crowdfl.lab.audit.scene import deal
 from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
-from crowdfl.protocols.sdiv import SdivRequest
+from crowdfl.protocols.hardened.prirwd import LanesRequest, NonceRequest
+from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import InProcessMemory
+from crowdfl.protocols.round import AggregationRound
 
-BOUNDS = {"max_participants": 5, "max_samples": 20, "clip": 1.0, "decimals": 2, "sigma": 20, "key_bits": 768}
+BOUNDS = {"max_participants": 5, "max_samples": 20, "clip": 1.0, "decimals": 2, "sigma": 20, "key_bits": 1024}
 PARAMETERS = 20
 
 
@@ -39,14 +45,29 @@ def test_repro_a_second_payment_reuses_no_mask():
         parties.current().reward(72_000_000)
 
 
-def test_a_retry_of_the_same_payment_sends_the_same_numbers():
-    """What CSP opens is what it opened before."""
+def keeping_replies(parties: LocalParties) -> AggregationRound:
+    """The round with replies kept by request, as both servers keep them: CSP computes none twice."""
+    return AggregationRound(parties.sp, ask_directly(cache(parties.csp.answer)))
+
+
+def test_a_retry_of_the_same_payment_sends_the_same_requests():
+    """So that CSP opens nothing that it has not opened before."""
     parties = published(lanes=None)
-    for _ in range(2):
-        parties.current().reward(36_000_000)
-    for name in ("lanes", "SMUL x'", "SDIV x'", "SDIV y'", "rewards"):
-        seen = parties.csp.party.view.of(name)
-        assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+    round_, view = keeping_replies(parties), parties.csp.party.view
+    first = round_.reward(36_000_000)
+    seen = len(view.entries)
+    assert round_.reward(36_000_000) == first
+    assert len(view.entries) == seen
+
+
+def test_repro_another_payment_is_refused_by_csp_too():
+    """An SP that forgot its seed would mask the same numbers again; CSP knows what the round pays."""
+    parties = published(lanes=None)
+    parties.current().reward(36_000_000)
+    uploads = parties.encrypt({f"p{i}": (np.zeros(PARAMETERS), 10) for i in range(4)})
+    parties.open(1).collect(uploads)
+    with pytest.raises(OutOfTurn, match="nonce"):
+        parties.current().reward(72_000_000)
 
 
 def test_repro_another_nonce_meets_other_masks():
@@ -54,7 +75,7 @@ def test_repro_another_nonce_meets_other_masks():
     parties = published(lanes=1)
     for _ in range(2):
         parties.current().reward(36_000_000)
-        parties.csp.remember({})
+        parties.csp.remember(InProcessMemory())
     first, second = parties.csp.party.view.of("lanes")
     assert all(abs(a - b) > 1 << 8 for a, b in zip(first[0], second[0], strict=True))
 
@@ -75,30 +96,36 @@ def test_repro_csp_and_a_reader_do_not_find_the_hidden_total():
 def test_repro_a_hidden_total_survives_a_retry():
     """CSP's dither is fresh every time: SP must be able to publish again after a crash."""
     parties = deal(2, key_bits=1024, max_participants=4, lanes=0, total="hidden", clip=1.0)
-    round_ = parties.open(1)
-    round_.collect(parties.encrypt({f"p{i}": (np.full(2, 0.25), 10) for i in range(3)}))
+    parties.open(1).collect(parties.encrypt({f"p{i}": (np.full(2, 0.25), 10) for i in range(3)}))
+    round_ = keeping_replies(parties)
     step = parties.sp.publish(final=False)
     request = next(step)
-    for _ in range(2):  # SP falls over with the opening under way
-        request = step.send(partial(parties.csp.answer, request))
+    for _ in range(4):  # SP falls over with the opening under way
+        request = step.send(round_.ask(request))
+    assert Message.kind_of(request) == OpenRequest.kind
     assert np.allclose(parties.read(round_.average(), 1, ["p0"]).weights, 0.25, atol=1e-6)
 
 
-def test_repro_no_error_of_csp_is_a_comparison():
-    """If a chosen ciphertext's sign shows in an error, CSP must not answer the next: SP would decrypt by halving."""
+@pytest.mark.parametrize("plaintext", [-5, 5])
+def test_repro_csp_compares_once_a_round(plaintext):
+    """A chosen ciphertext's sign may show in an error, but there is no second: SP would decrypt by halving."""
     parties = published(lanes=None)
-    party = parties.sp.party
+    party, people = parties.sp.party, tuple(f"p{i}" for i in range(4))
+    parties.csp.answer(NonceRequest(1, 36_000_000, people, bytes(32)).to_bytes())
 
-    def answered(plaintext: int) -> bool:
-        x, one = party.encrypt([plaintext]), party.encrypt([1])
-        request = SdivRequest(x, party.partial_decrypt(x), one, party.partial_decrypt(one), 0)
+    def answered(value: int) -> bool:
+        rows = cast(HardenedSp, parties.sp).codec.budget.buckets * len(people)
+        lanes = party.encrypt([value] * rows)
+        request = LanesRequest(1, 0, lanes, party.partial_decrypt(lanes))
         try:
             parties.csp.answer(request.to_bytes())
-        except CrowdFLError:
+        except (RoundEnded, OutOfTurn):
             return False
         return True
 
-    assert answered(-5) == answered(5)
+    assert answered(plaintext) == (plaintext > 0)
+    assert not answered(5)
+    assert not answered(7)
 
 
 def test_repro_no_reply_of_csp_shows_a_parity():
@@ -110,7 +137,7 @@ def test_repro_no_reply_of_csp_shows_a_parity():
     factor = CipherVector.of([public.encrypt(1) + blind], public)
     masked = party.encrypt([3])
     with pytest.raises(ProtocolError):
-        parties.csp.answer(ScaleRequest(0, masked, party.partial_decrypt(masked), factor).to_bytes())
+        parties.csp.answer(ScaleRequest(1, 0, masked, party.partial_decrypt(masked), factor).to_bytes())
 
 
 def test_opened_sums_are_uniform_whatever_was_uploaded():

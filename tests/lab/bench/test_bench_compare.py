@@ -22,7 +22,7 @@ PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
 VARIANTS = ("shown", "shown_rewards", "hidden", "hidden_rewards")
 SMALL = replace(
     CompareSettings.quick(),
-    prime_bits=512,
+    prime_bits=768,
     insecure_test_key=True,
     parameters=600,
     slices=(3, 5),

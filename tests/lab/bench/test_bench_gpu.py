@@ -17,7 +17,7 @@ from crowdfl.lab.bench.gpu import GpuSettings, bench_gpu
 from crowdfl.lab.report.results import Result
 
 SMALL = replace(
-    GpuSettings.quick(), parameters=60, lanes=8, prime_bits=512, insecure_test_key=True, numbers=8, key_bits=(256,)
+    GpuSettings.quick(), parameters=60, lanes=8, prime_bits=768, insecure_test_key=True, numbers=8, key_bits=(256,)
 )
 
 

@@ -33,7 +33,7 @@ SMALL = replace(
     crowds=(10, 40),
     crowd_parameters=60,
     lanes=40,
-    key_bits=(1280, 1536),
+    key_bits=(1536, 1792),
     key_parameters=100,
     insecure_test_key=True,
 )
@@ -107,8 +107,8 @@ class TestRun:
             ("rewarded", 4),
             ("rewarded", 5),
             ("lanes", 40),
-            ("key", 1280),
             ("key", 1536),
+            ("key", 1792),
         ]
         for point in points:
             names = ["SP: add", "SP: publish", "CSP: publish", "SP: memory, working", "CSP: memory, working"]

@@ -15,7 +15,7 @@ from crowdfl.lab.experiments.experiment import Bench, reproduce
 
 __all__ = ["KEY", "bench", "run", "silent", "text_of", "tiny"]
 
-KEY = {"key_bits": 1024, "insecure_test_key": True}
+KEY = {"key_bits": 1536, "insecure_test_key": True}
 
 
 def silent() -> Progress:

@@ -24,6 +24,7 @@ from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import InProcessMemory
 from tests.lab.experiments.running import KEY, bench, run, text_of, tiny
 from tests.learning.shared import shared_file
 
@@ -277,6 +278,7 @@ def test_watching_adds_nothing_to_any_message():
     watched = [each for each in heard if each[0] != OpenRequest.kind]
     heard.clear()
     parties.sp.reward_side = RewardSp
+    parties.csp.remember(InProcessMemory())  # or it would refuse another try
     parties.current().reward(36_000_000)
     assert len(watched) == len(heard) > 4
     for (kind, size), (own_kind, own_size) in zip(watched, heard, strict=True):

@@ -77,7 +77,8 @@ def test_counted_numbers_and_messages_meet_the_formulas(table5):
 def test_bytes_are_numbers_and_headers(table5):
     """A participant of `paper` moves four numbers of 2|N| bits, and little more."""
     row = next(r for r in table5 if (r["phase"], r["role"], r["quantity"]) == ("PriFedAvg", "participant", "bytes"))
-    assert 4 * 256 < int(row["counted"]) < 4 * 256 + 300
+    length = KEY["key_bits"] // 4
+    assert 4 * length < int(row["counted"]) < 4 * length + 300
     assert int(row["hardened"]) < int(row["counted"])
 
 
@@ -138,7 +139,7 @@ class TestTable6:
     def test_retransmission_in_hardened_multiplies_alone(self, table6):
         """One PAdd for each ciphertext of the upload."""
         row = table6["CrowdFL-R", "hardened"]
-        assert int(row["PAdd"]) == (int(row["participant bytes"]) - 52) / 256
+        assert int(row["PAdd"]) == (int(row["participant bytes"]) - 52) / (KEY["key_bits"] // 4)
         assert row["SDIV"] == "0"
         assert float(row["seconds"]) / 60 < float(table6["CrowdFL-R", "paper"]["seconds"]) / 2
 

@@ -7,7 +7,8 @@ Attacks 3 and 7: every y' = r*y of the printed SDIV is a multiple of y: the gcd 
 fraction that its continued fraction shows it: the common denominator over all parameters is y as well.
 
 Attack 7 on `hardened`: why a mask seed never serves two sums. If it did, CSP would see X + R and X + late + R: their difference
-is the late participant's update, in the clear. Done here by forging the binding of the seed to its sum.
+is the late participant's update, in the clear. Done here by forging the binding of the seed to its sum, before a CSP that was
+made to forget the first opening: as built, it refuses the second.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
-from crowdfl.errors import SeedReused, SlotOverflow
+from crowdfl.errors import OutOfTurn, SeedReused, SlotOverflow
 from crowdfl.lab.audit.arithmetic import fraction_behind
 from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, Floats, relative, rms
 from crowdfl.lab.audit.scene import LATE, SAMPLES, Scene, deal, divisions, updates
@@ -33,6 +34,7 @@ from crowdfl.protocols.hardened.opening import PARTICIPANTS, MaskSeed, OpeningSp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.profile import InProcessMemory
 
 _FEWEST = 3  # numbers in common that mean something
 _BOUND = 500 * 10**6  # |X| of the one slot: 5 participants, 100 samples, weights up to 1
@@ -160,33 +162,38 @@ def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
     trained = updates(parameters, seed=3)
     parties = deal(parameters, key_bits=key_bits, max_participants=5, lanes=0)
     sp, public = cast(HardenedSp, parties.sp), parties.dealer.task.public
-    refused = _open_twice(parties, sp, parties.encrypt(trained))
+    refusals = _open_twice(parties, sp, parties.encrypt(trained))
     before, after = (to_ints(block) for block in parties.csp.party.view.of("opened"))
     late = [(b - a) % public.n for a, b in zip(before, after, strict=True)]
     guess = sp.codec.average(from_ints(late[:-1], public.plaintext_bytes), int(late[-1]))
     recovered = f"the whole update and its {int(late[-1])} samples"
-    note = f"as built the second request is refused before it is made: {refused}"
+    note = f"as built SP refuses to make the second request ({refusals[0]}), and CSP to answer it ({refusals[1]})"
     subject = "hardened, a seed reused on purpose"
     return _LATE_MODEL.score(subject, guess, np.zeros(parameters), trained[LATE][0], recovered, note)
 
 
-def _open_twice(parties: LocalParties, sp: HardenedSp, uploads: dict[str, bytes]) -> str:
-    """The sum without the late upload and with it, by one seed; how SP's own code refuses."""
-    opening, context, refused = OpeningSp(sp.party), b"round 1", ""
+def _open_twice(parties: LocalParties, sp: HardenedSp, uploads: dict[str, bytes]) -> tuple[str, str]:
+    """The sum without the late upload and with it, by one seed; how SP's own code refuses, and how CSP does."""
+    opening, number, refused, again = OpeningSp(sp.party), 1, "", ""
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
     state = MaskSeed.fresh_for(sp.sums())
-    for request in opening.requests(state, sp.sums(), context, PARTICIPANTS):
+    for request in opening.requests(state, sp.sums(), number, PARTICIPANTS):
         parties.csp.answer(request)
     round_.collect({LATE: uploads[LATE]})
     try:
-        list(opening.requests(state, sp.sums(), context, PARTICIPANTS))
+        list(opening.requests(state, sp.sums(), number, PARTICIPANTS))
     except SeedReused as error:
         refused = type(error).__name__
     forged = MaskSeed(state.seed, digest(sp.sums()))
-    for request in opening.requests(forged, sp.sums(), context, PARTICIPANTS):
+    for request in opening.requests(forged, sp.sums(), number, PARTICIPANTS):
+        try:
+            parties.csp.answer(request)
+        except OutOfTurn as error:
+            again = type(error).__name__
+        parties.csp.remember(InProcessMemory())  # on purpose: it forgets what it has opened
         parties.csp.answer(request)
-    return refused
+    return refused, again
 
 
 def attack_hidden_total(key_bits: int) -> Finding:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.lab.audit import averages, keys, masks, rewards
+from crowdfl.lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
@@ -17,7 +17,7 @@ from crowdfl.lab.timing import machine
 
 _COLUMNS = ("", "7.", "what, by whom", "of", "recovered", "error", "blind", "verdict")
 _SURPRISE = " (!)"
-_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green"}
+_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green", Verdict.CONCEDED: "yellow"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def audit(
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
-    """Attack both profiles: what each attacker recovers from honest transcripts, beside a blind guess."""
+    """Attack both profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
@@ -77,9 +77,23 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield averages.attack_reused_seed(scale.side_bits)
     yield masks.attack_printed_masks()
     yield masks.attack_scene_masks(scenes[HARDENED])
+    yield from masks.attack_repeated_operand()
     yield rewards.attack_pair()
     yield rewards.attack_scene_pair(scenes[HARDENED])
     yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))
+    say("an SP that deviates")
+    yield from oracles.attack_signs()
+    yield from oracles.attack_power_lengths()
+    yield from forgeries.attack_claims()
+    yield forgeries.attack_chosen_reward()
+    yield from forgeries.attack_phone()
+    say("a CSP that deviates")
+    yield from false_replies.attack_altered_lane()
+    yield from false_replies.attack_inflated("divisor")
+    yield from false_replies.attack_inflated("dividend")
+    yield false_replies.attack_false_scaling()
+    say("a requester that chooses the crowd")
+    yield from isolation.attack_isolation()
     say("repeated divisors")
     yield from masks.attack_repeated_divisor()
     yield from check_widths()

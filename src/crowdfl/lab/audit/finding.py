@@ -19,6 +19,7 @@ class Verdict(StrEnum):
 
     BROKEN = "broken"
     GUESS = "no better than a guess"
+    CONCEDED = "broken, as stated"  # docs/security.md says that this is not prevented, and how much it shows
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,14 @@ class Finding:
     measure: str
     verdict: Verdict
     note: str
+    conceded: bool = False
 
     @property
     def expected(self) -> Verdict:
-        """`hardened` as built holds; the paper, and `hardened` weakened on purpose, do not."""
-        return Verdict.GUESS if self.subject == HARDENED else Verdict.BROKEN
+        """`hardened` as built holds but for what is conceded; the paper, and `hardened` weakened on purpose, do not."""
+        if self.subject != HARDENED:
+            return Verdict.BROKEN
+        return Verdict.CONCEDED if self.conceded else Verdict.GUESS
 
     @property
     def surprising(self) -> bool:
@@ -60,15 +64,17 @@ class Attack(Generic[_Guess]):
     attackers: tuple[str, ...]
     error: Callable[[_Guess, _Guess], float]
     measure: str
+    conceded: bool = False
 
     def score(
         self, subject: str, guess: _Guess | None, blind: _Guess, truth: _Guess, recovered: str, note: str
     ) -> Finding:
         """Broken if the attacker's error is well below that of the blind guess, which is also its own if it has none."""
         off, blindly_off = self.error(blind if guess is None else guess, truth), self.error(blind, truth)
-        verdict = Verdict.BROKEN if off < _MARGIN * blindly_off else Verdict.GUESS
+        broken = Verdict.CONCEDED if self.conceded and subject == HARDENED else Verdict.BROKEN
+        verdict = broken if off < _MARGIN * blindly_off else Verdict.GUESS
         place = self.name, self.section, self.title, self.attackers
-        return Finding(*place, subject, recovered, off, blindly_off, self.measure, verdict, note)
+        return Finding(*place, subject, recovered, off, blindly_off, self.measure, verdict, note, self.conceded)
 
 
 def difference(guess: float, truth: float) -> float:

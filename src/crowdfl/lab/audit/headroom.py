@@ -8,7 +8,7 @@ rho's range, and are stated apart.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import inf, log2
 
@@ -16,7 +16,7 @@ from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.lab.audit.finding import HARDENED, Finding, Verdict
 from crowdfl.protocols.hardened.prifedavg import hidden_widths
 from crowdfl.protocols.hardened.prirwd import RewardWidths
-from crowdfl.protocols.hardened.profile import reward_widths
+from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.profile import width_budget
 from crowdfl.protocols.sdiv import SdivWidths
 from crowdfl.settings import TaskSettings
@@ -117,34 +117,35 @@ def check_widths() -> Iterator[Finding]:
     yield from (finding for finding in weakened if "+" in finding.attack and "modulo" not in finding.attack)
 
 
-def operand_slack(widths: RewardWidths) -> int:
-    """By how many bits the mask of an operand of SMUL exceeds it."""
-    return 1 + widths.budget.sigma + bits(widths.masks_in_task)
-
-
 def _reward_openings(rewards: RewardWidths) -> list[_Opening]:
     budget, n = rewards.budget, rewards.budget.max_participants
     m, lane = budget.lane_mask_bits, budget.lane_bound
     room = (1 << m) - 2 * lane
     each = log2(2 * lane) - log2(room) if room > 0 else 0.0
-    slack, widest = operand_slack(rewards), max(rewards.operands(n))
+    key, operands = budget.key_bits, budget.rounds * (3 * n + 2)
     return [
         _Opening("lane + r", "CSP", bits(lane), m, each, n * rewards.lanes * budget.rounds),
-        _Opening("operand + a", "CSP", widest, widest + slack, 1.0 - slack, budget.rounds * (3 * n + 2)),
+        _Opening("operand + a modulo N", "CSP", key, key, _NOTHING, operands),
         *_division("weights", rewards.weights, budget.rounds * n, budget.rounds * n),
         *_division("rewards", rewards.rewards, budget.rounds * n, budget.rounds),
-        _Opening("reward + m modulo N", "CSP", budget.key_bits, budget.key_bits, _NOTHING, budget.rounds * n),
+        _Opening("reward + m modulo N", "CSP", key, key, _NOTHING, budget.rounds * n),
     ]
 
 
 def _division(name: str, w: SdivWidths, dividends: int, divisors: int) -> list[_Opening]:
-    """Dividends against a simulator that knows y' alone, twice; and how evenly s spreads y' over all y."""
-    alpha = w.qbits + w.g + w.sigma
-    shifted = (1 << (w.qbits + w.g)) + (1 << (w.ybits + w.sigma + 1))
-    each = 1 + log2(2.0 ** (log2(shifted) - (alpha - 1)) + 2.0**-w.sigma)
+    """Dividends against a simulator that knows y' alone, twice; and how evenly s spreads y' over all y.
+
+    Both for any numbers that pass the guard, which are longer than honest ones: CSP may have made them so by a false reply.
+    What it opens for the guard itself, and for the squares after it, is uniform.
+    """
+    key, value = w.key_bits, w.x_top + 1 + w.g
+    shifted = (1 << value) + (1 << (w.y_top + w.sigma + 3))
+    each = 1 + log2(2.0 ** (log2(shifted) - (w.alpha - 1)) + 2.0**-w.sigma)
+    divisor = w.y_top + 1 + (w.y_top - w.ybits - 1)  # the guard's k may be known: rho modulo k is too, then
     return [
-        _Opening(f"dividend of {name}", "CSP", w.qbits + w.g, alpha, each, dividends),
-        _Opening(f"divisor of {name}", "CSP", w.ybits, w.lo - w.g, float(w.g + w.ybits - w.lo), divisors),
+        _Opening(f"guards of {name} modulo N", "CSP", key, key, _NOTHING, 2 * (dividends + divisors)),
+        _Opening(f"dividend of {name}", "CSP", value, w.alpha, each, dividends),
+        _Opening(f"divisor of {name}", "CSP", divisor, w.lo - w.g, float(w.g + divisor - w.lo), divisors),
     ]
 
 
@@ -164,24 +165,45 @@ class ShortBudget(WidthBudget):
 
 
 @dataclass(frozen=True)
+class _ShortSdivWidths(SdivWidths):
+    """Masks of hardly more bits than honest numbers; `g` is the true one, by which CSP divides."""
+
+    dropped: int = 0
+
+    @property
+    def g(self) -> int:
+        return self.dropped
+
+    @property
+    def lo(self) -> int:
+        return self.g + self.ybits + self.sigma
+
+    @property
+    def alpha(self) -> int:
+        return self.qbits + self.g + self.sigma
+
+
+@dataclass(frozen=True)
 class _ShortRewardWidths(RewardWidths):
     """Masks as if the task opened nothing."""
 
-    @property
-    def masks_in_task(self) -> int:
-        return 0
+    built: RewardWidths
 
     @property
     def weights(self) -> SdivWidths:
-        return replace(super().weights, sigma=self.budget.sigma)
+        return self._short(self.built.weights)
 
     @property
     def rewards(self) -> SdivWidths:
-        return replace(super().rewards, sigma=self.budget.sigma)
+        return self._short(self.built.rewards)
+
+    def _short(self, built: SdivWidths) -> SdivWidths:
+        values = {field.name: getattr(built, field.name) for field in fields(SdivWidths)}
+        return _ShortSdivWidths(**values | {"sigma": self.budget.sigma}, dropped=built.g)
 
 
 def shorten(widths: RewardWidths) -> _ShortRewardWidths:
     """sigma = 1, and no room for the number of openings."""
     values = {field.name: getattr(widths.budget, field.name) for field in fields(WidthBudget)}
     budget = ShortBudget(**values | {"sigma": 1}, packed=widths.budget.slots)
-    return _ShortRewardWidths(budget, widths.epsilon_units, widths.largest_payment)
+    return _ShortRewardWidths(budget, widths.epsilon_units, widths.largest_payment, widths)

@@ -24,6 +24,7 @@ from crowdfl.lab.audit.arithmetic import factor_with
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Attack, Finding, Floats, difference, relative, rms
 from crowdfl.lab.audit.scene import BUDGET, Scene
 from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context
+from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperReward
 
@@ -157,5 +158,7 @@ def _unseal(scene: Scene, envelope: RewardEnvelope) -> float | None:
                 sealed = open_with(envelope.sealed, reward_context(scene.context, who))
             except SealBroken:
                 continue
-            return float((int.from_bytes(sealed, "big") - envelope.mask) % int(scene.public.n)) / 1e6
+            masked = int.from_bytes(sealed[: scene.public.plaintext_bytes], "big")  # CSP's signature follows
+            fraction = reward_widths(scene.settings, scene.parameters).fraction
+            return float(((masked - envelope.mask) % int(scene.public.n)) >> fraction) / 1e6
     return None

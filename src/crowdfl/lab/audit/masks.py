@@ -3,8 +3,9 @@
 Items 1 and 11: what the paper prints wrong, shown by running it.
 
 Attack 9: SMUL's printed masks of 80 bits on operands of 78. x' = x + r with r below 2^80 confines x to (x' - 2^80, x']. PriRwd
-masks the same Omega for every participant in every round, afresh: the intervals intersect in a narrow one. In `hardened` an
-operand is masked once, and by sigma bits more.
+masks the same Omega for every participant in every round, afresh: the intervals intersect in a narrow one. `hardened` masks
+operands uniformly modulo N: no x' confines anything, however often an operand is masked. With coins that draw shorter masks on
+purpose, the same protocol falls to the same attack.
 
 The lattice attack on SDIV: y'_k = rho_k * y - s_k. Where the remainders s_k are short beside y, a few y' are an approximate
 common divisor problem, and a reduced basis gives y. That is why `hardened` takes s up to rho / 2^g, with so many bits that
@@ -19,14 +20,24 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto import pctd
+from crowdfl.crypto.blocks import Block, from_ints, width_of
 from crowdfl.crypto.randomness import Coins
 from crowdfl.lab.audit.arithmetic import lll, rounded
 from crowdfl.lab.audit.finding import HARDENED, PRINTED, Attack, Finding, difference, relative
-from crowdfl.lab.audit.headroom import operand_slack
-from crowdfl.lab.audit.scene import SAMPLES, Scene, servers
-from crowdfl.protocols.hardened.profile import reward_widths
-from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths
-from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp
+from crowdfl.lab.audit.scene import Scene, servers
+from crowdfl.lab.division import DivisionCsp
+from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths, guard_polynomials
+from crowdfl.protocols.smul import (
+    PaperSmulCsp,
+    PaperSmulSp,
+    PolynomialsCsp,
+    PolynomialsRequest,
+    PolynomialsSp,
+    products_in,
+)
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
@@ -116,27 +127,53 @@ def attack_printed_masks(prime_bits: int = 128) -> Finding:
     omega = sp.encrypt([_OMEGA] * _TIMES)
     _, request = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).begin(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
     PaperSmulCsp(csp, max_count=_TIMES).answer(request)
-    guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], 0, _PRINTED_BITS, 78)
+    return _score_omega(PRINTED, csp, _PRINTED_BITS)
+
+
+def attack_repeated_operand(prime_bits: int = 128) -> list[Finding]:
+    """The same Omega as often in SMUL of `hardened`: with masks as short as the printed ones, and as built."""
+    return [
+        _mask_omega("hardened, short operand masks", prime_bits, _ShortCoins.fresh(), _PRINTED_BITS),
+        _mask_omega(HARDENED, prime_bits, Coins.fresh(), 2 * prime_bits),
+    ]
+
+
+class _ShortCoins(Coins):
+    """Coins whose residues modulo N have no more bits than the printed masks."""
+
+    def residues(self, count: int, n: int) -> Block:
+        return from_ints((self.bits(_PRINTED_BITS) for _ in range(count)), width_of(n))
+
+
+def _mask_omega(subject: str, prime_bits: int, coins: Coins, mask_bits: int) -> Finding:
+    _, sp, csp = servers(prime_bits, as_printed=False)
+    squares = guard_polynomials(_TIMES)
+    _, request = PolynomialsSp(sp, 1, "audit").begin(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
+    message = PolynomialsRequest.from_bytes(request, csp.limits(_TIMES))
+    PolynomialsCsp(csp).answer(message, products_in(squares))
+    return _score_omega(subject, csp, mask_bits)
+
+
+def _score_omega(subject: str, csp: Party, mask_bits: int) -> Finding:
+    guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], mask_bits, 78)
     recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
-    note = f"{_TIMES} intervals of 2^{_PRINTED_BITS} intersected"
-    return _OPERAND.score(PRINTED, guess, 1 << 77, _OMEGA, recovered, note)
+    note = f"{_TIMES} intervals of 2^{mask_bits} intersected"
+    return _OPERAND.score(subject, guess, 1 << 77, _OMEGA, recovered, note)
 
 
 def attack_scene_masks(scene: Scene) -> Finding:
     """The same on what CSP opened in a run of `hardened`: the total, the first operand of the exchange."""
-    widths = reward_widths(scene.settings, scene.parameters)
-    operand = widths.operands(len(SAMPLES))[0]
-    mask = operand + operand_slack(widths)
-    guess = _narrow([int(scene.csp.of("SMUL x'")[0][0])], 1 << operand, mask, operand)
+    operand, mask = reward_widths(scene.settings, scene.parameters).total.bit_length(), scene.public.bits
+    guess = _narrow([int(scene.csp.of("SMUL x'")[0][0])], mask, operand)
     recovered = f"Y = {guess} where {scene.total} is true"
     note = f"one interval of 2^{mask} about an operand of {operand} bits"
     return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), scene.total, recovered, note)
 
 
-def _narrow(opened: Sequence[int], lowest: int, mask_bits: int, width: int) -> int:
-    """The middle of what is left of [0, 2^width) when every x' - mask must hold, masks in [lowest, lowest + 2^mask_bits)."""
-    low = max(0, *(v - lowest - (1 << mask_bits) + 1 for v in opened))
-    high = min((1 << width) - 1, *(v - lowest for v in opened))
+def _narrow(opened: Sequence[int], mask_bits: int, width: int) -> int:
+    """The middle of what is left of [0, 2^width) when every x' - mask must hold, masks in [0, 2^mask_bits)."""
+    low = max(0, *(v - (1 << mask_bits) + 1 for v in opened))
+    high = min((1 << width) - 1, *opened)
     return (low + high) // 2
 
 
@@ -156,7 +193,7 @@ class _ShortRemainders(SdivWidths):
         return self.g + 40
 
 
-def attack_repeated_divisor(key_bits: int = 1024) -> list[Finding]:
+def attack_repeated_divisor(key_bits: int = 1152) -> list[Finding]:
     """Own y' for each division with short remainders; own y' with remainders as built; as built."""
     short, built = _ShortRemainders(key_bits, *_WIDTHS), SdivWidths(key_bits, *_WIDTHS)
     return [
@@ -170,8 +207,8 @@ def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[in
     """What CSP opens as y' in divisions by one divisor, by the protocol's own code."""
     _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
     divisors = sp.encrypt([_DIVISOR] * (1 if shared else times))
-    _, request = HardenedSdivSp(sp, widths).begin(sp.encrypt([1 << 100] * times), divisors, Coins.fresh())
-    HardenedSdivCsp(csp, max_count=times).answer(request)
+    division = HardenedSdivSp(sp, widths, 1, "audit").run(sp.encrypt([1 << 100] * times), divisors, Coins.fresh())
+    run_exchange(division, ask_directly(DivisionCsp(csp, widths, times, len(divisors)).answer))
     return [int(y) for y in csp.view.of("SDIV y'")[0]]
 
 

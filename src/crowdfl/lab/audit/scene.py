@@ -1,7 +1,7 @@
 """An honest round in one process, kept with everything that each attacker could have seen of it.
 
 Four participants, one of them late. In `paper` the average is published, the late upload arrives and it is published again, as
-section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once.
+section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once, after the rewards.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,27 @@ from crowdfl.settings import TaskSettings, to_millionths
 SAMPLES = {"p1": 49, "p2": 31, "p3": 20, "p4": 83}
 LATE = "p4"
 BUDGET = 36
-_BOUNDS: dict[str, Any] = {"max_participants": 6, "max_samples": 100, "clip": 4.0, "lanes": None, "rounds": 1}
+_BOUNDS: dict[str, Any] = {
+    "max_participants": 6,
+    "max_samples": 100,
+    "clip": 4.0,
+    "lanes": None,
+    "rounds": 1,
+    "budget": str(BUDGET),
+}
+
+# A task small enough to be attacked message by message, and its people with their samples.
+SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
+SMALL_SIZE = 6  # parameters: one ciphertext, and the samples'
+SMALL_BOUNDS: dict[str, Any] = {
+    "max_participants": 3,
+    "max_samples": 10,
+    "clip": 1.0,
+    "decimals": 2,
+    "sigma": 20,
+    "rounds": 2,
+    "lanes": None,
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,6 +124,15 @@ def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) 
     return {who: (np.round(rng.uniform(low, high, parameters), 6), samples) for who, samples in SAMPLES.items()}
 
 
+def small_parties(key_bits: int) -> LocalParties:
+    return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS)
+
+
+def small_updates() -> dict[str, tuple[Floats, int]]:
+    rng = np.random.default_rng(17)
+    return {who: (np.round(rng.uniform(-1, 1, SMALL_SIZE), 2), samples) for who, samples in SMALL_PEOPLE.items()}
+
+
 def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scene:
     trained = updates(parameters, seed)
     parties = deal(parameters, key_bits=key_bits, profile=profile, **_BOUNDS)
@@ -113,8 +142,10 @@ def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scen
     if profile == PAPER:
         round_.average()
     round_.collect({LATE: uploads[LATE]})
+    payment = to_millionths(str(BUDGET))
+    early = None if parties.sp.averages_first else round_.reward(payment)
     average = parties.read(round_.average(), 1, [LATE]).weights
-    envelopes = dict(round_.reward(to_millionths(str(BUDGET))))
+    envelopes = dict(round_.reward(payment) if early is None else early)
     rewards = {who: millionths / 1e6 for who, millionths in parties.open_rewards(envelopes, 1).items()}
     return Scene(
         settings=parties.dealer.spec.settings,

@@ -1,8 +1,8 @@
 """The empirical test: CSP's views of two very different inputs, many rounds each, told apart or not.
 
 It must tell them apart in `paper`, and in `hardened` with the masks shortened, or it would prove nothing when it cannot in
-`hardened` as built. Every series is scaled to [0, 1): residues by N, masked lanes and operands by their masks, masked
-divisors on the scale of logarithms, and low bits by themselves. The two-sample tests need NumPy alone.
+`hardened` as built. Every series is scaled to [0, 1): residues by N, masked lanes by their masks, masked divisors on
+the scale of logarithms, and low bits by themselves. The two-sample tests need NumPy alone.
 """
 
 from collections import defaultdict
@@ -15,10 +15,11 @@ import numpy as np
 
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Floats, Verdict
-from crowdfl.lab.audit.headroom import SHORTENED, operand_slack, shorten
+from crowdfl.lab.audit.headroom import SHORTENED, shorten
 from crowdfl.lab.audit.scene import deal, divisions
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.profile import HardenedSp, reward_widths
+from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import View
 from crowdfl.settings import to_millionths
 
@@ -27,7 +28,6 @@ _BINS = 16
 _PEOPLE = 3
 _PARAMETERS = 2
 _BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "sigma": 20}
-_OPERANDS = ("Y", "UU", *("A", "B", "delta") * _PEOPLE)
 _PLACE = ("two samples", "5", "CSP's views of two inputs, told apart", ("CSP",))
 _MEASURE = "p-value after correction; told apart below the level"
 _Named = Iterator[tuple[str, list[float]]]
@@ -100,12 +100,12 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     """Tiny models of one sample each and a small budget, or the bounds in everything; with the masks' widths, where paid."""
     paid = subject != PAPER
     profile, lanes = (HARDENED, None) if paid else (PAPER, 0)
-    parties = deal(_PARAMETERS, key_bits=640, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
+    parties = deal(_PARAMETERS, key_bits=960, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
     widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
     if widths is not None and subject == SHORTENED:
         widths = shorten(widths)
         sp = cast(HardenedSp, parties.sp)
-        sp.reward_side = lambda party, built, packing: RewardSp(party, shorten(built), packing)
+        sp.reward_side = lambda party, built, *rest: RewardSp(party, shorten(built), *rest)
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):
@@ -113,7 +113,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
         parties.play(number, uploads, payment=payment)
     found: defaultdict[str, list[float]] = defaultdict(list)
     view, n = parties.csp.party.view, int(parties.dealer.task.public.n)
-    for name, numbers in (*_opened(view, n), *(_masked(view, widths) if widths else ())):
+    for name, numbers in (*_opened(view, n), *(_masked(view, widths, n) if widths else ())):
         found[name] += numbers
     return {name: np.array(numbers) for name, numbers in found.items()}, widths
 
@@ -129,15 +129,15 @@ def _opened(view: View, n: int) -> _Named:
     yield from (("rewards", [int(v) / n for v in values]) for values in view.of("rewards"))
 
 
-def _masked(view: View, widths: RewardWidths) -> _Named:
+def _masked(view: View, widths: RewardWidths, n: int) -> _Named:
     for rows in view.of("lanes"):
         used = [int(v) for row in rows for v in row[:_PARAMETERS]]
         yield "lanes", [v / (1 << widths.budget.lane_mask_bits) for v in used]
         yield "lanes, low bits", [v % 16 / 16 for v in used]
-    for values in view.of("SMUL x'"):
-        for name, value, width in zip(_OPERANDS, values, widths.operands(_PEOPLE), strict=True):
-            yield f"SMUL {name}", [int(value) / (1 << (width + operand_slack(widths) + 1))]
-            yield f"SMUL {name}, low bits", [int(value) % 16 / 16]
+    for name in ("SMUL x'", "SDIV guard"):
+        for values in view.of(name):
+            yield f"{name} of {len(values)}", [int(v) / n for v in values]
+            yield f"{name} of {len(values)}, low bits", [int(v) % 16 / 16 for v in values]
 
 
 def _conceded(widths: RewardWidths) -> dict[str, float]:

@@ -15,6 +15,7 @@ from crowdfl.crypto.kernels import Combine, FixedBase, PartialDecrypt
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.observe import RoundRecorder
@@ -22,7 +23,7 @@ from crowdfl.lab.parties import LocalParties, PlayedRound
 from crowdfl.lab.report.results import Result, Row
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.costs import CountingBackend
-from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpenReply, OpenRequest, Publication, mask_rows
+from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, OpenRequest, Publication, mask_rows
 from crowdfl.protocols.profile import CspProtocol, Task, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 
@@ -162,21 +163,22 @@ class _NoPowers:
         return self.inner.map(kernel, *blocks, out=out, progress=progress)
 
 
-def sealed_publication(task: Task, csp: CspProtocol, rows: Block, upload: bytes) -> bytes:
+def sealed_publication(task: Task, csp: CspProtocol, audience: AudienceKey, rows: Block, upload: bytes) -> bytes:
     """A publication of these plaintexts, masked and sealed as in a round; an upload stands in for its ciphertexts.
 
-    CSP is of no other use afterwards: it has been given a backend that decrypts nothing.
+    By CSP's step alone: nothing goes before it. CSP is of no other use afterwards: its backend decrypts nothing.
     """
     public, seed = task.public, Coins.fresh().take(SEED_BYTES)
     starts, stand_in = range(0, len(rows), CHUNK), CipherVector.from_bytes(upload, public, max_count=len(upload))
     masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
     opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
     csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
-    sealed = []
+    opening, sealed = OpeningCsp(csp.party, {PARTICIPANTS: audience}), []
     for start in starts:
         part = stand_in.part(start, min(start + CHUNK, len(rows)))
-        request = OpenRequest(task.context(1), PARTICIPANTS, start, part, PartialVector(public, part.block))
-        sealed.append(OpenReply.from_bytes(csp.answer(request.to_bytes()), csp.party.limits(CHUNK)).sealed)
+        request = OpenRequest(1, PARTICIPANTS, start, part, PartialVector(public, part.block))
+        message = OpenRequest.from_bytes(request.to_bytes(), csp.party.limits(CHUNK))
+        sealed.append(opening.answer(message, task.context(1)).sealed)
     return Publication(seed, len(rows), tuple(sealed)).to_bytes()
 
 

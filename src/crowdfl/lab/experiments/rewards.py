@@ -35,7 +35,6 @@ from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.sdiv import SdivWidths
 from crowdfl.settings import from_millionths, to_millionths
 
 _ROUNDS = (2, 4)
@@ -54,14 +53,14 @@ class PaidSettings:
 class _WatchedSide(RewardSp):
     """PriRwd's SP, keeping the divisors and results of its divisions: first those of the weights, then of the rewards."""
 
-    def __init__(self, party: Party, widths: RewardWidths, packing: Packing) -> None:
-        super().__init__(party, widths, packing)
+    def __init__(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> None:
+        super().__init__(party, widths, packing, round_number)
         self.divisions: list[tuple[CipherVector, CipherVector]] = []
 
     def divide(
-        self, widths: SdivWidths, x: CipherVector, y: CipherVector, coins: Coins
+        self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super().divide(widths, x, y, coins)
+        result = yield from super().divide(purpose, x, y, coins)
         self.divisions.append((y, result))
         return result
 
@@ -76,14 +75,15 @@ class PaidRounds(Encrypted):
         self.rows: Records = []
         cast(HardenedSp, self.parties.sp).reward_side = self._watched
 
-    def _watched(self, party: Party, widths: RewardWidths, packing: Packing) -> RewardSp:
-        self._side = _WatchedSide(party, widths, packing)
+    def _watched(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> RewardSp:
+        self._side = _WatchedSide(party, widths, packing, round_number)
         return self._side
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
-        """As without rewards; then the rewards, from the very uploads that were averaged."""
-        average = super().average(number, updates, attendance, final=final)
-        earned = self.parties.open_rewards(self.parties.current().reward(to_millionths(self._budget)), number)
+        """As without rewards, but those are first: from the very uploads that are averaged."""
+        round_, _ = self.collect(number, updates, attendance)
+        earned = self.parties.open_rewards(round_.reward(to_millionths(self._budget)), number)
+        average = self.parties.read(round_.average(final=final), number, list(updates)[:1], final=final).weights
         ids = sorted(earned)
         models, samples = [updates[who][0] for who in ids], [updates[who][1] for who in ids]
         columns: dict[str, Sequence[Value]] = {"participant": ids, "samples": samples, **self._opened(samples)}

@@ -1,5 +1,7 @@
 """CrowdFL's own systems: a participant at full size on one core; the servers on a slice or, on a fast backend, whole."""
 
+from typing import cast
+
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
@@ -21,6 +23,7 @@ from crowdfl.lab.timing import timed, timed_call, turns
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 
@@ -58,7 +61,8 @@ class Hardened:
             opened = dither(Coins.fresh(), self.budget.ciphertexts, self.budget, self.budget.packing(public))
         else:
             opened = workload.packed_model(self.budget, public, weights, _SAMPLES)
-        publication = workload.sealed_publication(dealer.task, dealer.csp(), opened, self.upload)
+        audience = cast(HardenedParticipant, side).audience
+        publication = workload.sealed_publication(dealer.task, dealer.csp(), audience, opened, self.upload)
         before = turns({"read": lambda: side.read(publication, 1)}, self.settings.reads)["read"].median
         sizes = {"upload": len(self.upload), "download": len(publication)}
         return figures_of({"ahead": ahead, "before": before, "after": after} | sizes)
@@ -103,9 +107,9 @@ class Hardened:
         round_ = parties.open(1)
         for who, upload in uploads.items():
             round_.collect({who: upload})
-        round_.average()
         if self.rewards:
             round_.reward(crowd * MILLION)
+        round_.average()
         shared = {role: recorder.seconds_of(role, *_AVERAGING) for role in SERVERS}
         each = {role: recorder.seconds_of(role, "collect", "reward") / crowd for role in SERVERS}
         return _server_figures(self.settings, shared, each, ""), "measured whole; uploads are sums of two"

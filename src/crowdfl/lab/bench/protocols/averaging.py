@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from crowdfl.lab.observe import RoundRecorder, TimedBackend, seconds_by_kernel
 from crowdfl.lab.report.results import Figure, Reference, Row, Target
 from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import Average, width_budget
 from crowdfl.settings import TaskSettings
 
@@ -137,8 +138,9 @@ def reading_row(campaign: BenchCampaign) -> Row:
     settings, dealer = campaign.settings, campaign.parties.dealer
     weights, public = made_up_weights(settings.parameters, 2021), dealer.task.public
     rows = workload.packed_model(settings.budget, public, weights, _READ_SAMPLES)
-    publication = workload.sealed_publication(dealer.task, dealer.csp(), rows, campaign.uploads["p000"])
     reader, results = next(iter(campaign.parties.people.values())), list[Average]()
+    audience, upload = cast(HardenedParticipant, reader).audience, campaign.uploads["p000"]
+    publication = workload.sealed_publication(dealer.task, dealer.csp(), audience, rows, upload)
     wall = turns({"read": lambda: results.append(reader.read(publication, 1))}, settings.reads)["read"]
     # Order and signs of the packed weights are the task's own affair: but for those, they must be what went in.
     if not np.allclose(np.sort(np.abs(results[0].weights)), np.sort(np.abs(weights)), rtol=0, atol=1e-6):

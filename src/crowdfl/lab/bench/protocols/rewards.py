@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from crowdfl.crypto.kernels import BucketProduct, MultiPow, PowMod
 from crowdfl.errors import ProtocolError
@@ -12,10 +11,8 @@ from crowdfl.lab.bench.workload import SERVERS
 from crowdfl.lab.observe import Lap, Span, seconds_by_kernel
 from crowdfl.lab.report.results import Figure, Reference, ResultTable, Row, Target
 from crowdfl.lab.timing import Timing
-from crowdfl.protocols.hardened.opening import MaskSeed
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.sdiv import SdivRequest
+from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.smul import PolynomialsRequest
 from crowdfl.settings import MILLION
 
@@ -24,15 +21,16 @@ _PART_OF = {
     LanesRequest.kind: "lanes",
     InnerRequest.kind: "cross terms",
     PolynomialsRequest.kind: "polynomials",
-    SdivRequest.kind: "divisions",
+    GuardRequest.kind: "divisions",
+    DivideRequest.kind: "divisions",
     RewardRequest.kind: "opening",
 }
-PARTS = tuple(_PART_OF.values())
+PARTS = tuple(dict.fromkeys(_PART_OF.values()))
 # SP goes from one part to the next without a message between: the last run of this kernel in the lap is where.
 _ENDS: dict[tuple[int, int], tuple[str, type]] = {
     (NonceRequest.kind, LanesRequest.kind): ("sketch", BucketProduct),
     (LanesRequest.kind, LanesRequest.kind): ("cross terms", MultiPow),
-    (PolynomialsRequest.kind, SdivRequest.kind): ("polynomials", PowMod),
+    (PolynomialsRequest.kind, GuardRequest.kind): ("polynomials", PowMod),
 }
 
 
@@ -55,15 +53,13 @@ def measure_rewards(campaign: BenchCampaign, crowd: int, round_number: int) -> R
     round_ = parties.open(round_number)
     for who in list(campaign.uploads)[:crowd]:
         round_.collect({who: campaign.uploads[who]})
-    # Rewards follow a publication; its seed stands for it here, the publication itself is timed elsewhere.
-    sp = cast(HardenedSp, parties.sp)
-    sp.restore_seed("opening", MaskSeed.fresh_for(sp.sums()))
     openings, products = costs.counts["SMUL", "PDec"], costs.total("SMUL")
     payment = crowd * MILLION
     recorder.reset()
     busy = time.process_time()
     envelopes = round_.reward(payment)
-    cpu, laps, spans = time.process_time() - busy, list(recorder.laps), campaign.backend.spans
+    cpu, spans = time.process_time() - busy, campaign.backend.spans
+    laps = [lap for lap in recorder.laps if lap.stage == "reward"]
     paid = sum(parties.open_rewards(envelopes, round_number).values())
     if not payment - 2 * crowd <= paid <= payment:
         raise ProtocolError(f"{paid} of {payment} millionths were paid out")
@@ -75,22 +71,25 @@ def measure_rewards(campaign: BenchCampaign, crowd: int, round_number: int) -> R
 def _by_part(laps: Iterable[Lap], spans: Iterable[Span]) -> dict[tuple[str, str], float]:
     spans = list(spans)
     parts: dict[tuple[str, str], float] = dict.fromkeys(((part, role) for part in PARTS for role in SERVERS), 0.0)
+    dividing = False  # from the first guard on: polynomials are then the guards' squares
     for lap in laps:
-        cut = lap.start
+        cut, dividing = lap.start, dividing or GuardRequest.kind == lap.before
         if lap.role == "SP" and (lap.before, lap.after) in _ENDS:
             part, kernel = _ENDS[lap.before, lap.after]
             cut = max((s.end for s in spans if s.kernel is kernel and lap.start <= s.end <= lap.end), default=cut)
             parts[part, lap.role] += cut - lap.start
-        parts[_PART_OF[lap.after or lap.before], lap.role] += lap.end - cut
+        kind = lap.after or lap.before
+        of_division = dividing and kind == PolynomialsRequest.kind
+        parts["divisions" if of_division else _PART_OF[kind], lap.role] += lap.end - cut
     return parts
 
 
 def opening_row(rewards: Rewards) -> Row:
     n = rewards.crowd
-    bound = -(-(5 * n + 3) // 8)
+    bound = (3 * n + 2) + (3 * n + 1)  # each operand on its own, masked modulo N; a square for each number under guard
     quantity = f"PriRwd: ciphertexts opened for operands of SMUL, n = {n}"
-    target = Target(f"<= {bound}, (5n+3)/8", "crowdfl", at_most=bound)
-    note = f"counted; {rewards.products} products from {3 * n + 2} operands"
+    target = Target(f"<= {bound}, 6n+3", "crowdfl", at_most=bound)
+    note = f"counted; {rewards.products} products from {3 * n + 2} operands and {3 * n + 1} guards"
     row = Row(f"smul_openings_{n}", quantity, Figure(rewards.openings, ""), target, note=note)
     return row.over(Reference("one by one, 14n", Figure(14 * n, "")), "CrowdFL / 14n")
 

@@ -11,14 +11,24 @@ from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench.protocols.averaging import BenchCampaign, ProtocolSettings, averaging_rows, reading_row
 from crowdfl.lab.bench.protocols.rewards import measure_rewards, opening_row, parts_table, rewards_row
-from crowdfl.lab.bench.workload import SERVERS, SIGMA, Say, made_up_models
+from crowdfl.lab.bench.workload import SERVERS, Say, made_up_models
+from crowdfl.lab.division import DivisionCsp
 from crowdfl.lab.observe import RoundRecorder, TimedBackend
 from crowdfl.lab.report.results import Cell, Figure, Reference, Result, ResultTable, Row, Unit
 from crowdfl.lab.timing import machine, turns
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.sdiv import HardenedSdivCsp, HardenedSdivSp, PaperSdivCsp, PaperSdivSp
-from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp, Polynomial, PolynomialsCsp, PolynomialsSp
+from crowdfl.protocols.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp
+from crowdfl.protocols.smul import (
+    PaperSmulCsp,
+    PaperSmulSp,
+    Polynomial,
+    PolynomialsCsp,
+    PolynomialsRequest,
+    PolynomialsSp,
+    products_in,
+)
 from crowdfl.settings import MILLION
 
 _TOOLKIT = "authors' C++ toolkit"
@@ -109,22 +119,27 @@ def _operations(
     widths = RewardWidths(settings.budget, settings.task().epsilon_units, _LARGEST_PAYMENT).weights
     sdiv = PaperSdivSp(sp, kappa=kappa, sigma=_PAPER_SIGMA, decimals=paper.decimals)
     smul = PaperSmulSp(sp, mask_bits=_FACTOR_BITS + _PAPER_SIGMA)
-    packed = PolynomialsSp(sp, sigma=SIGMA, masks_in_task=2 * count)
+    smul_hardened = PolynomialsSp(sp, 1, "bench")
     products: list[Polynomial] = [{(i, count + i): 1} for i in range(count)]
 
-    def run(sp_half: Any, csp_half: Any) -> CipherVector:  # noqa: ANN401 -- both halves of one of three protocols
+    def run(sp_half: Any, csp_half: Any) -> CipherVector:  # noqa: ANN401 -- both halves of a printed protocol
         pending, request = sp_half.begin(x, y, Coins.fresh())
         result: CipherVector = sp_half.finish(pending, csp_half.answer(request))
         return result
 
     def polynomials() -> CipherVector:
-        operands, widths = CipherVector.concat([x, y]), [_FACTOR_BITS] * (2 * count)
-        pending, request = packed.begin(operands, widths, products, Coins.fresh())
-        return packed.finish(pending, PolynomialsCsp(csp, max_count=2 * count).answer(request))
+        pending, request = smul_hardened.begin(CipherVector.concat([x, y]), products, Coins.fresh())
+        message = PolynomialsRequest.from_bytes(request, csp.limits(2 * count))
+        reply = PolynomialsCsp(csp).answer(message, products_in(products))
+        return smul_hardened.finish(pending, csp.send(reply))
+
+    def division() -> CipherVector:
+        asked = ask_directly(DivisionCsp(csp, widths, count, count).answer)
+        return run_exchange(HardenedSdivSp(sp, widths, 1, "bench").run(x, y, Coins.fresh()), asked)
 
     return {
         ("SDIV", "paper"): lambda: run(sdiv, PaperSdivCsp(csp, decimals=paper.decimals, max_count=count)),
-        ("SDIV", "hardened"): lambda: run(HardenedSdivSp(sp, widths), HardenedSdivCsp(csp, max_count=count)),
+        ("SDIV", "hardened"): division,
         ("SMUL", "paper"): lambda: run(smul, PaperSmulCsp(csp, max_count=count)),
         ("SMUL", "hardened"): polynomials,
     }

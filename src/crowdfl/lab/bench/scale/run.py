@@ -8,6 +8,7 @@ from typing import Any
 
 from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.lab.bench.scale import growth
 from crowdfl.lab.bench.scale.growth import ScalePoint
 from crowdfl.lab.bench.scale.role import END, PUBLICATION, UPLOAD, ChildRole
@@ -15,15 +16,18 @@ from crowdfl.lab.bench.workload import SIGMA, Say, made_up_weights, packed_model
 from crowdfl.lab.report.results import Figure, Result
 from crowdfl.lab.timing import machine
 from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.prirwd import LanesRequest
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.protocols.sdiv import SdivRequest
+from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.smul import PolynomialsRequest
 from crowdfl.settings import TaskSettings
 
 _EVERY_ROW = 1 << 40
 _FEWEST = 3  # uploads that a round needs
+_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
 
 
 @dataclass(frozen=True)
@@ -137,8 +141,10 @@ class _Measurement:
         public = self.dealing.public
         rows = packed_model(self.budget, public, made_up_weights(self.parameters, 2021), 1)
         csp = self.profile.csp(self.spec, self.dealing.csp, self.tools)
+        audience = AudienceKey(ReaderBundle.from_bytes(self.dealing.participant, Limits.plain()).audience)
         upload = (folder / UPLOAD).read_bytes()
-        return (folder / PUBLICATION).write_bytes(sealed_publication(self.spec.task(public), csp, rows, upload))
+        publication = sealed_publication(self.spec.task(public), csp, audience, rows, upload)
+        return (folder / PUBLICATION).write_bytes(publication)
 
     def _servers(self) -> tuple[dict[str, Figure], dict[str, int]]:
         """SP and CSP, their messages carried from one to the other and counted."""
@@ -150,7 +156,7 @@ class _Measurement:
             sp.send(reply)
             traffic["to_csp"] += len(request)
             traffic["to_sp"] += len(reply)
-            if Message.kind_of(request) == SdivRequest.kind:
+            if Message.kind_of(request) in _WHOLE:
                 traffic["division"] = max(traffic["division"], len(request))
             elif Message.kind_of(request) == LanesRequest.kind:
                 traffic["lanes"] += len(reply)

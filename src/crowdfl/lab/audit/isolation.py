@@ -1,0 +1,86 @@
+"""The requester signs the invitations, and so chooses the crowd.
+
+With empty phones of its own beside one honest one, the average is that one's model.
+
+No protocol prevents it; a phone of its own accord takes no part in a task that may average fewer people than it accepts. Run on
+the roles themselves: KGC, both servers, the requester and every phone.
+"""
+
+import numpy as np
+
+from crowdfl.crypto.compute import default_backend
+from crowdfl.errors import TooFewParticipants
+from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, Floats, rms
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.local import LocalHost
+from crowdfl.protocols.profile import Tools
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.sp.core import SpOptions
+from crowdfl.settings import TaskSettings
+
+_FOREVER = 10.0**9  # seconds
+_WEIGHTS = np.array([0.12, -0.99, 0.46, -0.35, 0.75, 0.25])
+_SAMPLES = 7
+_EMPTY = ("empty 1", "empty 2")
+_OFF_WEIGHT = "root mean square error of a weight; blind: all zeros"
+_TITLE = "a participant's model, by the requester with two empty phones"
+_ISOLATION = Attack("isolation", "new", _TITLE, ("requester",), rms, _OFF_WEIGHT)
+
+
+def attack_isolation(key_bits: int = 512) -> list[Finding]:
+    """A task of at least three participants; the phone takes part from one on, and from its default on."""
+    return [
+        _isolate("hardened, a phone that accepts any crowd", key_bits, 1),
+        _isolate(HARDENED, key_bits, LEAST_PARTICIPANTS),
+    ]
+
+
+def _isolate(subject: str, key_bits: int, least: int) -> Finding:
+    tools = Tools(default_backend(), insecure_test_key=True)
+    host = LocalHost(tools, options=SpOptions(tools, checker=tools.backend, opens_rounds=False))
+    settings = TaskSettings.of(key_bits=key_bits, max_participants=5, max_samples=10, clip=1.0, rounds=1, lanes=0)
+    task = _post(host, settings)
+    phone = Participant(
+        task,
+        host.disk.blobs("people/victim"),
+        host.kgc_link,
+        host.sp_link,
+        host.signing.public,
+        tools,
+        least_participants=least,
+    )
+    guess, recovered = None, ""
+    (invitation,) = host.requester.invite(task, 1, _FOREVER)
+    try:
+        phone.join(invitation)
+    except TooFewParticipants as refusal:
+        recovered = f"the phone does not join: {type(refusal).__name__}"
+    else:
+        guess = _average(host, task, phone)
+        exact = int(np.count_nonzero(np.abs(guess - _WEIGHTS) < 1e-6))
+        recovered = f"{exact} of {len(_WEIGHTS)} weights to 6 decimals"
+    note = f"min_participants = {settings.min_participants}; the phone takes part from {least} on"
+    return _ISOLATION.score(subject, guess, np.zeros(len(_WEIGHTS)), _WEIGHTS, recovered, note)
+
+
+def _post(host: LocalHost, settings: TaskSettings) -> str:
+    words, shape = "a task of the audit", ModelShape(("w",), ((len(_WEIGHTS),),))
+    definition = Definition(words, words, words, shape, "", settings, _FOREVER, b"", {})
+    return host.create(definition, [np.zeros(len(_WEIGHTS))])
+
+
+def _average(host: LocalHost, task: str, phone: Participant) -> Floats:
+    """A round of the victim and of phones that upload zeros and no samples, as no honest phone does."""
+    for name in _EMPTY:
+        host.join(task, name)
+    number = host.sp.steps.open(task, 0, final=True)
+    phone.encrypt(number, [_WEIGHTS], _SAMPLES)
+    phone.send(number)
+    for name in _EMPTY:
+        party = host.people[name].side.party
+        upload = party.send(party.encrypt([0] * host.people[name].side.upload_randomizers()))
+        host.sp.upload(task, number, host.people[name].keys.who, upload)
+    while not host.sp.store.round(task, number).is_over:
+        host.sp.tick()
+    return host.requester.read(task, number).weights
