@@ -18,6 +18,7 @@ from crowdfl.errors import (
     AlreadyPaid,
     ModelMismatch,
     RewardsOff,
+    RoundEnded,
     SettingsError,
     TooFewParticipants,
     TooManyUploads,
@@ -37,6 +38,7 @@ from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcPeer, KgcSto
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
@@ -349,6 +351,8 @@ class LocalFederation:
             clock.time = sp.store.round(task, self.round_number).last_call(self.settings)
         while not sp.store.round(task, self.round_number).is_over:
             sp.tick()
+        if sp.store.round(task, self.round_number).state is RoundState.ABORTED:
+            raise RoundEnded(f"round {self.round_number} is void: an upload was out of bounds, and nobody was paid")
 
     def _checked(self, who: str, update: Update) -> Weights:
         """The shape is learnt from the first update and enforced after."""
