@@ -148,7 +148,7 @@ class Outcome:
             for request in set(self._requests)
             if Message.kind_of(request) == OpenRequest.kind
         ]
-        places = Counter((message.context, message.audience, message.start) for message in opened)
+        places = Counter((message.round_number, message.audience, message.start) for message in opened)
         assert set(places.values()) == {1}, "one round was masked for two sums"
         with _store(self.folder, "sp") as store:
             states = [MaskSeed.from_bytes(s) for n in (1, 2) for s in store.seeds(self.task, n).values()]
