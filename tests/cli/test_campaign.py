@@ -29,7 +29,7 @@ CHANGES = {  # every bound small, so that a short key has room for rewards
     "lanes = 1024": "lanes = 16",
     "min_participants = 5": "min_participants = 3",
     "rounds = 3": "rounds = 2",
-    "key_bits = 2048": "key_bits = 1024",
+    "key_bits = 2048": "key_bits = 1280",
     "window = 3600.0": "window = 300.0",  # everyone uploads, so rounds close early
     "claim_window = 604800.0": "claim_window = 600.0",
 }

@@ -30,7 +30,7 @@ def servers():
 @pytest.fixture(scope="module")
 def sides():
     """Every party of a task with rewards."""
-    sides = deal(2, 1, max_participants=3, key_bits=1024, lanes=None)
+    sides = deal(2, 1, max_participants=3, key_bits=1280, lanes=None)
     for side in (sides.sp, sides.csp):
         side.enrol(CLAIMANT)
     return sides

@@ -41,7 +41,7 @@ def test_another_version_of_the_protocol_is_refused(campaign, service):
     answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: "1"})
     assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
     assert answer.headers["upgrade"] == "crowdfl/2"
-    assert answer.headers[PROTOCOL_HEADER] == "1"
+    assert answer.headers[PROTOCOL_HEADER] == "2"
 
 
 @pytest.mark.parametrize(
