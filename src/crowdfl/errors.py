@@ -65,7 +65,13 @@
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
-    │   └── NotEnoughMoney          an account does not hold enough money
+    │   ├── NotEnoughMoney          an account does not hold enough money
+    │   ├── UnknownDeposit          no deposit of that name
+    │   ├── DepositRefused          another amount than was announced, or decided otherwise before
+    │   ├── UnknownPayment          nothing was paid to that participant
+    │   └── PaymentError            a payment was not made, or nobody knows
+    │       ├── PaymentFailed       the payout program says that it did not pay
+    │       └── PaymentUnknown      whether it paid is not known
     ├── LearningError               data or models cannot be used for training
     │   ├── DataMissing             a data set, or a person in it, is not there
     │   ├── DataAltered             a data file is not the one it should be
@@ -352,6 +358,30 @@ class TooLate(CampaignError):
 
 class NotEnoughMoney(CampaignError):
     """An account does not hold enough money."""
+
+
+class UnknownDeposit(CampaignError):
+    """The task has no deposit of that name."""
+
+
+class DepositRefused(CampaignError):
+    """The deposit was announced with another amount, or was decided otherwise before."""
+
+
+class UnknownPayment(CampaignError):
+    """The task has no payment to that participant."""
+
+
+class PaymentError(CampaignError):
+    """A payment was not made, or nobody knows whether it was."""
+
+
+class PaymentFailed(PaymentError):
+    """The payout program says that it did not pay: it can be run again."""
+
+
+class PaymentUnknown(PaymentError):
+    """The payout program may have paid or not: check with your bank before it is run again."""
 
 
 class LedgerConflict(Conflict):

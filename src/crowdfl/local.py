@@ -34,7 +34,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant import Participant
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, KgcPeer, KgcStore, SpStore
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, DepositState, KgcPeer, KgcStore, SpStore
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
@@ -103,7 +103,7 @@ class LocalHost:
         wire: Callable[[CspPeer], CspPeer] = lambda csp: csp,
     ) -> None:
         self.tools, self.disk, self.clock = tools, disk or MemoryDisk(), clock or ManualClock()
-        self.options = options or SpOptions(tools, checker=tools.backend)
+        self.options = options or SpOptions(tools, checker=tools.backend, min_claim_window=0.0)
         self.signing = signing or SigningKey.fresh()  # KGC's
         self._wire = wire  # between SP and CSP: a test may lose, delay or repeat what passes
         self.people: dict[str, Participant] = {}
@@ -160,6 +160,12 @@ class LocalHost:
         self.people[name] = person
         return person
 
+    def confirm_deposits(self, task: str) -> None:
+        """As SP's operator: in one process, money that is announced is there."""
+        for deposit in self.sp.store.deposits(task):
+            if deposit.state is DepositState.PENDING:
+                self.sp.confirm_deposit(task, deposit.name, deposit.amount)
+
     def run(self) -> None:
         while self.sp.tick():
             pass
@@ -196,6 +202,11 @@ class _KgcLink(_Now):
 
 class _SpLink(_Now):
     """SP as participants and the requester reach it."""
+
+    def deposit(self, task: str, name: str, amount: int) -> None:
+        """Announced by the requester, and confirmed by the operator, who is nobody else here."""
+        self._host.sp.deposit(task, name, amount)
+        self._host.confirm_deposits(task)
 
     def papers(self, task: str) -> tuple[str, str]:
         stored = self.store.task(task)
@@ -261,7 +272,9 @@ class LocalFederation:
         self.recorder, backend = Recorder(), backend or default_backend()
         watcher = Progress(progress) if progress else None
         tools = Tools(backend, watcher, insecure_test_key, constant_time, self.recorder)
-        self.host = LocalHost(tools, options=SpOptions(tools, checker=backend, opens_rounds=False))
+        self.host = LocalHost(
+            tools, options=SpOptions(tools, checker=backend, min_claim_window=0.0, opens_rounds=False)
+        )
         self.task: str | None = None
         self.round_number = 0
         self._shape: ModelShape | None = None

@@ -244,6 +244,15 @@ class TrainingSettings(Settings):
     seed: _Whole = Field(default=0, ge=0, lt=2**63, description="The initial weights follow from it.")
 
 
+def require_claim_window(seconds: float, least: float) -> None:
+    """What is not claimed in time returns to the requester, so that a platform sets a least time."""
+    if seconds < least:
+        raise SettingsError(
+            f"`claim_window` is {seconds:g} s, and rewards must be claimable for at least {least:g} s after the end: "
+            "give people more time, or ask the platform for a lower `min_claim_window`"
+        )
+
+
 class TaskFile(Settings):
     """A task file, as `crowdfl task new` prints it."""
 
@@ -354,6 +363,12 @@ class SpSettings(ComputingSettings):
         description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
     )
     on_paid: _Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
+    on_paid_seconds: _Seconds = Field(
+        default=60.0, description="Seconds that it may take; after that nobody knows whether it paid."
+    )
+    min_claim_window: _Number = Field(
+        default=86400.0, ge=0, le=10**12, description="The least `claim_window` that a task with rewards must have."
+    )
     csp: PeerSettings = Field(description="Where CSP is.")
 
 
@@ -367,6 +382,12 @@ class RequesterSettings(Settings):
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
     kgc_token: _FilePath = Field(description="The file with the token that KGC gave.")
     sp_token: _FilePath = Field(description="The file with the token that SP gave.")
+    min_claim_window: _Number = Field(
+        default=86400.0,
+        ge=0,
+        le=10**12,
+        description="As SP's: a shorter `claim_window` is refused before keys are made.",
+    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
 

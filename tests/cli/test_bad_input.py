@@ -16,9 +16,8 @@ from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
-from crowdfl.roles.sp.ledger import REQUESTER, REWARDS, Movement
 from crowdfl.services import run as services
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
@@ -145,10 +144,11 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     """What the file says of a CSP that stays away is what SP is made with."""
     told = []
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
-    monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or SimpleNamespace(tick=None))
+    made = SimpleNamespace(tick=None, payments=None)
+    monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: None)
     services.open_sp(read_service(SpSettings, workspace / "sp/settings.toml"))
-    assert told[0].csp_patience == 60.5
+    assert (told[0].csp_patience, told[0].min_claim_window) == (60.5, 86400.0)
 
 
 @pytest.mark.parametrize(
@@ -250,18 +250,46 @@ def books(workspace):
     migrations.upgrade(url)
     with contextlib.closing(SqlStore(url)) as store:
         store.add_task(StoredTask("0" * 32, "d", "a", "settled"))
-        store.post("0" * 32, Movement("deposit a", REQUESTER, REWARDS, 2_000_000))
-        store.post("0" * 32, Movement("pay somebody", REWARDS, "participant somebody", 1_250_000))
+        lost = StoredPayment("0" * 32, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
+        store.add_payment(lost)
+        store.add_deposit(StoredDeposit("0" * 32, "a", 2_000_000, DepositState.PENDING, 0.0))
     return workspace / "sp/settings.toml"
 
 
 def test_payouts_as_json_and_csv(books, tmp_path):
     """The same rows, printed or written."""
-    rows = [{"participant": "somebody", "amount": "1.25"}]
-    assert json.loads(call("sp", "payouts", books, "0" * 32, "--json").out) == rows
-    assert call("sp", "payouts", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
-    assert json.loads((tmp_path / "p.json").read_text()) == rows
-    assert list(csv.DictReader(call("sp", "payouts", books, "0" * 32).out.splitlines())) == rows
+    (row,) = json.loads(call("sp", "payouts", "list", books, "--json").out)
+    assert (row["participant"], row["amount"], row["attempts"]) == ("somebody", "1.25", 1)
+    assert row["state"] == "unknown"  # the process that ran it is gone
+    assert "check with your bank" in row["note"]
+    assert call("sp", "payouts", "list", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
+    written = json.loads((tmp_path / "p.json").read_text())
+    printed = list(csv.DictReader(call("sp", "payouts", "list", books, "0" * 32).out.splitlines()))
+    for rows in (written, printed):
+        assert [rows[0][name] for name in ("participant", "amount", "key")] == ["somebody", "1.25", row["key"]]
+
+
+def test_deposits_are_confirmed_by_name_and_amount(books):
+    """Another amount, or another decision later, is refused; the same again is not."""
+    place = (books, "0" * 32, "a")
+    refused(call("sp", "deposit", "confirm", *place, "1.99"), "DepositRefused", "2000000", "1990000")
+    refused(call("sp", "deposit", "confirm", books, "0" * 32, "b", "2.00"), "UnknownDeposit", "'b'")
+    for _ in range(2):
+        assert call("sp", "deposit", "confirm", *place, "2.00").code == 0
+    assert "confirmed" in call("sp", "deposit", "list", books).out
+    refused(call("sp", "deposit", "reject", *place), "DepositRefused", "confirmed before")
+
+
+def test_a_payment_is_resolved_by_whoever_asked_the_bank(books):
+    """And stays so."""
+    place = (books, "0" * 32, "somebody")
+    refused(call("sp", "payouts", "resolve", books, "0" * 32, "nobody", "paid"), "UnknownPayment", "nobody")
+    assert call("sp", "payouts", "resolve", *place, "perhaps").code == 2
+    for _ in range(2):
+        assert call("sp", "payouts", "resolve", *place, "paid").code == 0
+    refused(call("sp", "payouts", "resolve", *place, "again"), "Conflict", "paid")
+    (row,) = json.loads(call("sp", "payouts", "list", books, "--json").out)
+    assert (row["state"], row["note"]) == ("paid", "")
 
 
 def test_files_that_the_system_refuses(books, tmp_path):
@@ -271,7 +299,10 @@ def test_files_that_the_system_refuses(books, tmp_path):
     (tmp_path / "dir.npz.json").write_text(json.dumps({"definition": {}}))
     (tmp_path / "invitation.json").write_text(json.dumps(INVITATION))
     missing = tmp_path / "nodir/x.csv"
-    refused(call("sp", "payouts", books, "0" * 32, missing), f"FileNotFoundError: No such file or directory: {missing}")
+    refused(
+        call("sp", "payouts", "list", books, "0" * 32, missing),
+        f"FileNotFoundError: No such file or directory: {missing}",
+    )
     refused(call("evaluate", tmp_path / "dir.npz", "--data", "watch:0"), "IsADirectoryError", "dir.npz")
     refused(call("init", tmp_path / "afile"), f"NotADirectoryError: Not a directory: {tmp_path / 'afile'}")
     look = call("participant", "look", tmp_path / "invitation.json", "--home", tmp_path / "afile")

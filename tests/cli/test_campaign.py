@@ -1,6 +1,7 @@
 """A campaign through the command line alone: three services and three participants as processes, short test keys."""
 
 import contextlib
+import csv
 import json
 import secrets
 import shutil
@@ -43,6 +44,13 @@ def task_file(**more: str) -> str:
         assert before in text
         text = text.replace(before, after)
     return text.replace("Recognise", more.get("purpose", "Recognise"))
+
+
+def allow_short_claims(settings: Path) -> None:
+    """Nobody waits a day for a test."""
+    before, text = "# min_claim_window = 86400.0", settings.read_text()
+    assert before in text
+    settings.write_text(text.replace(before, "min_claim_window = 0.0"))
 
 
 @dataclass
@@ -116,6 +124,8 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
 def _run(made: Campaign) -> None:
     folder = made.folder
     made.do("init", "init", folder / "roles", "--insecure-test-key", *free_ports())
+    for role in ("sp", "requester"):
+        allow_short_claims(folder / "roles" / role / "settings.toml")
     for role in SERVERS:
         made.start(role, role, "serve", folder / "roles" / role / "settings.toml")
     (folder / "task.toml").write_text(task_file())
@@ -134,6 +144,10 @@ def _run(made: Campaign) -> None:
     made.do("pause", "task", "pause", made.task, *made.settings)
     made.do("fund", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
     made.do("fund again", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
+    made.do("unconfirmed", "task", "report", made.task, "--json", *made.settings)
+    sp = folder / "roles/sp/settings.toml"
+    made.do("deposits", "sp", "deposit", "list", sp, "--json")
+    made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "72.00")
     made.do("paused", "task", "watch", made.task, "--json", *made.settings)
     made.do("close", "task", "close", made.task, *made.settings)
     made.do("resume", "task", "resume", made.task, *made.settings)
@@ -208,6 +222,16 @@ def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):
     assert (paused["state"], paused["enrolled"], paused["rounds"]) == ("paused", PEOPLE, [])
 
 
+def test_a_deposit_is_pending_until_the_operator_confirms_it(campaign: Campaign):
+    """Its requester sees so, and no round had been paid for."""
+    report = json.loads(campaign.said["unconfirmed"].out)
+    assert (report["pending"], report["paid_in"], report["movements"]) == (72_000_000, 0, [])
+    assert report["deposits"] == [{"name": "all", "amount": 72_000_000, "state": "pending"}]
+    (listed,) = json.loads(campaign.said["deposits"].out)
+    assert listed == {"task": campaign.task, "name": "all", "amount": "72", "state": "pending"}
+    assert "pending" in campaign.said["fund"].out
+
+
 def test_everyone_took_part_in_every_round(campaign: Campaign):
     """Uploads on time with a receipt, the first average read and measured, rewards of both rounds paid."""
     for person in range(PEOPLE):
@@ -232,10 +256,11 @@ def test_what_a_participant_asks_later(campaign: Campaign):
 def test_the_books_and_the_payouts_agree(campaign: Campaign):
     """A payment of one name is one; SP's operator has a CSV of what each was paid, the requester the sum of what was earned."""
     report = json.loads(call("task", "report", campaign.task, "--json", *campaign.settings).out)
-    rows = call("sp", "payouts", campaign.folder / "roles/sp/settings.toml", campaign.task).out.splitlines()
-    assert rows[0] == "participant,amount"
+    text = call("sp", "payouts", "list", campaign.folder / "roles/sp/settings.toml", campaign.task).out
+    rows = list(csv.DictReader(text.splitlines()))
+    assert {row["state"] for row in rows} == {"pending"}  # this operator has no program that pays
     assert report["paid_in"] == 72_000_000
-    amounts = [to_millionths(row.split(",")[1]) for row in rows[1:]]
+    amounts = [to_millionths(row["amount"]) for row in rows]
     assert len(amounts) == PEOPLE
     assert report["rewards"] - 4 * PEOPLE <= sum(amounts) <= report["rewards"] == 72_000_000
     assert not set(amounts) & {movement["amount"] for movement in report["movements"]}
@@ -261,7 +286,8 @@ def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_p
     (tmp_path / "task.toml").write_text(task_file(purpose="Also recognise"))
     task = call("task", "create", tmp_path / "task.toml", *campaign.settings).out.strip()
     assert task != campaign.task
-    call("task", "fund", task, "36.50", *campaign.settings)
+    call("task", "fund", task, "36.50", "--name", "some", *campaign.settings)
+    call("sp", "deposit", "confirm", campaign.folder / "roles/sp/settings.toml", task, "some", "36.50")
     assert call("task", "cancel", task, *campaign.settings).code == 0
     until = time.monotonic() + PATIENCE
     while (report := json.loads(call("task", "report", task, "--json", *campaign.settings).out))["returned"] == 0:

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from crowdfl.cli import main
+from crowdfl.cli import participant as participant_cli
 from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import defined, read_model, template, write_model
 from crowdfl.errors import FormatError, SettingsError
@@ -333,3 +334,12 @@ def test_the_demos_search_finds_what_is_there(tmp_path):
     (tmp_path / "five").write_bytes(b"?" + (2**600 + 11).to_bytes(76, "big"))
     shares = {"a": 2**600 + 7, "b": 2**600 + 9, "c": 2**600 + 11, "d": 2**600 + 13}
     assert shares_in(tmp_path, shares) == ("a", "b", "c")
+
+
+def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):
+    """By round, in words; nothing of the sort if nothing is."""
+    participant_cli.say("paid", {"millionths": 5_000_000, "missing": {2: 1_500_000}})
+    participant_cli.say("paid", {"millionths": 5_000_000})
+    short, whole = capsys.readouterr().out.splitlines()
+    assert short.startswith("paid 5.000000; round 2 had 1.500000 less left than you earned")
+    assert whole == "paid 5.000000"

@@ -12,7 +12,7 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.roles.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link, Service
+from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
@@ -54,6 +54,11 @@ class Loopback:
         person.join(*requester.invite(task, 1, 60.0))
         return person
 
+    def confirm(self, task: str, name: str, amount: int) -> None:
+        """As the operator's bank does."""
+        bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
+        SpClient(bank).confirm_deposit(task, name, amount)
+
     def _link(self, name: str) -> Link:
         return Link(self.urls[name], self.ca)
 
@@ -87,8 +92,8 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         key = signing_key(folder / "kgc" / "signing.key").public
         csp_settings = CspSettings(**prepare("csp", "sp"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key)
         csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
-        own = prepare("sp", "requester") | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
-        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05)
+        own = prepare("sp", "requester", "bank") | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
+        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
         sp = stack.enter_context(running(open_sp(sp_settings, observer), sp_settings))
         with contextlib.ExitStack() as closing:
             yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)

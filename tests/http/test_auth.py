@@ -37,6 +37,8 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "GET /v1/key": {PUBLIC},
         "POST /v1/tasks": {"requester"},
         "PUT /v1/tasks/{task}/deposits/{name}": {OWNER},
+        "POST /v1/tasks/{task}/deposits/{name}/confirmation": {"bank"},
+        "POST /v1/tasks/{task}/deposits/{name}/rejection": {"bank"},
         "POST /v1/tasks/{task}/orders": {OWNER},
         "GET /v1/tasks/{task}/ledger": {OWNER},
         "GET /v1/tasks/{task}": {PUBLIC},

@@ -29,6 +29,7 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     task = requester.create(task_definition(), INITIAL_MODEL)
     for _ in range(2):
         requester.fund(task, DEPOSIT, "first")  # a retry is the same deposit
+        platform.confirm(task, "first", DEPOSIT)  # and the same confirmation
     people = [platform.join(requester, task, whole) for whole in (2**18, 0, 2**18)]  # the second one sends pieces
 
     wait_for_round(requester.sp, task, "open")
@@ -48,7 +49,12 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
         assert np.allclose(array, np.mean(sent, axis=0), atol=1e-5)
 
     assert [wait_for(person.claim) for person in people] == rewards
-    assert people[0].sp.claim(task, people[0].blobs.get("claim")) == rewards[0]  # a repeat is answered, and paid once
+    again = people[0].sp.claim(task, people[0].blobs.get("claim"))
+    assert (again.paid, again.claimed, again.short) == (
+        {1: rewards[0]},
+        {1: rewards[0]},
+        {},
+    )  # a repeat is answered, and paid once
     books = requester.sp.ledger(task)
     assert books["balances"]["rewards"] == PAID  # the requester does not see it shrink, claim by claim
     assert not [movement for movement in books["movements"] if movement["name"].startswith("pay")]
@@ -59,6 +65,7 @@ def test_requesters_share_a_service_and_none_reads_anothers_books(platform):
     first, second = platform.requester(), platform.requester()
     task = first.create(task_definition(), INITIAL_MODEL)
     first.fund(task, DEPOSIT, "first")
+    platform.confirm(task, "first", DEPOSIT)
     assert first.report(task)["paid_in"] == DEPOSIT
     first.order(task, "pause")
     first.close_enrolment(task)

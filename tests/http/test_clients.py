@@ -100,7 +100,7 @@ def test_a_service_that_asks_for_time_gets_it():
 
 def test_a_claim_whose_answer_was_lost_is_not_sent_again():
     """Whether it was paid is for the participant to find out."""
-    scripted = Scripted(httpx.ReadTimeout("slow"), {"amount": 1})
+    scripted = Scripted(httpx.ReadTimeout("slow"), {"amount": 1, "paid": {"1": 1}, "claimed": {"1": 1}})
     with pytest.raises(ServiceUnavailable):
         SpClient(scripted.service).claim("0" * 32, b"claim")
     assert len(scripted.asked) == 1
@@ -108,7 +108,16 @@ def test_a_claim_whose_answer_was_lost_is_not_sent_again():
 
 def test_a_claim_that_was_never_sent_is_sent_again():
     """A refused connection has paid nothing."""
-    assert SpClient(Scripted(httpx.ConnectError("refused"), {"amount": 7}).service).claim("0" * 32, b"claim") == 7
+    answer = {"amount": 7, "paid": {"1": 3, "2": 4}, "claimed": {"1": 3, "2": 6}}
+    paid = SpClient(Scripted(httpx.ConnectError("refused"), answer).service).claim("0" * 32, b"claim")
+    assert (paid.amount, paid.short) == (7, {2: 2})
+
+
+@pytest.mark.parametrize("paid", [None, 7, {"one": 1}, {"1": "1"}, {"1": True}, {"9" * 11: 1}])
+def test_a_payment_that_cannot_be_read_is_named(paid):
+    """Whatever a platform answers, a phone does not fall over it."""
+    with pytest.raises(ServiceUnavailable, match="lacks paid"):
+        SpClient(Scripted({"amount": 1, "paid": paid, "claimed": {"1": 1}}).service).claim("0" * 32, b"claim")
 
 
 @pytest.mark.parametrize("answer", [httpx.Response(200, text="hello"), httpx.Response(200, json=[1]), {"key": 7}, {}])

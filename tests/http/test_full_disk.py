@@ -127,7 +127,7 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     sp, kgc = small.for_requester(), KgcClient(small.service("kgc", small.owner("kgc")))
     disk.fill()
     made = until_full(lambda number: sp.deposit(task, f"more {number}".replace(" ", "-"), 1))
-    assert len(small.sp.store.movements(task)) == 1 + made
+    assert len(small.sp.store.deposits(task)) == 1 + made
     other = definition_of(small.requester.signing, window=55)
     files = disk.files()
     with pytest.raises(StorageFull):
@@ -141,7 +141,7 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     used = until_full(lambda number: enrol(kgc_link, task, invited[number], keys, small.signing.public))
     disk.free()
     sp.deposit(task, f"more-{made}", 1)
-    assert len(small.sp.store.movements(task)) == 2 + made
+    assert len(small.sp.store.deposits(task)) == 2 + made
     assert kgc.create_task(other.sign(small.requester.signing)).task == other.task
     assert enrol(kgc_link, task, invited[used], keys, small.signing.public).certificate
     assert small.add_person(task)
@@ -193,7 +193,7 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     assert [entry["state"] for entry in small.sp.status(task)["rounds"]] == ["rewarded"]
     for person in people:
         person.side.open_reward(person.sp.reward(task, 1), 1)
-        assert person.sp.claim(task, person.side.claim()) > 0
+        assert person.sp.claim(task, person.side.claim()).amount > 0
 
 
 def test_a_write_that_fails_half_way_leaves_no_file(campaign, person, monkeypatch):
@@ -229,10 +229,10 @@ def test_a_database_that_is_full_is_507(world):
     engine.dispose()
     sp = world.for_requester()
     made = until_full(lambda number: sp.deposit(task, f"d{number}", 1))
-    assert len(sp.ledger(task)["movements"]) == 1 + made
+    assert len(sp.deposits(task)) == 1 + made
     event.remove(engine, "connect", no_more)
     engine.dispose()
     with engine.connect() as connection:
         connection.execute(text("SELECT 1"))
     sp.deposit(task, f"d{made}", 1)
-    assert len(sp.ledger(task)["movements"]) == 2 + made
+    assert len(sp.deposits(task)) == 2 + made

@@ -197,4 +197,4 @@ def test_a_false_claim_is_refused(world):
         answer = world.http("sp").post(f"/v1/tasks/{task}/claims", content=bad)
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == expected, what
     assert [m for m in world.sp.store.movements(task) if m.name.startswith("pay ")] == []
-    assert person.sp.claim(task, good) == sum(claim.amounts)
+    assert person.sp.claim(task, good).amount == sum(claim.amounts)

@@ -54,7 +54,7 @@ def as_services(folder, **settings):
     with serving(folder, recorder) as platform:
         requester = platform.requester()
         task = requester.create(task_definition(**settings), INITIAL_MODEL)
-        requester.fund(task, DEPOSIT)
+        platform.confirm(task, requester.fund(task, DEPOSIT), DEPOSIT)
         people = [platform.join(requester, task) for _ in range(PEOPLE)]
         wait_for_round(requester.sp, task, "open")
         for person, update in zip(people, updates(), strict=True):

@@ -189,6 +189,7 @@ class World(LocalHost):
         """A task at KGC and SP, prepaid."""
         task = self.create(task_definition(**changes), INITIAL_MODEL)
         self.requester.fund(task, DEPOSIT, "first")
+        SpClient(self.service("sp", self.token("sp", "bank"))).confirm_deposit(task, "first", DEPOSIT)
         return task
 
     def for_requester(self) -> SpClient:

@@ -27,7 +27,7 @@ from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.documents import sign_document
 from crowdfl.roles.enrolment import enrol
 from crowdfl.roles.participant import arrays_from_npz
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
@@ -305,7 +305,7 @@ def test_cancelling_aborts_the_open_round_and_refunds(desk):
     desk.requester.order(desk.task, "cancel")
     desk.run()
     balances = desk.sp.ledger(desk.task).balances()
-    assert (balances[ESCROW], balances[REWARDS], balances[REQUESTER]) == (0, BUDGET, -BUDGET)
+    assert (balances[ESCROW], balances[earned_account(1)], balances[REQUESTER]) == (0, BUDGET, -BUDGET)
     assert desk.crowd[0].claim() > 0
     with pytest.raises(TaskNotRunning):
         desk.invite(1)
@@ -453,7 +453,7 @@ def test_claims_wait_for_the_end_and_are_paid_once(desk):
     take_part(desk)
     paid = desk.crowd[0].claim()
     assert desk.crowd[0].claim() == paid
-    assert desk.sp.claim(desk.task, desk.crowd[0].blobs.get("claim")) == paid
+    assert desk.sp.claim(desk.task, desk.crowd[0].blobs.get("claim")).amount == paid
     with pytest.raises(CrowdFLError):
         desk.sp.claim(desk.task, desk.crowd[0].side.claim()[:-64] + bytes(64))
     assert Decimal(paid) == desk.sp.ledger(desk.task).balance(f"participant {desk.crowd[0].keys.who}")

@@ -60,7 +60,7 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     assert list(facts) == ["created", "invited", "funded", "fetched", "report"]
     assert facts["created"] == {"task": crowd.desk.task, "parameters": 8}
     assert facts["invited"] == {"people": PEOPLE, "folder": "a folder"}
-    assert facts["funded"] == {"amount": "72"}
+    assert facts["funded"] == {"amount": "72", "deposit": "all-rounds"}
     assert facts["fetched"] == {"model": "a file"}
     bill = facts["report"]
     assert bill["paid_in"] == bill["rewards"] + bill["returned"] == 72_000_000

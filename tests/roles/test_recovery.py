@@ -1,15 +1,13 @@
 """What servers remember: SP the replies it had, CSP that it has stopped, both what was paid and told."""
 
 import contextlib
-import sys
 from pathlib import Path
 
 import pytest
 import structlog.testing
 
-from crowdfl.errors import CrowdFLError, NotReady, ProtocolError, RoundEnded, ServiceUnavailable
+from crowdfl.errors import NotReady, ProtocolError, RoundEnded, ServiceUnavailable
 from crowdfl.protocols.hardened.prirwd import RewardCsp
-from crowdfl.services.run import PayoutCommand
 from crowdfl.services.ticker import FailureBackoff
 from tests.hosts import Desk
 
@@ -98,70 +96,6 @@ def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch
     assert desk.csp.answer(desk.task, asked[0])  # what was answered before is answered the same
 
 
-def test_the_payout_hook_is_run_again_until_it_succeeds(desk: Desk):
-    """It fails twice, the payment stands; then it is told once and not again."""
-    desk.run()
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    person = desk.crowd[0]
-    person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    paid = person.claim()
-    told, left = [], [2]
-
-    def hook(task: str, who: str, amount: int) -> None:
-        if left[0]:
-            left[0] -= 1
-            raise ServiceUnavailable("the bank is closed")
-        told.append((who, amount))
-
-    desk.sp.options.on_paid = hook
-    for _ in range(2):
-        with pytest.raises(CrowdFLError, match="bank"):
-            desk.sp.tick()
-    for _ in range(3):
-        desk.sp.tick()
-    assert told == [(person.keys.who, paid)]
-
-
-def test_a_hook_that_fails_for_one_is_run_for_the_others(desk: Desk):
-    """And not at all where there is nothing to pay."""
-    desk.run()
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    poor, unlucky, *lucky = (person.keys.who for person in desk.crowd)
-    for person in desk.crowd[1:]:
-        assert person.claim() > 0
-    desk.sp.store.post(desk.task, desk.sp.ledger(desk.task).pay(poor, 0))
-    told: list[str] = []
-
-    def hook(_task: str, who: str, _amount: int) -> None:
-        if who == unlucky:
-            raise ServiceUnavailable("the bank does not know them")
-        told.append(who)
-
-    desk.sp.options.on_paid = hook
-    for _ in range(2):
-        with pytest.raises(ServiceUnavailable):
-            desk.sp.tick()
-    assert sorted(told) == sorted(lucky)
-
-
-def test_payments_are_told_whatever_else_goes_wrong(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    """A task that cannot be carried on has still paid; and an error of the disk's is the task's trouble, no other's."""
-    desk.run()
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    paid = {person.keys.who: person.claim() for person in desk.crowd}
-    told: dict[str, int] = {}
-    desk.sp.options.on_paid = lambda _task, who, amount: told.update({who: amount})
-    monkeypatch.setattr(desk.sp.steps, "step", lambda _task: (_ for _ in ()).throw(PermissionError("an upload")))
-    met: list[Exception] = []
-    desk.sp.options.failures.record_failure = lambda _task, failure: met.append(failure)  # type: ignore[method-assign, assignment]
-    assert desk.sp.tick() is False
-    assert told == paid
-    assert [type(failure) for failure in met] == [PermissionError]
-
-
 def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     """Once nobody can wait any longer the task ends without it."""
     monkeypatch.setattr(desk.sp.settlement, "deliver", lambda _task: (_ for _ in ()).throw(ProtocolError("stopped")))
@@ -184,7 +118,6 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
         now = [0.0]
         rests = FailureBackoff(structlog.get_logger(), interval=1000.0, clock=lambda: now[0])
         desk.sp.options.failures = rests
-        desk.sp.options.on_paid = None
         steps: list[str] = []
         step, broken = desk.sp.steps.step, [True]
 
@@ -208,15 +141,3 @@ def test_a_task_in_trouble_rests_and_the_others_go_on(desk: Desk):
     with structlog.testing.capture_logs() as later:
         rests.record_failure(desk.task, ServiceUnavailable("again"))
     assert later[0]["failures"] == 1
-
-
-def test_a_payout_command_gets_the_payment_and_its_failure_is_told(tmp_path: Path):
-    """The operator's program: three arguments, and a status that counts."""
-    script = tmp_path / "pay.py"
-    script.write_text("import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(' '.join(sys.argv[2:]))")
-    PayoutCommand((sys.executable, str(script), str(tmp_path / "paid")))("task", "who", 12)
-    assert (tmp_path / "paid").read_text() == "task who 12"
-    with pytest.raises(ServiceUnavailable, match="status 3"):
-        PayoutCommand((sys.executable, "-c", "raise SystemExit(3)"))("task", "who", 12)
-    with pytest.raises(ServiceUnavailable, match="could not be run"):
-        PayoutCommand((str(tmp_path / "nowhere"),))("task", "who", 12)

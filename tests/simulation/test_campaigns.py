@@ -39,6 +39,8 @@ PERSONS = st.one_of(
     st.tuples(st.just("leave"), PEOPLE),
     st.tuples(st.just("claim"), PEOPLE, SP),
     st.tuples(st.just("deposit"), st.sampled_from(["a", "b"]), st.sampled_from([1, 9_000_000])),
+    st.tuples(st.just("confirm"), st.sampled_from(["a", "b"]), st.sampled_from([1, 9_000_000]), SP),
+    st.tuples(st.just("reject"), st.sampled_from(["a", "b"]), SP),
     st.tuples(st.sampled_from(["pause", "resume", "cancel"]), SP),
 )
 # A campaign as it should be, with trouble before each of its stages: so that every one gets far enough to be troubled.

@@ -19,8 +19,10 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, participant_name, sign_document
 from crowdfl.roles.enrolment import enrol
+from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, participant_account, round_account
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings, to_millionths
@@ -33,6 +35,7 @@ from tests.simulation.faults import Crash, FragileDisk, Life, Wire
 __all__ = ["World", "closing", "meanwhile"]
 
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
+_UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
 
@@ -80,6 +83,7 @@ class World:
             self.join(number)
         if deposit:
             self.sps[0].deposit(self.task, "first", deposit)
+            self.sps[0].confirm_deposit(self.task, "first", deposit)
 
     # Servers and their lives.
 
@@ -98,8 +102,12 @@ class World:
 
     def _new_sp(self, which: int) -> Sp:
         self.sp_lives[which] = life = Life()
-        options = SpOptions(test_tools(), on_paid=lambda _task, who, amount: self.hooked.append((who, amount)))
+        options = SpOptions(test_tools(), on_paid=self._hand_over, min_claim_window=0.0)
         return self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
+
+    def _hand_over(self, payment: StoredPayment) -> None:
+        """The bank."""
+        self.hooked.append((payment.who, payment.amount))
 
     def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
         """Something done by one of the SPs; None if it was refused, got no answer, or died."""
@@ -174,8 +182,22 @@ class World:
         self.on_sp(which, lambda sp: sp.order(self.task, sign_document("order", body, _signing("requester"))))
 
     def deposit(self, name: str, amount: int) -> None:
-        """The requester's."""
+        """The requester's; until it is confirmed it is nobody's money."""
         self.on_sp(0, lambda sp: sp.deposit(self.task, name, amount))
+
+    def confirm(self, name: str, amount: int, which: int = 0) -> None:
+        """The operator's."""
+        self.on_sp(which, lambda sp: sp.confirm_deposit(self.task, name, amount))
+
+    def reject(self, name: str, which: int = 0) -> None:
+        """The operator's."""
+        self.on_sp(which, lambda sp: sp.reject_deposit(self.task, name))
+
+    def resolve(self) -> None:
+        """The operator asks the bank about every payment of which nobody knows how it went."""
+        for payment in self.truth.payments(self.task, [PaymentState.UNKNOWN]):
+            known = (payment.who, payment.amount) in self.hooked
+            resolve_payment(self.host.sp.ports, self.task, payment.who, "paid" if known else "again")
 
     def claim(self, number: int, which: int = 0) -> None:
         """Open what there is, claim it."""
@@ -189,14 +211,16 @@ class World:
         for _ in range(2):  # a claim that comes twice is paid once
             paid = self.on_sp(which, lambda sp: sp.claim(self.task, person.claim()))
             if paid is not None:
-                assert paid == self.ledger().balance(participant_account(who))
+                assert paid.amount == self.ledger().balance(participant_account(who))
+                assert not paid.short, "a round owed more than its budget"
 
     def _envelope(self, number: int, who: str) -> bytes:
         return self.host.sp.envelope(self.task, number, who)
 
     def tick(self, which: int = 0) -> bool:
-        """One SP takes a step."""
-        return bool(self.on_sp(which, lambda sp: sp.tick()))
+        """One SP takes a step, and makes a payment."""
+        moved = bool(self.on_sp(which, lambda sp: sp.tick()))
+        return bool(self.on_sp(which, lambda sp: sp.payments.run_one())) or moved
 
     def run(self, which: int = 0) -> None:
         """Until it comes to rest."""
@@ -226,8 +250,9 @@ class World:
                 cancelled = truth.task(self.task).state == TaskState.CANCELLED
                 assert not (cancelled and round_.state is RoundState.OPEN), "a cancelled task takes uploads"
                 self._check_uploads(round_.number)
-        paid = self.ledger().paid()
+        paid = {who: sum(rounds.values()) for who, rounds in self.ledger().paid().items()}
         assert all(paid.get(who) == amount for who, amount in self.hooked), "the payout hook ran for what was not paid"
+        assert len({who for who, _ in self.hooked}) == len(self.hooked), "someone was handed money twice"
         profile = PROFILES[self.settings.profile]
         if isinstance(profile, ClearProfile):
             observer = profile.observer
@@ -239,8 +264,14 @@ class World:
         assert ended or not any(m.name.startswith("refund") for m in ledger.movements), "refunded before the end"
         assert sum(balances.values()) == 0
         assert all(amount >= 0 for account, amount in balances.items() if account != REQUESTER)
-        paid = [m.target for m in ledger.movements if m.target.startswith("participant ")]
-        assert len(set(paid)) == len(paid), "someone was paid twice"
+        for number, budget in ledger.budgets().items():
+            assert sum(rounds.get(number, 0) for rounds in ledger.paid().values()) <= budget, "a round overspent"
+        confirmed = [one for one in self.truth.deposits(self.task) if one.state is DepositState.CONFIRMED]
+        paid_in = sum(m.amount for m in ledger.movements if m.source == REQUESTER)
+        assert paid_in == sum(one.amount for one in confirmed), "credited what was not confirmed"
+        owed = {one.who: one.amount for one in self.truth.payments(self.task) if one.amount}
+        paid = {who: sum(rounds.values()) for who, rounds in ledger.paid().items()}
+        assert owed == {who: amount for who, amount in paid.items() if amount}, "a payment without its movements"
 
     def _check_uploads(self, number: int) -> None:
         uploads = self.truth.uploads(self.task, number)
@@ -276,7 +307,8 @@ class World:
         for _ in range(60):
             self.run()
             state = self.task_state()
-            if state == TaskState.SETTLED:
+            self.resolve()
+            if state == TaskState.SETTLED and not self.truth.payments(self.task, _UNPAID):
                 break
             if state in (TaskState.FINISHED, TaskState.CANCELLED):
                 for number in list(self.people):
@@ -296,8 +328,11 @@ class World:
         for round_ in self._rounds():
             self._explain(round_.number, round_.state, ledger, earned)
             assert not self.uploads_on_disk(round_.number), "uploads were not scrubbed"
-        for account in (ESCROW, REWARDS):
+        for account in (ESCROW, *map(earned_account, ledger.budgets())):
             assert ledger.balance(account) == 0
+        assert {who: amount for who, amount in self.hooked if amount} == {
+            one.who: one.amount for one in self.truth.payments(self.task) if one.amount
+        }, "someone was not handed what is theirs"
         for who, amount in earned.items():
             paid = ledger.balance(participant_account(who))
             assert paid == amount or (csp_is_gone and paid == 0), f"{who} earned {amount} and was paid {paid}"

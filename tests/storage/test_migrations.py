@@ -9,7 +9,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Column, Integer, MetaData, text
 
 from crowdfl.errors import StoreOutdated, StoreTooNew, StoreUnavailable
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.ports import DepositState, PaymentState, StoredTask
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS, Ledger, Movement
 from crowdfl.storage import migrations
 from crowdfl.storage.database import open_engine, reading, writing
 from crowdfl.storage.sql import SqlStore
@@ -83,3 +84,32 @@ def test_a_database_that_cannot_be_reached_is_named():
     with pytest.raises(StoreUnavailable) as refused:
         migrations.upgrade("postgresql://someone:hush@127.0.0.1:1/none")
     assert "hush" not in str(refused.value)
+
+
+def test_older_books_keep_their_money(url: str):
+    """Deposits are confirmed, payments unknown, and each round's rewards its own; a task that had paid keeps its accounts."""
+    migrations.upgrade(url)
+    store = SqlStore(url)
+    for task in ("fresh", "paid"):
+        store.post(task, Movement("deposit a", REQUESTER, ESCROW, 10))
+        store.post(task, Movement("fund round 1", ESCROW, "round 1", 9))
+        store.post(task, Movement("reward round 1", "round 1", REWARDS, 9))
+    store.post("paid", Movement("pay ada", REWARDS, "participant ada", 4))
+    engine = open_engine(url)
+    with writing(engine) as connection:  # as the release before left it
+        for table in ("deposits", "payments"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    engine.dispose()
+    migrations.upgrade(url)
+    assert [(one.task, one.name, one.amount, one.state) for one in store.deposits()] == [
+        ("fresh", "a", 10, DepositState.CONFIRMED),
+        ("paid", "a", 10, DepositState.CONFIRMED),
+    ]
+    assert [(one.task, one.who, one.amount, one.state) for one in store.payments()] == [
+        ("paid", "ada", 4, PaymentState.UNKNOWN)
+    ]
+    assert Ledger(store.movements("fresh")).budgets() == {1: 9}
+    old = Ledger(store.movements("paid"))
+    assert [(movement.source, movement.amount) for movement in old.expire_claims()] == [(REWARDS, 5)]
+    store.close()

@@ -189,7 +189,7 @@ def open_participant(
                 sp,
                 found.kgc_key,
                 Tools.unwatched(insecure_test_key=found.insecure_test_key),
-                on_event=show_event if as_json else _say,
+                on_event=show_event if as_json else say,
                 sp_key=found.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
                 least_participants=_least(home / _LEAST_FILE, least),
@@ -217,7 +217,13 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
     "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
-    "paid": lambda e: f"paid {from_millionths(e['millionths']):.6f}",
+    "paid": lambda e: (
+        f"paid {from_millionths(e['millionths']):.6f}"
+        + "".join(
+            f"; round {number} had {from_millionths(amount):.6f} less left than you earned: ask the platform why"
+            for number, amount in e.get("missing", {}).items()
+        )
+    ),
     "waiting": lambda e: f"the platform is away, next try in about {e['seconds']} s: {e['why']}",
     "not paid": lambda e: f"not paid: {e['why']}",
     "given up": lambda e: (
@@ -227,6 +233,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def _say(what: str, details: Mapping[str, Any]) -> None:
+def say(what: str, details: Mapping[str, Any]) -> None:
+    """An event in words, for the person at the device."""
     plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
     typer.echo(_SAID[what](details) if what in _SAID else plain)

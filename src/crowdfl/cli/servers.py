@@ -1,23 +1,19 @@
-"""`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out."""
+"""`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out. SP's money is in `money`."""
 
-import csv
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from crowdfl.cli.money import deposit_app, payouts_app
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import read_ledger
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
-from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings, from_millionths
-from crowdfl.storage.atomic import write_private
+from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
@@ -87,24 +83,5 @@ def _tokens(model: type[ServiceSettings], settings: Path) -> Tokens:
 kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", KgcSettings, serve_kgc)
 sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", SpSettings, serve_sp)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
-
-
-@sp_app.command()
-def payouts(
-    settings: _Settings,
-    task: Annotated[str, typer.Argument(help="The task's id.")],
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show who was paid how much, as CSV or JSON, for whoever moves the money. The requester is told sums only."""
-    paid = read_ledger(read_service(SpSettings, settings), task).paid()
-    rows = [(who, f"{from_millionths(amount):f}") for who, amount in paid.items()]
-    text = io.StringIO()
-    if as_json:
-        text.write(json.dumps([{"participant": who, "amount": amount} for who, amount in rows]) + "\n")
-    else:
-        csv.writer(text).writerows([("participant", "amount"), *rows])
-    if file is None:
-        typer.echo(text.getvalue(), nl=False)
-    else:
-        write_private(file, text.getvalue().encode(), overwrite=True)
+sp_app.add_typer(deposit_app, name="deposit")
+sp_app.add_typer(payouts_app, name="payouts")

@@ -78,7 +78,7 @@ class Campaign:
         payment = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
         if payment:
             self.requester.fund(task, payment, _PAYMENT)
-            self.on_event("funded", {"amount": str(from_millionths(payment))})
+            self.on_event("funded", {"amount": str(from_millionths(payment)), "deposit": _PAYMENT})
 
     def _fetch(self, task: str, save: Save) -> None:
         try:

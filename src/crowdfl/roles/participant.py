@@ -41,7 +41,7 @@ from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProto
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
-from crowdfl.roles.ports import Blobs, Stock
+from crowdfl.roles.ports import Blobs, PaidClaim, Stock
 
 LEAST_PARTICIPANTS = 5
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
@@ -60,7 +60,7 @@ class ParticipantSp(Protocol):
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
-    def claim(self, task: str, claim: bytes) -> int: ...  # millionths paid
+    def claim(self, task: str, claim: bytes) -> PaidClaim: ...
     def quit(self, task: str, keys: ParticipantKeys) -> None: ...
 
 
@@ -271,13 +271,13 @@ class Participant:
             self._open_rewards()
             self.blobs.put("claim", self.side.claim())
         try:
-            paid = self.sp.claim(self.task, self.blobs.get("claim"))
+            outcome = self.sp.claim(self.task, self.blobs.get("claim"))
         except NotReady:
             self.blobs.delete("claim")  # made too early: later rewards are not in it
             raise
-        self.blobs.put("paid", str(paid).encode())
-        self.on_event("paid", {"millionths": paid})
-        return paid
+        self.blobs.put("paid", str(outcome.amount).encode())
+        self.on_event("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
+        return outcome.amount
 
     def _open_rewards(self) -> None:
         """All of them: a claim is paid once, and whoever was away may not have read the last."""

@@ -1,8 +1,10 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
+import hashlib
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from crowdfl.crypto.randomizers import RandomizerSource
@@ -83,6 +85,81 @@ class UploadContext:
     uploads: Mapping[str, Upload]  # by participant
 
 
+class DepositState(StrEnum):
+    """A deposit is announced by the requester and decided, once, by whoever runs SP."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class StoredDeposit:
+    """Millionths that a requester says to have paid in, and what the operator says about it."""
+
+    task: str
+    name: str
+    amount: int
+    state: DepositState
+    announced_at: float
+    decided_at: float | None = None
+
+
+class PaymentState(StrEnum):
+    """`unknown`: a program was run and nobody knows whether it paid; it is never run again by itself."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAID = "paid"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class StoredPayment:
+    """What a participant is owed for its claim: one for each task and participant."""
+
+    task: str
+    who: str
+    amount: int
+    claim: str  # the digest of the claim
+    claimed: str  # JSON: millionths by round, as CSP attested them
+    state: PaymentState
+    since: float  # when this state began
+    until: float | None = None  # running: its owner's lease; pending after a failure: the rest before the next attempt
+    owner: str | None = None  # the process that runs it, or ran it last
+    attempts: int = 0
+    error: str | None = None  # why the last attempt did not end well
+
+    def state_at(self, now: float) -> PaymentState:
+        """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
+        lost = self.state is PaymentState.RUNNING and (self.until is None or self.until <= now)
+        return PaymentState.UNKNOWN if lost else self.state
+
+    @property
+    def key(self) -> str:
+        """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
+        return hashlib.sha256(f"crowdfl payment {self.task} {self.who}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class PaidClaim:
+    """What became of a claim: millionths by round."""
+
+    paid: Mapping[int, int]
+    claimed: Mapping[int, int]
+
+    @property
+    def amount(self) -> int:
+        return sum(self.paid.values())
+
+    @property
+    def short(self) -> dict[int, int]:
+        """What is missing, by round: somebody had claimed more of that round than was theirs."""
+        return {
+            n: claimed - self.paid.get(n, 0) for n, claimed in self.claimed.items() if self.paid.get(n, 0) < claimed
+        }
+
+
 class TaskStore(Protocol):
     """What every role keeps of its tasks. Every method is one transaction, unless called inside `transaction`."""
 
@@ -116,6 +193,12 @@ class SpStore(CrowdStore, Protocol):
     def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
     def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
     def movements(self, task: str) -> list[Movement]: ...  # in order
+    def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
+    def deposit(self, task: str, name: str) -> StoredDeposit: ...  # or UnknownDeposit
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task or of all, in order
+    def decide_deposit(self, deposit: StoredDeposit) -> None: ...  # its new state
+    def add_payment(self, payment: StoredPayment) -> None: ...  # a new one
+    def payment(self, task: str, who: str) -> StoredPayment | None: ...
     def release(self, task: str, owner: str) -> None: ...
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
@@ -131,6 +214,12 @@ class SpStore(CrowdStore, Protocol):
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """Once, durably, before anything masked by it leaves; other contents are a `Conflict`."""
+
+    def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
+        """Of a task or of all, in these states or in any, in the order they were made."""
+
+    def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
+        """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""

@@ -38,6 +38,7 @@ class RequesterSp(Protocol):
     def status(self, task: str) -> dict[str, Any]: ...
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
+    def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
 
 
 def own_key(blobs: Blobs) -> SigningKey:
@@ -83,9 +84,14 @@ class Requester:
             raise DocumentError("KGC sent the appointment of another task")
         appointment.require_key(self._side(definition, created.bundle).party.public)
 
-    def fund(self, task: str, amount: int, name: str | None = None) -> None:
-        """Pay into escrow; with a name, a repeat is the same payment."""
-        self.sp.deposit(task, name or secrets.token_hex(8), amount)
+    def fund(self, task: str, amount: int, name: str | None = None) -> str:
+        """Announce a payment into escrow; with a name, a repeat is the same one. It counts once SP's operator confirms it.
+
+        The deposit's name, which the operator needs for that.
+        """
+        name = name or secrets.token_hex(8)
+        self.sp.deposit(task, name, amount)
+        return name
 
     def invite(self, task: str, count: int, seconds: float) -> list[str]:
         expires = self.clock.now() + seconds
@@ -127,10 +133,15 @@ class Requester:
         return profile_named(definition.settings.profile).requester(definition.spec, bundle, self.tools)
 
     def report(self, task: str) -> dict[str, Any]:
-        """What was paid in, earned by participants (once claims have ended: claimed by them) and returned, in millionths."""
-        movements = self.sp.movements(task)
+        """In millionths: what waits for confirmation, was paid in, earned by participants, and returned.
+
+        Once claims have ended, `rewards` is what participants claimed.
+        """
+        movements, deposits = self.sp.movements(task), self.sp.deposits(task)
+        pending = sum(one["amount"] for one in deposits if one["state"] == "pending")
         paid_in = sum(m["amount"] for m in movements if m["source"] == REQUESTER)
         returned = sum(m["amount"] for m in movements if m["target"] == REQUESTER)
         earned = sum(m["amount"] for m in movements if m["target"] == REWARDS)
         unclaimed = sum(m["amount"] for m in movements if (m["source"], m["target"]) == (REWARDS, ESCROW))
-        return {"paid_in": paid_in, "returned": returned, "rewards": earned - unclaimed, "movements": movements}
+        sums = {"pending": pending, "paid_in": paid_in, "returned": returned, "rewards": earned - unclaimed}
+        return sums | {"movements": movements, "deposits": deposits}

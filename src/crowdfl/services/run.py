@@ -1,10 +1,9 @@
 """A role opened over its data folder: its store, its files, its peers, its app. `server` then serves the app."""
 
 import contextlib
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from fastapi import FastAPI
 from crowdfl.crypto.backends import backend_named
 from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import KeyFileDamaged, KeyFilePermissions, ServiceUnavailable
+from crowdfl.errors import KeyFileDamaged, KeyFilePermissions
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
@@ -34,6 +33,7 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.tls import CertificateFiles
+from crowdfl.services.payouts import PayoutCommand, Payouts
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.settings import ComputingSettings, CspSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
@@ -41,31 +41,6 @@ from crowdfl.storage.atomic import read_secret, require_owner_only, write_privat
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.sql import SqlStore
-
-
-@dataclass(frozen=True)
-class PayoutCommand:
-    """Runs a program with task, participant and millionths as its last arguments, at least once for each payment.
-
-    A program that ends with another status than 0 is run again later; one that was run just before a crash is too. It can
-    tell a repeat by task and participant: there is one payment for each pair.
-    """
-
-    command: tuple[str, ...]
-    seconds: float = 60.0
-
-    def __call__(self, task: str, who: str, amount: int) -> None:
-        try:
-            # The operator's own settings name the program; no shell reads its arguments.
-            done = subprocess.run(  # noqa: S603
-                [*self.command, task, who, str(amount)], stdin=subprocess.DEVNULL, timeout=self.seconds, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise ServiceUnavailable(f"the payout command could not be run: {type(problem).__name__}") from None
-        if done.returncode:
-            raise ServiceUnavailable(
-                f"the payout command ended with status {done.returncode}; it will be run again later"
-            )
 
 
 class _Resources(Background):
@@ -135,11 +110,12 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
-        on_paid=PayoutCommand(settings.on_paid) if settings.on_paid else None,
+        on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
         failures=FailureBackoff(logs.get("sp"), settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
+        min_claim_window=float(settings.min_claim_window),
     )
     sp = Sp(ports, options)
     background = (
@@ -152,6 +128,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             close,
             starting=checker.start,
         ),
+        Payouts(sp.payments, logs.get("sp"), settings.tick_seconds),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")
@@ -169,10 +146,26 @@ def _folder(settings: ServiceSettings) -> Path:
     return settings.data
 
 
-def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
+@dataclass
+class OpenBooks:
+    """SP's store as its operator opens it beside a running service."""
+
+    store: SpStore
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@contextlib.contextmanager
+def open_books(settings: ServiceSettings, task: str | None = None) -> Iterator[OpenBooks]:
+    """`task` is one that must be there."""
     with contextlib.closing(_store(settings)) as store:
-        store.task(task)
-        return Ledger(store.movements(task))
+        if task is not None:
+            store.task(task)
+        yield OpenBooks(store)
+
+
+def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
+    with open_books(settings, task) as books:
+        return Ledger(books.store.movements(task))
 
 
 def _store(settings: ServiceSettings) -> SqlStore:

@@ -7,8 +7,16 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from crowdfl.errors import Conflict, CrowdFLError, InvitationRefused, NotReady, UnknownParticipant, UnknownTask
-from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload, UploadContext
+from crowdfl.errors import (
+    Conflict,
+    CrowdFLError,
+    InvitationRefused,
+    NotReady,
+    UnknownDeposit,
+    UnknownParticipant,
+    UnknownTask,
+)
+from crowdfl.roles.ports import StoredDeposit, StoredParticipant, StoredPayment, StoredTask, Upload, UploadContext
 from crowdfl.roles.sp.ledger import Ledger, Movement
 from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage.blobs import require_blob_name
@@ -80,6 +88,8 @@ class _TaskRecord:
     digests: set[str] = field(default_factory=set)
     seeds: dict[tuple[int, str], bytes] = field(default_factory=dict)
     movements: list[Movement] = field(default_factory=list)
+    deposits: dict[str, StoredDeposit] = field(default_factory=dict)
+    payments: dict[str, StoredPayment] = field(default_factory=dict)
     memory: dict[str, bytes] = field(default_factory=dict)
     lease: tuple[str, float] | None = None
     invitations: dict[str, str] = field(default_factory=dict)
@@ -120,6 +130,9 @@ class MemoryStore:
 
     def _record(self, task: str) -> _TaskRecord:
         return self._records.get(require_text(task)) or _TaskRecord()
+
+    def _records_of(self, task: str | None) -> list[_TaskRecord]:
+        return list(self._records.values()) if task is None else [self._record(task)]
 
     @contextmanager
     def _changing(self, task: str) -> Iterator[_TaskRecord]:
@@ -232,6 +245,46 @@ class MemoryStore:
 
     def movements(self, task: str) -> list[Movement]:
         return list(self._record(task).movements)
+
+    def add_deposit(self, deposit: StoredDeposit) -> None:
+        with self._changing(deposit.task) as record:
+            if require_text(deposit.name) in record.deposits:
+                raise Conflict(f"deposit {deposit.name!r} is stored already")
+            record.deposits[deposit.name] = deposit
+
+    def deposit(self, task: str, name: str) -> StoredDeposit:
+        found = self._record(task).deposits.get(name)
+        if found is None:
+            raise UnknownDeposit(f"task {task} has no deposit called {name!r}")
+        return found
+
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]:
+        return [deposit for record in self._records_of(task) for deposit in record.deposits.values()]
+
+    def decide_deposit(self, deposit: StoredDeposit) -> None:
+        with self._changing(deposit.task) as record:
+            known = self.deposit(deposit.task, deposit.name)
+            record.deposits[deposit.name] = replace(known, state=deposit.state, decided_at=deposit.decided_at)
+
+    def add_payment(self, payment: StoredPayment) -> None:
+        with self._changing(payment.task) as record:
+            if require_text(payment.who) in record.payments:
+                raise Conflict(f"a payment to {payment.who} is stored already")
+            record.payments[payment.who] = payment
+
+    def payment(self, task: str, who: str) -> StoredPayment | None:
+        return self._record(task).payments.get(who)
+
+    def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
+        found = [payment for record in self._records_of(task) for payment in record.payments.values()]
+        return [payment for payment in found if states is None or payment.state in states]
+
+    def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
+        with self._changing(known.task) as record:
+            if record.payments.get(known.who) != known:
+                return False
+            record.payments[known.who] = changed
+            return True
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
         return _TaskMemory(self, task)

@@ -16,9 +16,10 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from crowdfl.errors import Conflict, CrowdFLError, InvitationRefused, NotReady, UnknownParticipant, UnknownTask
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload, UploadContext
-from crowdfl.roles.sp.ledger import Ledger, Movement
+from crowdfl.roles.ports import StoredDeposit, StoredParticipant, StoredPayment, StoredTask, Upload, UploadContext
+from crowdfl.roles.sp.ledger import Movement
 from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.storage import sql_money as money
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import open_engine, reading, writing
 from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads
@@ -279,20 +280,43 @@ class SqlStore:
 
     def post(self, task: str, movement: Movement) -> bool:
         with self._write() as c:
-            ledger = Ledger(self._movements(c, task))
-            if not ledger.post(movement):
-                return False
-            c.execute(insert(t.movements).values(task=task, **vars(movement)))
-            return True
+            return money.post(c, task, movement)
 
     def movements(self, task: str) -> list[Movement]:
         with self._read() as c:
-            return self._movements(c, task)
+            return money.movements(c, task)
 
-    def _movements(self, c: sa.Connection, task: str) -> list[Movement]:
-        m = t.movements.c
-        rows = c.execute(select(m.name, m.source, m.target, m.amount).where(m.task == task).order_by(m.position))
-        return [Movement(*row) for row in rows]
+    def add_deposit(self, deposit: StoredDeposit) -> None:
+        with self._write() as c:
+            money.add_deposit(c, deposit)
+
+    def deposit(self, task: str, name: str) -> StoredDeposit:
+        with self._read() as c:
+            return money.deposit(c, task, name)
+
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]:
+        with self._read() as c:
+            return money.deposits(c, task)
+
+    def decide_deposit(self, deposit: StoredDeposit) -> None:
+        with self._write() as c:
+            money.decide_deposit(c, deposit)
+
+    def add_payment(self, payment: StoredPayment) -> None:
+        with self._write() as c:
+            money.add_payment(c, payment)
+
+    def payment(self, task: str, who: str) -> StoredPayment | None:
+        with self._read() as c:
+            return next(iter(money.payments(c, task, who=who)), None)
+
+    def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
+        with self._read() as c:
+            return money.payments(c, task, states)
+
+    def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
+        with self._write() as c:
+            return money.change_payment(c, known, changed)
 
     # Leases.
 

@@ -121,6 +121,37 @@ movements = Table(
     UniqueConstraint("task", "name", name="once_per_name"),
 )
 
+deposits = Table(
+    "deposits",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=True),
+    Column("task", _Name, nullable=False),
+    Column("name", _Name, nullable=False),
+    Column("amount", _Amount, nullable=False),
+    Column("state", _Name(32), nullable=False),
+    Column("announced_at", Float(53), nullable=False),
+    Column("decided_at", Float(53)),
+    UniqueConstraint("task", "name", name="one_deposit_per_name"),
+)
+
+payments = Table(
+    "payments",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=True),
+    Column("task", _Name, nullable=False),
+    Column("who", _Name, nullable=False),
+    Column("amount", _Amount, nullable=False),
+    Column("claim", _Name, nullable=False),
+    Column("claimed", _Words, nullable=False),
+    Column("state", _Name(32), nullable=False, index=True),
+    Column("since", Float(53), nullable=False),
+    Column("until", Float(53)),
+    Column("owner", _Name),
+    Column("attempts", _Whole, nullable=False),
+    Column("error", _Words),
+    UniqueConstraint("task", "who", name="one_payment_each"),
+)
+
 leases = Table(
     "leases",
     metadata,

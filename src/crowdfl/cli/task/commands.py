@@ -21,7 +21,7 @@ app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", n
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
 _SETTINGS = Path("requester/settings.toml")
 _STATES = ("running", "paused", "cancelled", "finished", "settled")
-_SUMS = ("paid_in", "rewards", "returned")
+_SUMS = ("pending", "paid_in", "rewards", "returned")
 _Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
 _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
@@ -43,7 +43,7 @@ def create(
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
     own = RequesterFile.read(settings)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        definition, initial = defined(file, read_settings(file), module)
+        definition, initial = defined(file, read_settings(file), module, own.settings.min_claim_window)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     show({"task": task, "parameters": definition.spec.parameters}, task, as_json=as_json)
@@ -55,10 +55,14 @@ def fund(
     amount: Annotated[str, typer.Argument(help="How much, such as 36.00.")],
     name: Annotated[str | None, typer.Option(help="Names the payment: a repeat is then the same payment.")] = None,
     settings: _Settings = _SETTINGS,
+    as_json: Json = False,
 ) -> None:
-    """Pay into the task's escrow."""
+    """Announce a payment into the task's escrow. It counts once the platform's operator has confirmed it."""
     with open_requester(RequesterFile.read(settings)) as requester:
-        requester.fund(task, to_millionths(amount), name)
+        deposit = requester.fund(task, to_millionths(amount), name)
+    show(
+        {"deposit": deposit, "state": "pending"}, f"{deposit}: pending until the platform confirms it", as_json=as_json
+    )
 
 
 @app.command()
@@ -137,10 +141,13 @@ def fetch(
 
 @app.command()
 def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
-    """Show what was paid in, earned and returned, and every movement; what a single participant was paid is not shown."""
+    """Show what is pending, was paid in, earned and returned, and every movement; not what a single participant was paid."""
     with open_requester(RequesterFile.read(settings)) as requester:
         found = requester.report(task)
     lines = [f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}" for name in _SUMS]
+    for deposit in found["deposits"]:
+        if deposit["state"] != "confirmed":
+            lines.append(f"{from_millionths(deposit['amount']):>27.6f}  deposit {deposit['name']}: {deposit['state']}")
     for movement in found["movements"]:
         amount = from_millionths(movement["amount"])
         lines.append(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
@@ -159,7 +166,7 @@ def run(
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
     require_model_path(model)
     own = RequesterFile.read(settings)
-    definition, initial = defined(file, read_settings(file))
+    definition, initial = defined(file, read_settings(file), None, own.settings.min_claim_window)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)

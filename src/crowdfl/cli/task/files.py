@@ -17,7 +17,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.schema import SettingsTable, settable
-from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
+from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings, require_claim_window
 from crowdfl.storage.atomic import write_private
 
 FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
@@ -59,9 +59,14 @@ def _start(model: type[SettingsTable]) -> dict[str, Any]:
 template = _task_text()
 
 
-def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tuple[Definition, Weights]:
+def defined(
+    file: Path, found: dict[str, Any], module: str | None = None, min_claim_window: float = 0.0
+) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from."""
     task = TaskFile.parse(found, file)
+    settings = TaskSettings.parse(task.settings, f"{file}, [settings]")
+    if settings.budget is not None:
+        require_claim_window(task.claim_window, min_claim_window)
     learner = Recipe.parse(task.training, f"{file}, [training]").make_learner(module)
     definition = Definition(
         purpose=task.purpose,
@@ -69,7 +74,7 @@ def defined(file: Path, found: dict[str, Any], module: str | None = None) -> tup
         readers=task.readers,
         shape=learner.shape,
         initial="",
-        settings=TaskSettings.parse(task.settings, f"{file}, [settings]"),
+        settings=settings,
         claim_window=float(task.claim_window),
         requester=b"",
         training=task.training,

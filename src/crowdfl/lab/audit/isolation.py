@@ -38,7 +38,7 @@ def attack_isolation(key_bits: int = 512) -> list[Finding]:
 
 def _isolate(subject: str, key_bits: int, least: int) -> Finding:
     tools = Tools(default_backend(), insecure_test_key=True)
-    host = LocalHost(tools, options=SpOptions(tools, checker=tools.backend, opens_rounds=False))
+    host = LocalHost(tools, options=SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False))
     settings = TaskSettings.of(key_bits=key_bits, max_participants=5, max_samples=10, clip=1.0, rounds=1, lanes=0)
     task = _post(host, settings)
     phone = Participant(

@@ -121,11 +121,19 @@ class _RunningCampaign:
             self._kill(name)
             self.held = event["round"]
             self.say(f"{name} lost its connection before its upload of round {event['round']} was sent")
+        elif what == "funded":
+            self._confirm(event)
         elif what == "uploaded" and name == f"person {VANISHES}":
             self._kill(name)
             self.say(f"{name} has vanished for good")
         elif what in ("refused", "not paid", "waiting"):
             self.say(f"{name}: {event['why']}")
+
+    def _confirm(self, funded: dict[str, Any]) -> None:
+        """As SP's operator, whose money it is in this demo too."""
+        sp, task = self.folder / "roles/sp/settings.toml", self.status["task"]
+        _do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
+        self.say(f"the operator of SP has confirmed the deposit of {funded['amount']}")
 
     def _show_status(self, status: dict[str, Any]) -> None:
         rounds = [f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"]]
@@ -168,10 +176,9 @@ def demo(
 def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     folder = campaign.folder
     campaign.say(f"a campaign in {folder}")
-    command = ("init", str(folder / "roles"), *_port_options())
-    done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+    _do("init", str(folder / "roles"), *_port_options())
+    for role in ("sp", "requester"):
+        _allow_short_claims(folder / "roles" / role / "settings.toml")
     unit = time.monotonic() - campaign.started
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
@@ -187,6 +194,18 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     report = campaign.wait_for("report")
     plain = campaign.plain.result() if campaign.plain is not None else Plain({}, {}, {})
     return FinishedCampaign(folder, task, campaign.heard, report, plain)
+
+
+def _do(*command: str) -> None:
+    done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+
+
+def _allow_short_claims(settings: Path) -> None:
+    """Nobody waits a day for the end of a demo."""
+    text = settings.read_text()
+    settings.write_text(text.replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
 
 
 def _task_file(unit: float) -> str:

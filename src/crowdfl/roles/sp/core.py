@@ -4,12 +4,13 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
@@ -34,6 +35,13 @@ class Failures:
     def record_success(self, task: str) -> None: ...
 
 
+class MoneyPorts(Protocol):
+    """What deposits and payments need."""
+
+    store: SpStore
+    clock: Clock
+
+
 @dataclass
 class SpPorts:
     """What SP reaches outside itself."""
@@ -54,11 +62,12 @@ class SpOptions:
     tools: Tools = field(default_factory=Tools.unwatched)
     checker: Backend = field(default_factory=lambda: Threads(1))  # where uploads are validated as they come
     owner: str = field(default_factory=lambda: secrets.token_hex(8))
-    on_paid: Callable[[str, str, int], None] | None = None  # task, participant, millionths: at least once per payment
+    on_paid: Callable[[StoredPayment], None] | None = None  # pays; raises `PaymentFailed` if it surely did not
     failures: Failures = field(default_factory=Failures, repr=False)
     ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
 
 

@@ -3,22 +3,32 @@
 Every movement takes from one account and gives to another, so that all balances always sum to zero. A movement has a name of
 its own: asked for twice with the same contents it is one movement, with other contents it is refused. Only `requester` and the
 participants' accounts lie outside the platform; money never leaves an account that does not hold it.
+
+Each round has its own accounts: what is paid for a round comes from that round's budget, and from nothing else.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crowdfl.errors import LedgerConflict, NotEnoughMoney, SettingsError
 
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
-REWARDS = "rewards"  # earned by participants, not yet claimed
-_PAY = "pay "
+REWARDS = "rewards"  # as the requester sees it: all that rounds have earned and nobody has claimed
+_PAY, _EXPIRE, _EARNED = "pay ", "expire claims", "earned "
+_PAYMENT = re.compile(r"pay (.+) round ([0-9]+)")
 
 
 def round_account(number: int) -> str:
     """What a round holds from before it opens until it is rewarded or aborted."""
     return f"round {number}"
+
+
+def earned_account(number: int) -> str:
+    """What the participants of a round earned and have not claimed."""
+    return f"{_EARNED}{number}"
 
 
 def participant_account(who: str) -> str:
@@ -68,28 +78,45 @@ class Ledger:
                 raise LedgerConflict(f"movement {movement.name!r} was made with other contents")
             return False
         if movement.source != REQUESTER and self.balance(movement.source) < movement.amount:
-            raise NotEnoughMoney(
-                f"{movement.source} holds {self.balance(movement.source)} millionths, {movement.amount} are asked for"
-            )
+            # Without the balance: a requester could follow it, and learn what a single claim was paid.
+            raise NotEnoughMoney(f"{movement.source} does not hold enough for {movement.name!r}")
         self._movements[movement.name] = movement
         self._balances[movement.source] = self.balance(movement.source) - movement.amount
         self._balances[movement.target] = self.balance(movement.target) + movement.amount
         return True
 
-    def paid(self) -> dict[str, int]:
-        return {m.name.removeprefix(_PAY): m.amount for m in self.movements if m.name.startswith(_PAY)}
+    def budgets(self) -> dict[int, int]:
+        """What each rewarded round had to give, by its number."""
+        return {int(m.target.removeprefix(_EARNED)): m.amount for m in self.movements if m.target.startswith(_EARNED)}
+
+    def paid(self) -> dict[str, dict[int, int]]:
+        """What each participant was paid, by round."""
+        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for movement in self.movements:
+            payment = _PAYMENT.fullmatch(movement.name)
+            if payment is not None:
+                found[payment[1]][int(payment[2])] = movement.amount
+        return dict(found)
 
     def for_requester(self, *, settled: bool) -> "Ledger":
         """The books as the requester sees them: all payments as one, and only when no claim can follow any more.
 
-        One by one, or seen to grow, they would say what each participant earned, which is for that participant and the servers.
+        One by one, by round, or seen to grow, they would say what each participant earned, which is for that participant and
+        the servers.
         """
-        shown = [movement for movement in self.movements if not movement.name.startswith(_PAY)]
-        paid = sum(self.paid().values())
+        paid = sum(m.amount for m in self.movements if m.name.startswith(_PAY))
+        expired = sum(m.amount for m in self.movements if m.name.startswith(_EXPIRE))
+        merged = Ledger()
+        for movement in self.movements:
+            if movement.target.startswith(_EARNED):
+                merged.post(replace(movement, target=REWARDS))
+            elif movement.name.startswith(_EXPIRE):
+                merged.post(Movement(_EXPIRE, REWARDS, ESCROW, expired))  # the others are this very movement
+            elif not movement.name.startswith(_PAY):
+                merged.post(movement)
         if settled and paid:
-            earned = max(i for i, movement in enumerate(shown) if movement.target == REWARDS)
-            shown.insert(earned + 1, Movement(f"{_PAY}participants", REWARDS, "participants", paid))
-        return Ledger(shown)
+            merged.post(Movement(f"{_PAY}participants", REWARDS, "participants", paid))
+        return merged
 
     # The movements of a campaign, by what they are for.
 
@@ -104,14 +131,21 @@ class Ledger:
 
     def reward_round(self, number: int) -> Movement:
         """A rewarded round's budget is owed to its participants; who gets how much is not known here yet."""
-        return Movement(f"reward round {number}", round_account(number), REWARDS, self.balance(round_account(number)))
+        budget = self.balance(round_account(number))
+        return Movement(f"reward round {number}", round_account(number), earned_account(number), budget)
 
-    def pay(self, who: str, amount: int) -> Movement:
-        return Movement(_PAY + who, REWARDS, participant_account(who), amount)
+    def pay(self, who: str, number: int, amount: int) -> Movement:
+        return Movement(f"{_PAY}{who} round {number}", earned_account(number), participant_account(who), amount)
 
-    def expire_claims(self) -> Movement:
-        """After the claim deadline, what nobody claimed returns to escrow."""
-        return Movement("expire claims", REWARDS, ESCROW, self.balance(REWARDS))
+    def expire_claims(self) -> list[Movement]:
+        """After the claim deadline, what nobody claimed of each round returns to escrow."""
+        rounds = [number for number, budget in self.budgets().items() if budget]
+        expired = [
+            Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds
+        ]
+        if self.balance(REWARDS):  # books of an older release: one account for all rounds
+            expired.append(Movement(_EXPIRE, REWARDS, ESCROW, self.balance(REWARDS)))
+        return expired
 
     def refund(self, name: str) -> Movement:
         return Movement(f"refund {name}", ESCROW, REQUESTER, self.balance(ESCROW))

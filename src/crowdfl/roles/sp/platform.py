@@ -1,12 +1,17 @@
-"""SP: one object per process, made of its concerns. `tick` moves every task one step on, if there is one to take."""
+"""SP: one object per process, made of its concerns. `tick` moves every task one step on, if there is one to take.
+
+Payments are made beside that, by `payments.run_one`.
+"""
 
 import json
 from typing import Any
 
 from crowdfl.errors import CrowdFLError, NotReady, UnknownParticipant
-from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
+from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
@@ -25,11 +30,14 @@ class Sp:
         self.uploads = Uploads(core, aggregators)
         self.claims = Claims(core, aggregators)
         self.settlement = Settlement(core, aggregators, self.steps)
-        tasks = Tasks(core, self.steps.abort)
+        self.payments = Payments(ports, self.options)
+        tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
         # What others call, by the concern that does it.
-        self.create_task, self.deposit, self.order = tasks.create, tasks.deposit, tasks.order
+        self.create_task, self.order = tasks.create, tasks.order
+        self.deposit = deposits.announce
+        self.confirm_deposit, self.reject_deposit = deposits.confirm, deposits.reject  # the operator's alone
         self.enrol, self.leave = tasks.enrol, tasks.leave
-        self.statement, self.status = tasks.statement, tasks.status
+        self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim = self.claims.pay
         self.definition, self.ledger = core.definition, core.ledger
@@ -77,14 +85,11 @@ class Sp:
         trouble: Exception | None = None
         failures, options = self.options.failures, self.options
         for stored in self.store.tasks():
-            if stored.state == TaskState.PAUSED or self._is_over(stored) or failures.is_backing_off(stored.task):
+            if stored.state in (TaskState.PAUSED, TaskState.SETTLED) or failures.is_backing_off(stored.task):
                 continue
             if self.store.lease(stored.task, options.owner, self.clock.now(), options.lease_seconds):
                 try:
-                    try:
-                        moved |= self._step(stored.task)
-                    finally:  # what is paid is paid, whatever else goes wrong
-                        self.claims.tell_paid(stored.task)
+                    moved |= self._step(stored.task)
                     failures.record_success(stored.task)
                 except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
                     trouble = trouble or failures.record_failure(stored.task, failure)
@@ -93,9 +98,6 @@ class Sp:
         if trouble is not None and not moved:  # while others move, the caller comes back at once
             raise trouble
         return moved
-
-    def _is_over(self, stored: StoredTask) -> bool:
-        return stored.state == TaskState.SETTLED and self.claims.nothing_left_to_tell(stored.task)
 
     def _step(self, task: str) -> bool:
         if self.steps.step(task):

@@ -1,12 +1,14 @@
 """After the last round: claims that CSP attests and SP pays once, the requester's model, money that returns, the scrubbing."""
 
 import hashlib
+import json
+from collections.abc import Mapping
 
-from crowdfl.errors import AlreadyPaid, CrowdFLError, NotReady
-from crowdfl.roles.ports import StoredTask
+from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, WrongAmount
+from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.core import ENDED, UNDER_WAY, SpCore
-from crowdfl.roles.sp.ledger import ESCROW, REWARDS
+from crowdfl.roles.sp.core import UNDER_WAY, SpCore
+from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
 
@@ -16,62 +18,59 @@ class Claims:
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
-        self._all_told: set[str] = set()
 
-    def pay(self, task: str, claim: bytes) -> int:
-        """Pay a claim that CSP attests; millionths. The same claim again is the same payment."""
+    def pay(self, task: str, claim: bytes) -> PaidClaim:
+        """Pay a claim that CSP attests, each round from its own budget. The same claim again is the same payment."""
         self._require_open(task)
         last = self._core.last_round(task)
         if last is not None and last.state in UNDER_WAY:
             raise NotReady(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
         sp = self._aggregators.claiming(task, claim)
-        who = sp.check_claim(claim)
-        before = self._paid_before(task, who, claim)
+        who, digest = sp.check_claim(claim), hashlib.sha256(claim).hexdigest()
+        before = self._paid_before(task, who, digest)
         if before is not None:
             return before
-        amount = sum(sp.pay(claim, self._ports.csp.answer(task, claim)).values())
-        self._ports.blobs.put(_claim_name(task, who, claim), b"")
+        attested = sp.pay(claim, self._ports.csp.answer(task, claim))
         with self._ports.store.transaction():
             self._require_open(task)  # the deadline may have passed while CSP looked
-            self._ports.store.post(task, self._core.ledger(task).pay(who, amount))
-        return amount
+            return self._paid_before(task, who, digest) or self._book(task, who, digest, attested)
 
     def _require_open(self, task: str) -> None:
         state = self._ports.store.task(task).state
         if state not in (TaskState.FINISHED, TaskState.CANCELLED):
             raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
 
-    def _paid_before(self, task: str, who: str, claim: bytes) -> int | None:
+    def _paid_before(self, task: str, who: str, digest: str) -> PaidClaim | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
-        paid = self._core.ledger(task).paid()
-        if who not in paid:
+        payment = self._ports.store.payment(task, who)
+        if payment is None:
             return None
-        if not self._ports.blobs.has(_claim_name(task, who, claim)):
+        if payment.claim != digest:
             raise AlreadyPaid(f"{who} was paid for this task already")
-        return paid[who]
+        claimed = {int(number): int(amount) for number, amount in json.loads(payment.claimed).items()}
+        paid = self._core.ledger(task).paid().get(who, {})
+        return PaidClaim({number: paid.get(number, 0) for number in claimed}, claimed)
 
-    def nothing_left_to_tell(self, task: str) -> bool:
-        """Whether the payout hook has heard of every payment that a settled task can have."""
-        return self._core.options.on_paid is None or task in self._all_told
+    def _book(self, task: str, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
+        """Movements and payment together. The caller holds a transaction."""
+        ledger, store, now = self._core.ledger(task), self._ports.store, self._ports.clock.now()
+        _require_within(attested, ledger.budgets())
+        paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
+        for number, amount in paid.items():
+            store.post(task, ledger.pay(who, number, amount))
+        outcome = PaidClaim(paid, dict(attested))
+        state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
+        store.add_payment(StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now))
+        return outcome
 
-    def tell_paid(self, task: str) -> None:
-        """Run the hook for every payment it was not run for; a crash between the hook and the note of it runs it again."""
-        hook, state = self._core.options.on_paid, self._ports.store.task(task).state
-        if hook is None or state not in ENDED:
-            return
-        trouble: Exception | None = None
-        for who, amount in self._core.ledger(task).paid().items():
-            told = f"{task}/claims/{who}-told"
-            if amount and not self._ports.blobs.has(told):
-                try:
-                    hook(task, who, amount)
-                    self._ports.blobs.put(told, b"")
-                except (CrowdFLError, OSError) as failure:  # does not keep the others from their money
-                    trouble = trouble or failure
-        if trouble is not None:
-            raise trouble
-        if state == TaskState.SETTLED:  # it was before the payments were read: none comes after it
-            self._all_told.add(task)
+
+def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int]) -> None:
+    """A reward is a part of its round's budget, whatever CSP signs."""
+    for number, amount in attested.items():
+        if number not in budgets:
+            raise ClaimRefused(f"round {number} was not rewarded: there is nothing to claim for it")
+        if not 0 <= amount <= budgets[number]:
+            raise WrongAmount(f"the claim for round {number} is outside what the round had to give")
 
 
 class Settlement:
@@ -111,20 +110,21 @@ class Settlement:
             return self.deliver(task)
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
-            ledger = self._core.ledger(task)
-            if ledger.balance(REWARDS) > 0:
-                ledger.post(ledger.expire_claims())
-                store.post(task, ledger.movements[-1])
-                store.post(task, ledger.refund("unclaimed"))
+            self._return_unclaimed(task)
             store.set_state(task, TaskState.SETTLED, ended)
         return True
+
+    def _return_unclaimed(self, task: str) -> None:
+        ledger = self._core.ledger(task)
+        expired = ledger.expire_claims()
+        for movement in expired:
+            ledger.post(movement)
+            self._ports.store.post(task, movement)
+        if expired:
+            self._ports.store.post(task, ledger.refund("unclaimed"))
 
     def _scrub(self, task: str) -> None:
         """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies."""
         for round_ in self._ports.store.rounds(task):
             self._ports.blobs.clear(replies_folder(task, round_.number))
             self._ports.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
-
-
-def _claim_name(task: str, who: str, claim: bytes) -> str:
-    return f"{task}/claims/{who}-{hashlib.sha256(claim).hexdigest()}"

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from crowdfl.errors import DocumentError, UnknownParticipant
+from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
 from crowdfl.roles.ports import StoredParticipant, StoredTask
 from crowdfl.roles.sp.core import ENDED, PAUSED_AT, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.settings import require_claim_window
 
 _ORDERED_AT = "ordered at"
 
@@ -33,6 +34,7 @@ class Tasks:
             raise DocumentError("this appointment is for another task")
         if hashlib.sha256(initial).hexdigest() != opened.initial:
             raise DocumentError("the initial weights are not those the definition names")
+        self._require_time_to_claim(opened)
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
@@ -45,13 +47,13 @@ class Tasks:
         ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
         return task
 
-    def deposit(self, task: str, name: str, amount: int) -> None:
-        with self._ports.store.transaction():  # or the task could end in between, and the money would be forgotten
-            ledger = self._core.ledger(task)
-            movement = ledger.deposit(name, amount)
-            if movement not in ledger.movements:  # a repeat is the same payment, whatever has become of the task
-                self._core.require_running(task)
-            self._ports.store.post(task, movement)
+    def _require_time_to_claim(self, definition: Definition) -> None:
+        """Of a new task: what is not claimed in time goes back to the requester."""
+        with contextlib.suppress(UnknownTask):
+            self._ports.store.task(definition.task)
+            return
+        if definition.settings.budget is not None:
+            require_claim_window(definition.claim_window, self._core.options.min_claim_window)
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
@@ -121,6 +123,11 @@ class Tasks:
         settled = self._ports.store.task(task).state == TaskState.SETTLED
         return self._core.ledger(task).for_requester(settled=settled)
 
+    def deposits(self, task: str) -> list[dict[str, Any]]:
+        """What the requester has announced, and what became of it."""
+        found = self._ports.store.deposits(task)
+        return [{"name": one.name, "amount": one.amount, "state": str(one.state)} for one in found]
+
     def status(self, task: str) -> dict[str, Any]:
         store, settings = self._ports.store, self._core.definition(task).settings
         stored, rounds = store.task(task), store.rounds(task)
@@ -140,6 +147,7 @@ class Tasks:
                 for r in rounds
             ],
             "balances": self._core.ledger(task).balances(),
+            "deposits": self.deposits(task),
         }
 
 

@@ -13,8 +13,10 @@ from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
+from crowdfl.roles.ports import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.sp_uploads import add_upload_routes
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
@@ -66,6 +68,8 @@ def create_app(
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
+    metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
+    metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:
@@ -79,6 +83,7 @@ def create_app(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
     _add_requester_routes(app, sp, tokens, by_owner)
+    _add_bank_routes(app, sp, tokens)
     _add_participant_routes(app, sp, by_participant, by_owner)
     return app
 
@@ -97,7 +102,7 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
     def deposit(
         task: TaskId, name: DepositName, body: Annotated[Deposit, Depends(signed_json_body(Deposit, by_owner))]
     ) -> None:
-        """Pay in, once per name."""
+        """Announce what is paid in, once per name. It counts when the platform has confirmed it."""
         sp.deposit(task, name, body.amount)
 
     @app.post("/v1/tasks/{task}/orders", status_code=204, openapi_extra=takes_json(SignedOrder))
@@ -109,7 +114,25 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
     def ledger(task: TaskId) -> dict[str, Any]:
         """The task's books, payments as one once they have ended: who earned what is not the requester's to know."""
         books = sp.statement(task)
-        return {"movements": [asdict(movement) for movement in books.movements], "balances": books.balances()}
+        movements = [asdict(movement) for movement in books.movements]
+        return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
+
+
+def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
+    """For the operator's own bank software; no requester's token opens these."""
+    bank = [Depends(tokens.require("bank"))]
+    amount = Annotated[Deposit, Depends(json_body(Deposit))]
+    place = "/v1/tasks/{task}/deposits/{name}"
+
+    @app.post(f"{place}/confirmation", status_code=204, dependencies=bank, openapi_extra=takes_json(Deposit))
+    def confirm(task: TaskId, name: DepositName, body: amount) -> None:
+        """So much came in under this name; another amount than was announced is refused. Safe to repeat."""
+        sp.confirm_deposit(task, name, body.amount)
+
+    @app.post(f"{place}/rejection", status_code=204, dependencies=bank)
+    def reject(task: TaskId, name: DepositName) -> None:
+        """Nothing came in under this name. Safe to repeat."""
+        sp.reject_deposit(task, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +161,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     def about(task: TaskId) -> dict[str, Any]:
         """What the task is and where it stands, for everyone; the books are the requester's."""
         stored, status = sp.store.task(task), sp.status(task)
-        status.pop("balances", None)
+        for own in ("balances", "deposits"):
+            status.pop(own, None)
         return {"definition": stored.definition, "appointment": stored.appointment, "status": status}
 
     @app.get("/v1/tasks/{task}/initial", response_class=Response)
@@ -173,9 +197,16 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
 
     # No token: a claim is signed by its claimant.
     @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
-    def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, int]:
-        """Pay a claim."""
-        return {"amount": sp.claim(task, body)}
+    def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, Any]:
+        """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
+        outcome = sp.claim(task, body)
+        if outcome.short:
+            logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
+        return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
+
+
+def _states(stored: Sequence[StoredDeposit | StoredPayment]) -> Counter[str]:
+    return Counter(str(one.state) for one in stored)
 
 
 def _rounds(sp: Sp) -> Counter[str]:

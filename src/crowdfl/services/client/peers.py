@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from crowdfl.errors import Conflict, Forbidden, NotAuthenticated, NotReady, ServiceUnavailable, Truncated, WrongProtocol
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
+from crowdfl.roles.ports import PaidClaim
 from crowdfl.services.client.transport import Service, Signer
 from crowdfl.services.http.wire import OCTETS, from_base64
 
@@ -123,7 +124,7 @@ class SpClient:
         return self.service.send_json("POST", "/v1/tasks", body).text("task")
 
     def deposit(self, task: str, name: str, amount: int) -> None:
-        """Pay in millionths, once per name."""
+        """Announce millionths that are paid in, once per name; they count when the platform has confirmed them."""
         self.service.send_json("PUT", f"/v1/tasks/{task}/deposits/{name}", {"amount": amount})
 
     def order(self, task: str, order: str) -> None:
@@ -136,8 +137,20 @@ class SpClient:
         movements: list[dict[str, Any]] = self.ledger(task)["movements"]
         return movements
 
+    def deposits(self, task: str) -> list[dict[str, Any]]:
+        deposits: list[dict[str, Any]] = self.ledger(task)["deposits"]
+        return deposits
+
     def final(self, task: str, number: int) -> bytes:
         return self.average(task, number)
+
+    # For whoever sees the platform's bank account.
+
+    def confirm_deposit(self, task: str, name: str, amount: int) -> None:
+        self.service.send_json("POST", f"/v1/tasks/{task}/deposits/{name}/confirmation", {"amount": amount})
+
+    def reject_deposit(self, task: str, name: str) -> None:
+        self.service.call("POST", f"/v1/tasks/{task}/deposits/{name}/rejection")
 
     # For participants.
 
@@ -177,10 +190,10 @@ class SpClient:
     def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
 
-    def claim(self, task: str, claim: bytes) -> int:
-        """Have a claim paid: millionths. A claim whose answer was lost is refused as `AlreadyPaid` when sent again."""
-        place = f"/v1/tasks/{task}/claims"
-        return self.service.call("POST", place, claim, media_type=OCTETS, repeatable=False).whole("amount")
+    def claim(self, task: str, claim: bytes) -> PaidClaim:
+        """Have a claim paid. The same claim again, after a lost answer, is the same payment."""
+        reply = self.service.call("POST", f"/v1/tasks/{task}/claims", claim, media_type=OCTETS, repeatable=False)
+        return PaidClaim(*(reply.amounts(name) for name in ("paid", "claimed")))
 
     def _as(self, keys: ParticipantKeys | None) -> "SpClient":
         if keys is None:

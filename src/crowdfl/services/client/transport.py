@@ -94,11 +94,22 @@ class Reply:
     def whole(self, name: str) -> int:
         return self._field(name, int)
 
+    def amounts(self, name: str) -> dict[int, int]:
+        """Millionths by round."""
+        found = self.json().get(name)
+        if not isinstance(found, dict) or not all(_is_round(n) and type(found[n]) is int for n in found):
+            raise ServiceUnavailable(f"the service's answer lacks {name}")
+        return {int(number): amount for number, amount in found.items()}
+
     def _field(self, name: str, kind: type[_Kind]) -> _Kind:
         found = self.json().get(name)
         if type(found) is not kind:  # true is not a number
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
+
+
+def _is_round(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 10
 
 
 @dataclass(frozen=True)

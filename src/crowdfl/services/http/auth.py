@@ -30,7 +30,7 @@ from crowdfl.errors import (
 )
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-ROLES = ("requester", "sp", "csp", "operator")
+ROLES = ("requester", "sp", "csp", "operator", "bank")  # the bank says which deposits came in, and nothing else
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
 Security = tuple[Mapping[str, Sequence[str]], ...]
 """What opens a route, in OpenAPI's form: any one entry, with everything that it names."""

@@ -1,0 +1,144 @@
+"""The money over HTTP: who may say that a deposit came in, and payments that are made beside the rounds."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import structlog
+
+from crowdfl.errors import DepositRefused, Forbidden, NotAuthenticated, ServiceUnavailable, UnknownDeposit
+from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.services.client.peers import SpClient
+from crowdfl.services.client.transport import Bearer
+from crowdfl.services.payouts import Payouts
+from tests.hosts import Desk
+from tests.http.world import INITIAL_MODEL, World, task_definition
+
+PATIENCE = 60.0
+BUDGET = 36_000_000
+
+
+def bank_of(world: World) -> SpClient:
+    """SP, for whoever sees its bank account."""
+    return SpClient(world.service("sp", world.token("sp", "bank")))
+
+
+def test_a_deposit_counts_when_the_bank_has_confirmed_it(world: World):
+    """Another amount is refused by name; the same word twice is one."""
+    task = world.create(task_definition(), INITIAL_MODEL)
+    requester, bank = world.for_requester(), bank_of(world)
+    requester.deposit(task, "first", 50)
+    requester.deposit(task, "second", 7)
+    assert requester.ledger(task)["balances"] == {}
+    with pytest.raises(DepositRefused, match="'first'"):
+        bank.confirm_deposit(task, "first", 51)
+    with pytest.raises(UnknownDeposit, match="'third'"):
+        bank.confirm_deposit(task, "third", 50)
+    for _ in range(2):
+        bank.confirm_deposit(task, "first", 50)
+        bank.reject_deposit(task, "second")
+    assert requester.ledger(task)["balances"] == {"requester": -50, "escrow": 50}
+    assert {one["name"]: one["state"] for one in requester.deposits(task)} == {
+        "first": "confirmed",
+        "second": "rejected",
+    }
+
+
+def test_nobody_but_the_bank_confirms(world: World):
+    """Not the requester with its token and its signature, nor any other role, nor a token that nobody gave out."""
+    task = world.create(task_definition(), INITIAL_MODEL)
+    world.for_requester().deposit(task, "mine", 10**9)
+    for caller in (world.owner("sp"), *(world.token("sp", role) for role in ("requester", "sp", "csp", "operator"))):
+        for act in (lambda sp: sp.confirm_deposit(task, "mine", 10**9), lambda sp: sp.reject_deposit(task, "mine")):
+            with pytest.raises(Forbidden, match="bank"):
+                act(SpClient(world.service("sp", caller)))
+    with pytest.raises(NotAuthenticated):
+        SpClient(world.service("sp", Bearer("crowdfl_guess"))).confirm_deposit(task, "mine", 10**9)
+    assert world.for_requester().ledger(task)["balances"] == {}
+
+
+def test_what_is_announced_is_nobody_elses_to_see(world: World):
+    """The public status has neither balances nor deposits."""
+    task = world.post()
+    assert world.for_requester().status(task).keys().isdisjoint({"balances", "deposits"})
+
+
+def test_metrics_count_deposits_and_payments_by_state(world: World):
+    """For the operator."""
+    world.post()
+    payment = StoredPayment("t", "who", 1, "c", "{}", PaymentState.UNKNOWN, 0.0)
+    world.sp.store.add_payment(payment)
+    headers = {"Authorization": f"Bearer {world.token('sp', 'operator').token}"}
+    text = world.http("sp").get("/metrics", headers=headers).text
+    assert 'crowdfl_deposits{state="confirmed"} 1.0' in text
+    assert 'crowdfl_payments{state="unknown"} 1.0' in text
+
+
+class Slow:
+    """A payout program that ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.release = threading.Event(), threading.Event()
+
+    def __call__(self, payment: StoredPayment) -> None:
+        """As slow as it gets."""
+        self.begun.set()
+        assert self.release.wait(PATIENCE)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """One round rewarded, the task cancelled, one participant's claim in."""
+    desk = Desk(tmp_path)
+    desk.invite(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    desk.run()
+    for person in desk.crowd:
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk.run()
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    assert desk.crowd[0].claim() > 0
+    return desk
+
+
+def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
+    """Meanwhile SP goes on; a service that must end waits so long and no longer, and then nobody knows."""
+    slow = desk.sp.options.on_paid = Slow()
+    payouts = Payouts(desk.sp.payments, structlog.get_logger(), interval=0.01, patience=0.05)
+    payouts.start()
+    try:
+        assert slow.begun.wait(PATIENCE)
+        payouts.check()
+        assert desk.crowd[1].claim() > 0
+        desk.clock.time += 1000
+        desk.run()
+        assert desk.sp.status(desk.task)["state"] == "settled"
+        (first, second) = desk.sp.store.payments(desk.task)
+        assert (first.state, second.state) == (PaymentState.RUNNING, PaymentState.PENDING)
+        payouts.stop()
+        (first, second) = desk.sp.store.payments(desk.task)
+        assert (first.state, second.state) == (PaymentState.UNKNOWN, PaymentState.PENDING)
+        assert "stopped" in str(first.error)
+    finally:
+        slow.release.set()
+
+
+def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
+    """One that was not made before its task was settled is made after."""
+    told: list[str] = []
+    desk.clock.time += 1000
+    desk.run()
+    assert desk.sp.status(desk.task)["state"] == "settled"
+    desk.sp.options.on_paid = lambda payment: told.append(payment.who)
+    payouts = Payouts(desk.sp.payments, structlog.get_logger(), interval=0.01)
+    payouts.start()
+    until = time.monotonic() + PATIENCE
+    while not told:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    payouts.stop()
+    assert told == [desk.crowd[0].keys.who]
+    with pytest.raises(ServiceUnavailable, match="payments are not made"):
+        payouts.check()

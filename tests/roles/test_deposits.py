@@ -1,0 +1,139 @@
+"""Deposits: announced by the requester, counted once the operator has seen the money."""
+
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import Conflict, DepositRefused, SettingsError, TaskNotRunning, UnknownDeposit, UnknownTask
+from crowdfl.roles.ports import DepositState
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
+from tests.hosts import Desk, small_definition
+
+BUDGET = 36_000_000
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Three people in a task without money."""
+    desk = Desk(tmp_path)
+    desk.invite(3)
+    return desk
+
+
+def states(desk: Desk) -> dict[str, str]:
+    """Of the deposits, by name."""
+    return {deposit["name"]: deposit["state"] for deposit in desk.sp.deposits(desk.task)}
+
+
+def test_money_that_nobody_has_seen_funds_no_round(desk: Desk):
+    """It is pending, for the requester too; once it is confirmed the round opens."""
+    desk.sp.deposit(desk.task, "all", 2 * BUDGET)
+    desk.run()
+    assert desk.sp.status(desk.task)["rounds"] == []
+    report = desk.requester.report(desk.task)
+    assert (report["pending"], report["paid_in"], report["movements"]) == (2 * BUDGET, 0, [])
+    desk.sp.confirm_deposit(desk.task, "all", 2 * BUDGET)
+    desk.run()
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["open"]
+    report = desk.requester.report(desk.task)
+    assert (report["pending"], report["paid_in"]) == (0, 2 * BUDGET)
+
+
+def test_money_that_nobody_has_seen_is_never_refunded(desk: Desk):
+    """A requester that announces any amount and cancels gets back what came in, and nothing else."""
+    desk.sp.deposit(desk.task, "mine", 5)
+    desk.sp.confirm_deposit(desk.task, "mine", 5)
+    desk.sp.deposit(desk.task, "riches", 10**12)
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    desk.clock.time += 1000
+    desk.run()
+    report = desk.requester.report(desk.task)
+    assert (report["paid_in"], report["returned"], report["pending"]) == (5, 5, 10**12)
+    assert desk.sp.status(desk.task)["state"] == "settled"
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "settled"])
+def test_money_that_is_seen_after_the_end_goes_back(desk: Desk, ends: str):
+    """It did come in: the books show it, and return it."""
+    desk.sp.deposit(desk.task, "late", 7)
+    desk.requester.order(desk.task, "cancel")
+    desk.clock.time += 1000 if ends == "settled" else 0
+    desk.run()
+    assert desk.sp.status(desk.task)["state"] == ends
+    for _ in range(2):
+        desk.sp.confirm_deposit(desk.task, "late", 7)
+        desk.run()
+    report = desk.requester.report(desk.task)
+    assert (report["paid_in"], report["returned"]) == (7, 7)
+    assert desk.sp.ledger(desk.task).balance(ESCROW) == 0
+
+
+def test_another_amount_than_was_announced_is_not_confirmed(desk: Desk):
+    """By name, with both; nothing is credited."""
+    desk.sp.deposit(desk.task, "all", 100)
+    with pytest.raises(DepositRefused, match=r"'all'.*100 millionths, and 99"):
+        desk.sp.confirm_deposit(desk.task, "all", 99)
+    assert states(desk) == {"all": "pending"}
+    assert desk.sp.ledger(desk.task).balance(REQUESTER) == 0
+
+
+def test_a_decision_is_final_and_can_be_repeated(desk: Desk):
+    """Confirmed stays confirmed, rejected stays rejected."""
+    for name in ("good", "bad"):
+        desk.sp.deposit(desk.task, name, 100)
+    for _ in range(2):
+        desk.sp.confirm_deposit(desk.task, "good", 100)
+        desk.sp.reject_deposit(desk.task, "bad")
+    with pytest.raises(DepositRefused, match="confirmed before"):
+        desk.sp.reject_deposit(desk.task, "good")
+    with pytest.raises(DepositRefused, match="rejected before"):
+        desk.sp.confirm_deposit(desk.task, "bad", 100)
+    assert states(desk) == {"good": "confirmed", "bad": "rejected"}
+    assert desk.sp.ledger(desk.task).balance(ESCROW) == 100
+
+
+def test_an_announcement_can_be_repeated(desk: Desk):
+    """The same is the same, after it was decided too; another amount, or one that was rejected, is told."""
+    for _ in range(2):
+        desk.sp.deposit(desk.task, "all", 100)
+    with pytest.raises(Conflict, match="another amount"):
+        desk.sp.deposit(desk.task, "all", 101)
+    desk.sp.confirm_deposit(desk.task, "all", 100)
+    desk.sp.deposit(desk.task, "all", 100)
+    desk.sp.deposit(desk.task, "other", 5)
+    desk.sp.reject_deposit(desk.task, "other")
+    with pytest.raises(DepositRefused, match="rejected"):
+        desk.sp.deposit(desk.task, "other", 5)
+    assert desk.sp.ledger(desk.task).balance(ESCROW) == 100
+
+
+def test_what_is_not_there_is_not_decided(desk: Desk):
+    """Nor announced for a task that has ended, or that nobody knows."""
+    with pytest.raises(UnknownDeposit, match="'none'"):
+        desk.sp.confirm_deposit(desk.task, "none", 1)
+    with pytest.raises(UnknownDeposit):
+        desk.sp.reject_deposit(desk.task, "none")
+    with pytest.raises(UnknownTask):
+        desk.sp.deposit("0" * 32, "all", 1)
+    desk.requester.order(desk.task, "cancel")
+    with pytest.raises(TaskNotRunning):
+        desk.sp.deposit(desk.task, "more", 1)
+    assert desk.sp.store.deposits() == []
+
+
+def test_a_host_of_everyone_is_its_own_operator(desk: Desk):
+    """In one process, what the requester announces is there."""
+    assert desk.requester.fund(desk.task, 5, "all") == "all"
+    assert [deposit.state for deposit in desk.sp.store.deposits(desk.task)] == [DepositState.CONFIRMED]
+
+
+def test_people_have_a_least_time_to_claim_in(desk: Desk):
+    """SP refuses a task that pays and gives less, in words; one that pays nothing, or is there already, it takes."""
+    desk.sp.options.min_claim_window = 86400.0
+    with pytest.raises(SettingsError, match=r"`claim_window` is 86399 s.* at least 86400 s .*more time"):
+        desk.create(small_definition(desk.settings, claim_window=86399.0), desk.initial)
+    assert desk.create(small_definition(desk.settings, claim_window=86400.0), desk.initial)
+    free = desk.settings.model_copy(update={"budget": None, "lanes": 0})
+    assert desk.create(small_definition(free, claim_window=5.0), desk.initial)
+    assert desk.create(small_definition(desk.settings), desk.initial) == desk.task

@@ -1,0 +1,332 @@
+"""Payments: each program runs once, whoever else works on the same store, and whoever dies."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
+from crowdfl.roles.ports import PaymentState, SpStore, StoredPayment
+from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.payments import Payments, resolve_payment
+from crowdfl.services.payouts import PayoutCommand
+from crowdfl.storage.memory import ManualClock
+from crowdfl.storage.sql import SqlStore
+
+CHILD = Path(__file__).with_name("payments_child.py")
+PATIENCE = 120.0
+NEVER = 10_000.0  # seconds of a lease that no test waits for
+
+
+@dataclass
+class Bank:
+    """What payments need, and what was handed over."""
+
+    store: SpStore
+    clock: ManualClock
+
+    def __post_init__(self) -> None:
+        self.told: list[str] = []
+
+    def owes(self, *people: str) -> None:
+        """A payment to each."""
+        for who in people:
+            self.store.add_payment(StoredPayment("t", who, 5, "c", "{}", PaymentState.PENDING, self.clock.now()))
+
+    def payments(self, pay: Callable[[StoredPayment], None] | None = None, lease: float = NEVER) -> Payments:
+        """A process of SP's."""
+        return Payments(self, SpOptions(on_paid=pay or self.pay, lease_seconds=lease))
+
+    def pay(self, payment: StoredPayment) -> None:
+        """At once."""
+        self.told.append(payment.who)
+
+    def state(self, who: str) -> PaymentState:
+        """Of a payment."""
+        return self.found(who).state
+
+    def found(self, who: str) -> StoredPayment:
+        """A payment that is there."""
+        payment = self.store.payment("t", who)
+        assert payment is not None
+        return payment
+
+
+@pytest.fixture
+def bank(store: SpStore) -> Bank:
+    """Owes two people."""
+    bank = Bank(store, ManualClock(1000.0))
+    bank.owes("ada", "bob")
+    return bank
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Another thread or process has come so far."""
+    until = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.005)
+
+
+@contextmanager
+def hooks_under_way(bank: Bank, lease: float) -> Iterator[threading.Event]:
+    """A process whose program has begun and ends when the event is set."""
+    begun, release = threading.Event(), threading.Event()
+
+    def slowly(payment: StoredPayment) -> None:
+        begun.set()
+        assert release.wait(PATIENCE)
+        bank.pay(payment)
+
+    runner = threading.Thread(target=bank.payments(slowly, lease).run_one)
+    runner.start()
+    assert begun.wait(PATIENCE)
+    try:
+        yield release
+    finally:
+        release.set()
+        runner.join()
+
+
+def test_a_payment_is_made_once(bank: Bank):
+    """And then there is nothing left to do."""
+    payments = bank.payments()
+    assert [payments.run_one() for _ in range(3)] == [True, True, False]
+    assert bank.told == ["ada", "bob"]
+    assert {bank.state(who) for who in bank.told} == {PaymentState.PAID}
+
+
+def test_a_process_takes_what_no_other_has_taken(bank: Bank):
+    """While one program runs, the other process runs the next, and then none."""
+    with hooks_under_way(bank, NEVER):
+        other = bank.payments()
+        assert [other.run_one(), other.run_one()] == [True, False]
+        assert bank.told == ["bob"]
+        assert bank.state("ada") is PaymentState.RUNNING
+    assert bank.told == ["bob", "ada"]
+    assert bank.state("ada") is PaymentState.PAID
+
+
+def test_a_lease_is_renewed_while_its_program_runs(bank: Bank):
+    """However long that takes: to the others it stays running."""
+    lease, other = 0.03, bank.payments()
+    with hooks_under_way(bank, lease):
+        other.run_one()
+        for _ in range(5):
+            bank.clock.time += 0.9 * lease
+            wait_until(lambda: (bank.found("ada").until or 0.0) >= bank.clock.now() + lease)
+            assert other.run_one() is False
+            assert bank.state("ada") is PaymentState.RUNNING
+    assert sorted(bank.told) == ["ada", "bob"]
+
+
+def test_what_became_of_a_slow_program_is_recorded_after_all(bank: Bank):
+    """Its process was away so long that it was given up; it was not run again, and in the end everyone knows."""
+    with hooks_under_way(bank, NEVER):
+        bank.clock.time += 2 * NEVER
+        other = bank.payments()
+        assert [other.run_one(), other.run_one()] == [True, False]
+        assert bank.state("ada") is PaymentState.UNKNOWN
+        assert bank.told == ["bob"]
+    assert bank.state("ada") is PaymentState.PAID
+
+
+def test_the_operators_word_counts_more_than_a_late_program(bank: Bank):
+    """Once somebody has dealt with it, a process that comes back changes nothing."""
+    with hooks_under_way(bank, NEVER):
+        bank.clock.time += 2 * NEVER
+        resolve_payment(bank, "t", "ada", "again")
+        assert bank.payments().run_one() is True
+        assert bank.told == ["ada"]
+        attempts = bank.found("ada").attempts
+    assert (bank.state("ada"), bank.found("ada").attempts, attempts) == (PaymentState.PAID, 2, 2)
+
+
+def test_a_program_that_says_no_is_run_again_later(bank: Bank):
+    """The others do not wait for it; the rest grows; in the end it is paid."""
+    answers = [PaymentFailed("closed"), PaymentFailed("still closed"), None]
+
+    def pay(payment: StoredPayment) -> None:
+        answer = answers.pop(0) if payment.who == "ada" else None
+        if answer is not None:
+            raise answer
+        bank.pay(payment)
+
+    payments = bank.payments(pay)
+    assert [payments.run_one() for _ in range(3)] == [True, True, False]
+    assert (bank.told, bank.state("ada"), bank.found("ada").error) == (["bob"], PaymentState.PENDING, "closed")
+    rests = []
+    while bank.state("ada") is PaymentState.PENDING:
+        rest = bank.found("ada").until
+        assert rest is not None
+        rests.append(rest - bank.clock.now())
+        assert payments.run_one() is False
+        bank.clock.time = rest
+        assert payments.run_one() is True
+    assert (bank.told, rests) == (["bob", "ada"], [60.0, 120.0])
+    assert (bank.found("ada").attempts, bank.found("ada").error) == (3, None)
+
+
+@pytest.mark.parametrize("failure", [PaymentUnknown("too slow"), OSError("pipe"), ValueError("its own fault")])
+def test_where_nobody_knows_the_program_is_not_run_again(bank: Bank, failure: Exception):
+    """It waits for the operator."""
+
+    def pay(payment: StoredPayment) -> None:
+        bank.pay(payment)
+        raise failure
+
+    payments = bank.payments(pay)
+    assert payments.run_one() is True
+    bank.clock.time += 10 * NEVER
+    assert payments.run_one() is True  # the other one's
+    assert payments.run_one() is False
+    assert bank.told == ["ada", "bob"]
+    assert bank.state("ada") is PaymentState.UNKNOWN
+    assert bank.found("ada").error
+
+
+def test_the_operator_decides_what_is_unknown(bank: Bank):
+    """Paid is paid; again is run once more; nothing else can be said, nor of anyone else."""
+    payments = bank.payments(lambda _payment: (_ for _ in ()).throw(PaymentUnknown("too slow")))
+    assert [payments.run_one() for _ in range(3)] == [True, True, False]
+    resolve_payment(bank, "t", "ada", "paid")
+    resolve_payment(bank, "t", "ada", "paid")
+    resolve_payment(bank, "t", "bob", "again")
+    willing = bank.payments()
+    assert [willing.run_one(), willing.run_one()] == [True, False]
+    assert bank.told == ["bob"]
+    with pytest.raises(Conflict, match="paid"):
+        resolve_payment(bank, "t", "bob", "again")
+    with pytest.raises(UnknownPayment):
+        resolve_payment(bank, "t", "eve", "paid")
+    with pytest.raises(SettingsError, match="perhaps"):
+        resolve_payment(bank, "t", "bob", "perhaps")
+
+
+def test_an_operator_who_pays_by_hand_says_so(bank: Bank):
+    """Without a program payments wait; one that is under way is not the operator's to end."""
+    none = Payments(bank, SpOptions(lease_seconds=NEVER))
+    assert none.run_one() is False
+    resolve_payment(bank, "t", "bob", "paid")
+    with hooks_under_way(bank, NEVER), pytest.raises(Conflict, match="running"):
+        resolve_payment(bank, "t", "ada", "paid")
+    assert bank.told == ["ada"]
+
+
+def test_the_key_of_a_payment_is_its_own_and_stays(bank: Bank):
+    """By it a bank can tell a repeat, whichever process asks."""
+    keys = {who: bank.found(who).key for who in ("ada", "bob")}
+    bank.payments().run_one()
+    assert {who: bank.found(who).key for who in keys} == keys
+    assert len(set(keys.values())) == 2
+
+
+# Real programs.
+
+
+def script(folder: Path, text: str) -> tuple[str, ...]:
+    """A program that is given the folder first."""
+    path = folder / "pay.py"
+    path.write_text("import os, pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n" + text)
+    return (sys.executable, str(path), str(folder))
+
+
+def payment() -> StoredPayment:
+    """Any."""
+    return StoredPayment("task", "who", 12, "c", "{}", PaymentState.RUNNING, 0.0)
+
+
+def test_a_program_gets_the_payment_and_its_key(tmp_path: Path):
+    """Four arguments, after its own."""
+    PayoutCommand(script(tmp_path, "(folder / 'paid').write_text(' '.join(sys.argv[2:]))"))(payment())
+    assert (tmp_path / "paid").read_text() == f"task who 12 {payment().key}"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "error"),
+    [
+        ("raise SystemExit(3)", PATIENCE, PaymentFailed),
+        ("os.kill(os.getpid(), signal.SIGKILL)", PATIENCE, PaymentUnknown),
+        ("time.sleep(300)", 0.2, PaymentUnknown),
+    ],
+)
+def test_what_a_program_says_is_yes_no_or_unknown(tmp_path: Path, text: str, seconds: float, error: type[Exception]):
+    """A status is an answer; a program that was ended gave none."""
+    with pytest.raises(error):
+        PayoutCommand(script(tmp_path, text), seconds)(payment())
+
+
+def test_a_program_that_cannot_be_started_has_not_paid(tmp_path: Path):
+    """It is tried again."""
+    with pytest.raises(PaymentFailed, match="could not be started"):
+        PayoutCommand((str(tmp_path / "nowhere"),))(payment())
+
+
+@contextmanager
+def children(url: str, count: int, *words: str) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Processes that all begin to pay at once."""
+    command = [sys.executable, str(CHILD), url, *words]
+    made = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 -- its own code
+        for _ in range(count)
+    ]
+    try:
+        for child in made:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in made:
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        yield made
+    finally:
+        for child in made:
+            child.kill()
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                assert pipe is not None
+                pipe.close()
+
+
+def test_two_processes_with_short_leases_and_a_slow_program_pay_everyone_once(
+    sql_store: SqlStore, url: str, tmp_path: Path
+):
+    """The program takes several times as long as a lease lasts."""
+    bank = Bank(sql_store, ManualClock(time.time()))
+    people = [f"person {number}" for number in range(4)]
+    bank.owes(*people)
+    slow = script(tmp_path, "time.sleep(1.0)\nwith open(folder / 'told', 'a') as file: file.write(sys.argv[3] + '\\n')")
+    with children(url, 2, "0.2", *slow) as made:
+        assert [child.wait(PATIENCE) for child in made] == [0, 0]
+    assert sorted((tmp_path / "told").read_text().splitlines()) == people
+    assert {bank.state(who) for who in people} == {PaymentState.PAID}
+
+
+def test_a_process_that_dies_while_its_program_runs_leaves_an_unknown_payment(
+    sql_store: SqlStore, url: str, tmp_path: Path
+):
+    """Nobody runs it a second time before the operator has asked the bank."""
+    bank = Bank(sql_store, ManualClock(time.time()))
+    bank.owes("ada")
+    hanging = script(tmp_path, "(folder / 'begun').touch()\nwhile not (folder / 'end').exists(): time.sleep(0.05)")
+    with children(url, 1, "30", *hanging) as (child,):
+        wait_until((tmp_path / "begun").exists)
+        child.kill()
+        child.wait()
+        assert bank.payments().run_one() is False
+        assert bank.state("ada") is PaymentState.RUNNING
+        bank.clock.time += 3600.0
+        assert bank.payments().run_one() is False
+        assert bank.state("ada") is PaymentState.UNKNOWN
+        assert "check with your bank" in str(bank.found("ada").error)
+    assert bank.told == []
+    (tmp_path / "end").touch()  # the program outlives the process that started it
+    resolve_payment(bank, "t", "ada", "again")
+    assert bank.payments().run_one() is True
+    assert bank.told == ["ada"]
