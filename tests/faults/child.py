@@ -2,8 +2,9 @@
 
 Imported once by the server that forks them, so that a process costs milliseconds. Nothing of the roles is replaced but the
 clock, which the supervisor can put forward, the port, which it keeps open while a server is down, as systemd would, the
-waiting for the disk: a killed process loses nothing that it handed to the system; and chance, which decides whether uploads
-that come at about the same time share a commit: here they never do, or always, so that a step is the same one in every run.
+waiting for the disk: a killed process loses nothing that it handed to the system; the bank, which is a file; and chance, which
+decides whether uploads that come at about the same time share a commit: here they never do, or always, so that a step is the
+same one in every run.
 """
 
 import asyncio
@@ -21,11 +22,15 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlalchemy import Pool, event
 
-from crowdfl.errors import NotReady, ServiceUnavailable
+from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUnavailable
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant import Participant, arrays_to_npz
+from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.requester import Requester, own_key
+from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services import run, server
 from crowdfl.services.apps import batches
 from crowdfl.services.apps.batches import Batches
@@ -33,6 +38,7 @@ from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.sql import SqlStore
 from tests.faults.durable import Kill, Steps
 from tests.hosts import INITIAL_MODEL, small_definition, test_tools
 
@@ -43,6 +49,7 @@ BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _PAUSE = 0.1
+_UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
 _FOR_COMPANY = 15.0
 
 
@@ -88,7 +95,8 @@ def live(life: Life) -> None:
     before = [name for earlier in steps[:-1] for name in earlier.read_text().splitlines()]
     Steps(steps[-1], life.kills, before).install()
     role = life.role.partition("+")[0]
-    {"kgc": _kgc, "sp": _sp, "csp": _csp, "requester": _requester}.get(role, _person)(life)
+    roles = {"kgc": _kgc, "sp": _sp, "csp": _csp, "requester": _requester, "operator": _operator}
+    roles.get(role, _person)(life)
 
 
 def _settings(life: Life, model: type[_Model], **more: Any) -> _Model:
@@ -117,7 +125,31 @@ def _sp(life: Life) -> None:
     else:
         batches._MOST = 1
     peers = {"kgc": _peer(life, "kgc"), "csp": _peer(life, "csp")}
-    server.serve_sp(_settings(life, SpSettings, tick_seconds=0.03, **peers))
+    run.PayoutCommand = functools.partial(Bank, life.folder)  # type: ignore[assignment, misc]
+    server.serve_sp(_sp_settings(life, **peers))
+
+
+def _sp_settings(life: Life, **more: Any) -> SpSettings:
+    return _settings(life, SpSettings, tick_seconds=0.03, min_claim_window=0.0, on_paid=("pay",), **more)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Where payments go: a line each, written by SP's own process, so that what it had not written it never will."""
+
+    folder: Path
+    _command: tuple[str, ...] = ()
+    _seconds: float = 0.0
+
+    def __call__(self, payment: StoredPayment) -> None:
+        """Hand the money over."""
+        with open(self.folder / "bank", "ab") as file:
+            file.write(f"{payment.key} {payment.who} {payment.amount}\n".encode())
+
+    def knows(self, payment: StoredPayment) -> bool:
+        """Whether it was asked for this one."""
+        path = self.folder / "bank"
+        return path.exists() and payment.key in path.read_text()
 
 
 def _pairwise(take: Any) -> Any:
@@ -167,6 +199,29 @@ def _requester(life: Life) -> None:
     while sp.status(task)["state"] == "running":
         time.sleep(2 * _PAUSE)
     blobs.put("model", arrays_to_npz(requester.model(task)))
+
+
+def _operator(life: Life) -> None:
+    """Confirm what the requester has announced; later, ask the bank about every payment of which nobody knows."""
+    url, bank = f"sqlite:///{life.folder}/sp/state.db", Bank(life.folder)
+    while not (life.folder / "sp/state.db").exists():
+        time.sleep(_PAUSE)
+    books = run.OpenBooks(SqlStore(url), FileClock(life.folder))
+    while len(states := _tasks(books)) == 0 or states != [TaskState.SETTLED] or books.store.payments(states=_UNPAID):
+        for deposit in books.store.deposits() if states else ():
+            if deposit.state is DepositState.PENDING:
+                Deposits(books).confirm(deposit.task, deposit.name, deposit.amount)
+        for payment in books.store.payments(states=[PaymentState.UNKNOWN]) if states else ():
+            resolve_payment(books, payment.task, payment.who, "paid" if bank.knows(payment) else "again")
+        time.sleep(_PAUSE)
+
+
+def _tasks(books: run.OpenBooks) -> list[str]:
+    """Their states; none before SP has made its tables."""
+    try:
+        return [task.state for task in books.store.tasks()]
+    except (StoreOutdated, StoreUnavailable):
+        return []
 
 
 def _person(life: Life) -> None:

@@ -80,6 +80,11 @@ class Outcome:
         assert len(dict(rows)) == len(rows)
         return dict(rows)
 
+    def handed_over(self) -> list[tuple[str, int]]:
+        """What the bank was asked to pay, each time that it was asked."""
+        lines = [line.split() for line in (self.folder / "bank").read_text().splitlines()]
+        return sorted((self.names[who], int(amount)) for _, who, amount in lines)
+
     def shown(self) -> Counter[int]:
         """How many different requests of each kind CSP was shown, over all its lives."""
         return Counter(map(Message.kind_of, set(self._requests)))
@@ -131,7 +136,9 @@ class Outcome:
     def _check_money(self) -> None:
         books = self.ledger()
         paid = {name: int(person.get("paid")) for name, person in zip(self.names.values(), self.people, strict=True)}
-        assert {name: books[f"pay {name}"][2] for name in paid} == paid
+        assert {name: sum(books[f"pay {name} round {n}"][2] for n in (1, 2)) for name in paid} == paid
+        assert self.handed_over() == sorted(paid.items()), "the bank was asked twice, or not at all"
+        assert all(sum(books[f"pay {name} round {n}"][2] for name in paid) <= BUDGET for n in (1, 2))
         assert all(paid.values())
         assert 2 * BUDGET - 2 * _MILLIONTHS <= sum(paid.values()) <= 2 * BUDGET
         inside = sum(a for s, _, a in books.values() if s == "requester") - sum(

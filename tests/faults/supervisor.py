@@ -27,7 +27,8 @@ __all__ = ["ROLES", "SERVERS", "Campaign"]
 
 SERVERS = ("kgc", "csp", "sp")
 CLIENTS = ("requester", *(f"person{number}" for number in range(PEOPLE)))
-ROLES = (*SERVERS, *CLIENTS)
+OPERATOR = "operator"  # of SP: works on SP's own files, to the end
+ROLES = (*SERVERS, OPERATOR, *CLIENTS)
 _LEASE = 31.0  # seconds until a dead SP's work is anyone's
 _PATIENCE = 240.0
 _TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}  # who is let in where
@@ -60,12 +61,13 @@ class Campaign:
         """To the end: everyone has what is theirs, and the books are closed."""
         self._prepare()
         try:
-            for role in (*self.servers, *CLIENTS):
+            for role in (*self.servers, OPERATOR, *CLIENTS):
                 self._start(role)
             self._watch(lambda: not any(role in self._processes for role in CLIENTS))
             self.put_clock_forward(2 * CLAIM_WINDOW)
             store = SqlStore(f"sqlite:///{self.folder}/sp/state.db")
             self._watch(lambda: [task.state for task in store.tasks()] == [TaskState.SETTLED])
+            self._watch(lambda: OPERATOR not in self._processes)  # every payment is made
             store.close()
             self._reap(0.2)  # one that died of the last step
         finally:
@@ -132,7 +134,7 @@ class Campaign:
     def _bury(self, role: str, process: BaseProcess) -> None:
         process.join()
         del self._processes[role]
-        if process.exitcode == 0 and role in CLIENTS:
+        if process.exitcode == 0 and role in (OPERATOR, *CLIENTS):
             return
         assert process.exitcode == -signal.SIGKILL, f"{role} ended by itself: {process.exitcode}\n{self.log()}"
         self.deaths.append(role)

@@ -13,8 +13,16 @@ from tests.faults.durable import ANY, Kill, idle
 from tests.faults.outcome import Outcome
 from tests.faults.supervisor import Campaign
 
-KILLED = ("kgc", "csp", "sp", "requester", "person0", "person1")  # person2 does nothing that person1 does not
-SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "requester": 2, "person0": 2, "person1": 3}
+KILLED = (
+    "kgc",
+    "csp",
+    "sp",
+    "operator",
+    "requester",
+    "person0",
+    "person1",
+)  # person2 does nothing that person1 does not
+SAMPLE = {"kgc": 4, "csp": 5, "sp": 9, "operator": 2, "requester": 2, "person0": 2, "person1": 3}
 SHARDS, SLOW_SHARDS = 5, 10
 LIVES, CHAIN = 3, 4
 Point = tuple[str, Kill]
@@ -114,11 +122,12 @@ def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(stride: int, 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
 def test_all_processes_killed_again_and_again_change_nothing(seed: int, undisturbed: Campaign, tmp_path: Path):
-    """Each of them three times in one campaign, wherever it happens to be."""
+    """Each of them up to three times in one campaign, wherever it happens to be."""
     draw, kills = random.Random(seed), {}  # noqa: S311 -- no secret
     for role in KILLED:
         steps = sum(not idle(name) for name in undisturbed.steps(role))
-        kills[role] = [Kill(ANY, draw.randint(1, steps // LIVES), draw.random() < 0.5) for _ in range(LIVES)]
+        lives = min(LIVES, steps)  # the operator has one thing to do
+        kills[role] = [Kill(ANY, draw.randint(1, steps // lives), draw.random() < 0.5) for _ in range(lives)]
     survive(Campaign(tmp_path / "campaign", kills), undisturbed)
 
 
@@ -138,3 +147,13 @@ def test_every_durable_step_is_somebodys_last_in_campaigns_of_many_deaths(
         except (AssertionError, CrowdFLError) as failure:
             failures.append(f"{armed}: {type(failure).__name__} {failure}")
     assert not failures, "\n".join(failures)
+
+
+def test_an_sp_killed_amid_a_payment_pays_once_when_the_operator_has_asked_the_bank(
+    undisturbed: Campaign, tmp_path: Path
+):
+    """Before and after it is taken, before and after it is finished: in between nobody knows, and nothing is run again."""
+    own = [point for point in points(undisturbed, "sp") if "payments.run_one" in point[1].name and point[1].time == 1]
+    assert len({kill.name for _, kill in own}) == 2
+    assert len(own) == 4
+    survive_each(tmp_path, undisturbed, own)
