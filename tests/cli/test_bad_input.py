@@ -258,13 +258,13 @@ def books(workspace):
 
 def test_payouts_as_json_and_csv(books, tmp_path):
     """The same rows, printed or written."""
-    (row,) = json.loads(call("sp", "payouts", "list", books, "--json").out)
+    (row,) = json.loads(call("sp", "payouts", books, "--json").out)
     assert (row["participant"], row["amount"], row["attempts"]) == ("somebody", "1.25", 1)
     assert row["state"] == "unknown"  # the process that ran it is gone
     assert "check with your bank" in row["note"]
-    assert call("sp", "payouts", "list", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
+    assert call("sp", "payouts", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
     written = json.loads((tmp_path / "p.json").read_text())
-    printed = list(csv.DictReader(call("sp", "payouts", "list", books, "0" * 32).out.splitlines()))
+    printed = list(csv.DictReader(call("sp", "payouts", books, "0" * 32).out.splitlines()))
     for rows in (written, printed):
         assert [rows[0][name] for name in ("participant", "amount", "key")] == ["somebody", "1.25", row["key"]]
 
@@ -283,12 +283,12 @@ def test_deposits_are_confirmed_by_name_and_amount(books):
 def test_a_payment_is_resolved_by_whoever_asked_the_bank(books):
     """And stays so."""
     place = (books, "0" * 32, "somebody")
-    refused(call("sp", "payouts", "resolve", books, "0" * 32, "nobody", "paid"), "UnknownPayment", "nobody")
-    assert call("sp", "payouts", "resolve", *place, "perhaps").code == 2
+    refused(call("sp", "resolve", books, "0" * 32, "nobody", "paid"), "UnknownPayment", "nobody")
+    assert call("sp", "resolve", *place, "perhaps").code == 2
     for _ in range(2):
-        assert call("sp", "payouts", "resolve", *place, "paid").code == 0
-    refused(call("sp", "payouts", "resolve", *place, "again"), "Conflict", "paid")
-    (row,) = json.loads(call("sp", "payouts", "list", books, "--json").out)
+        assert call("sp", "resolve", *place, "paid").code == 0
+    refused(call("sp", "resolve", *place, "again"), "Conflict", "paid")
+    (row,) = json.loads(call("sp", "payouts", books, "--json").out)
     assert (row["state"], row["note"]) == ("paid", "")
 
 
@@ -300,7 +300,7 @@ def test_files_that_the_system_refuses(books, tmp_path):
     (tmp_path / "invitation.json").write_text(json.dumps(INVITATION))
     missing = tmp_path / "nodir/x.csv"
     refused(
-        call("sp", "payouts", "list", books, "0" * 32, missing),
+        call("sp", "payouts", books, "0" * 32, missing),
         f"FileNotFoundError: No such file or directory: {missing}",
     )
     refused(call("evaluate", tmp_path / "dir.npz", "--data", "watch:0"), "IsADirectoryError", "dir.npz")

@@ -256,7 +256,7 @@ def test_what_a_participant_asks_later(campaign: Campaign):
 def test_the_books_and_the_payouts_agree(campaign: Campaign):
     """A payment of one name is one; SP's operator has a CSV of what each was paid, the requester the sum of what was earned."""
     report = json.loads(call("task", "report", campaign.task, "--json", *campaign.settings).out)
-    text = call("sp", "payouts", "list", campaign.folder / "roles/sp/settings.toml", campaign.task).out
+    text = call("sp", "payouts", campaign.folder / "roles/sp/settings.toml", campaign.task).out
     rows = list(csv.DictReader(text.splitlines()))
     assert {row["state"] for row in rows} == {"pending"}  # this operator has no program that pays
     assert report["paid_in"] == 72_000_000

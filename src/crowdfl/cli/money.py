@@ -1,4 +1,4 @@
-"""`crowdfl sp deposit | payouts`: what the operator of SP says about the money, and sees of it."""
+"""`crowdfl sp deposit | payouts | resolve`: what the operator of SP says about the money, and sees of it."""
 
 import csv
 import io
@@ -20,13 +20,12 @@ from crowdfl.settings import SpSettings, from_millionths, to_millionths
 from crowdfl.storage.atomic import write_private
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
-payouts_app = typer.Typer(help="What participants are owed, and what became of it.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Argument(help="SP's settings.toml.")]
 _Task = Annotated[str, typer.Argument(help="The task's id.")]
 _AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
 _Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
 _Amount = Annotated[str, typer.Argument(help="How much came in, such as 36.00; it must be what was announced.")]
-_ADVICE = "check with your bank, then `crowdfl sp payouts resolve`"
+_ADVICE = "check with your bank, then `crowdfl sp resolve`"
 _COLUMNS = ("task", "participant", "amount", "state", "seconds", "attempts", "key", "note")
 
 
@@ -62,8 +61,7 @@ def reject_deposit(settings: _Settings, task: _Task, name: _Name) -> None:
         Deposits(books).reject(task, name)
 
 
-@payouts_app.command("list")
-def list_payouts(
+def payouts(
     settings: _Settings,
     task: _AnyTask = None,
     file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
@@ -79,11 +77,10 @@ def list_payouts(
         write_private(file, text.encode(), overwrite=True)
 
 
-@payouts_app.command("resolve")
 def resolve(
     settings: _Settings,
     task: _Task,
-    who: Annotated[str, typer.Argument(help="The participant, as `list` shows it.")],
+    who: Annotated[str, typer.Argument(help="The participant, as `payouts` shows it.")],
     how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
 ) -> None:
     """Say what became of a payment that is unknown, or that you made yourself."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, WrongAmount
+from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, RoundEnded, WrongAmount
 from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
@@ -82,6 +82,8 @@ class Settlement:
     def finish(self, task: str, last: Round | None) -> bool:
         try:
             self.deliver(task)
+        except RoundEnded:  # for good: there is no model to wait for
+            pass
         except (CrowdFLError, ConnectionError):
             if last is None or not self._steps.out_of_patience(task, last):
                 raise
