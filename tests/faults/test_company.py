@@ -14,8 +14,8 @@ TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
     "lease<core.renew_lease<steps.ask<exchange.run_exchange<round.reward",
     "put_seed<",
-    "transaction<steps._average",
-    "transaction<steps._reward",
+    "transaction<steps._weigh",
+    "transaction<steps._publish",
 ]
 
 
