@@ -294,5 +294,5 @@ class MoneyInSql(Money):
 _STEPS = {"stateful_step_count": 40, "deadline": None, "suppress_health_check": list(HealthCheck)}
 TestMoneyInMemory = Money.TestCase
 TestMoneyInMemory.settings = settings(max_examples=min(settings.default.max_examples, 400), **_STEPS)  # type: ignore[union-attr]
-TestMoneyInSql = MoneyInSql.TestCase
+TestMoneyInSql = pytest.mark.second(MoneyInSql.TestCase)
 TestMoneyInSql.settings = settings(max_examples=min(settings.default.max_examples, 40) // 4 + 1, **_STEPS)  # type: ignore[union-attr]

@@ -25,6 +25,7 @@ def final_average(world: World, number: int) -> float:
 
 @given(deaths=st.lists(st.tuples(st.sampled_from(["SP", "CSP"]), st.integers(1, 30)), min_size=3, max_size=8))
 @settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.second
 def test_servers_that_die_again_and_again_give_the_same_average_and_pay_the_same(deaths: list[tuple[str, int]]):
     """Killed at any durable step, the campaign ends as an undisturbed one: the plain average, everyone paid."""
     with tempfile.TemporaryDirectory() as folder, closing(World(Path(folder), people=3, rounds=1, **SETTINGS)) as world:

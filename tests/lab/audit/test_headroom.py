@@ -99,6 +99,7 @@ def test_a_vacuous_bound_says_so():
     assert DivisorBound("y", span=100, ybits=50, distinct=10).worst == 1.0
 
 
+@pytest.mark.second
 def test_repeated_divisors_fall_only_when_each_division_masks_anew():
     """By lattice with short remainders, by range with long ones, and not at all as built."""
     found = attack_repeated_divisor()

@@ -46,7 +46,7 @@ def test_many_tests_are_corrected_for(rng):
     assert outcome.corrected == min(1.0, 20 * outcome.p_value)
 
 
-@pytest.mark.parametrize(("subject", "rounds"), [(PAPER, 16), (SHORTENED, 32)])
+@pytest.mark.parametrize(("subject", "rounds"), [(PAPER, 16), pytest.param(SHORTENED, 32, marks=pytest.mark.second)])
 def test_views_are_told_apart_where_they_must(subject, rounds):
     """So the test can tell; of 16 rounds of the second it cannot, once in a hundred times."""
     finding = tell_apart(subject, rounds)
@@ -54,6 +54,7 @@ def test_views_are_told_apart_where_they_must(subject, rounds):
     assert finding.error < LEVEL
 
 
+@pytest.mark.second
 def test_views_of_hardened_are_not_told_apart():
     """By any of the tests, at the same level."""
     assert tell_apart(HARDENED, rounds=16).verdict is Verdict.GUESS
