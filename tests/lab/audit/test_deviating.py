@@ -8,6 +8,8 @@ from crowdfl.lab.audit.forgeries import attack_chosen_reward, attack_claims, att
 from crowdfl.lab.audit.isolation import attack_isolation
 from crowdfl.lab.audit.oracles import attack_power_lengths, attack_signs
 
+pytestmark = pytest.mark.second  # tests/attacks tries the same on the roles in the first tier
+
 ATTACKS = {
     "signs": attack_signs,
     "power lengths": attack_power_lengths,
