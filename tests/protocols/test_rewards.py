@@ -135,6 +135,7 @@ _budgets = st.sampled_from(["0.000001", "0.000007", "0.01", "1", "36"]) | st.dec
 @every_profile
 @settings(max_examples=12)
 @given(models=_models, data=st.data(), budget=_budgets)
+@pytest.mark.second
 def test_the_budget_is_kept_and_nearly_spent(profile, models, data, budget):
     """Any models and samples, budgets from one millionth up."""
     counts = st.lists(st.integers(0, 10), min_size=len(models), max_size=len(models)).filter(any)

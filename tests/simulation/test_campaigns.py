@@ -123,6 +123,7 @@ def test_an_average_stays_as_it_was_first_published_whatever_step_sp_dies_at(tmp
     csp_is_gone=st.booleans(),
 )
 @settings(max_examples=CAMPAIGNS, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@pytest.mark.second
 def test_whatever_happens_uploads_averages_and_money_stay_right(
     troubles: tuple[list[tuple[Any, ...]], ...], people: int, strategy: str, csp_is_gone: bool
 ):
