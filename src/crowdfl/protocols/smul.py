@@ -193,7 +193,7 @@ class PolynomialsCsp:
         with party.costs.inside("SMUL", len(products)):
             operands = to_ints(party.finish(message.masked, message.masked_1))
             party.view.saw("SMUL x'", operands)
-            opened = [_centred(prod(operands[j] for j in monomial), n) for monomial in products]
+            opened = [party.public.signed(prod(operands[j] for j in monomial) % n) for monomial in products]
             return PolynomialsReply(party.encrypt(opened))
 
 
@@ -207,8 +207,3 @@ def _substitute(polynomial: Polynomial, masks: Sequence[mpz], n: mpz) -> Polynom
                 key = tuple(monomial[i] for i in kept)
                 result[key] = int((result.get(key, 0) + coefficient * prod(-a for a in dropped)) % n)
     return result
-
-
-def _centred(value: int, n: mpz) -> int:
-    residue = int(value % n)
-    return residue if 2 * residue < n else int(residue - n)

@@ -385,10 +385,9 @@ class RewardCsp:
         """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
         own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
         cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
-        n = self.party.public.n
-        return InnerReply(
-            self.party.encrypt([_signed(x, n) for x in own]), self.party.encrypt([_signed(x, n) for x in cross])
-        )
+        party, n = self.party, self.party.public.n
+        signed = [[party.public.signed(total % n) for total in totals] for totals in (own, cross)]
+        return InnerReply(party.encrypt(signed[0]), party.encrypt(signed[1]))
 
     def open(self, message: RewardRequest) -> list[mpz]:
         """v_i = mu_i + m_i."""
@@ -405,11 +404,6 @@ class InnerSums(Message, kind=25):
 
     def __repr__(self) -> str:
         return "InnerSums(secret)"
-
-
-def _signed(value: int, n: mpz) -> int:
-    residue = int(value % n)
-    return residue if 2 * residue < n else int(residue - n)
 
 
 def reward_context(context: bytes, who: str) -> bytes:
