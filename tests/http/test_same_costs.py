@@ -73,6 +73,7 @@ def in_one_process(**settings):
     return fed.recorder
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_round_costs_the_same_locally_and_as_a_service(settings, tmp_path):
     """Every counter of both servers; an upload is validated once, and a rewarded round publishes once."""

@@ -294,6 +294,7 @@ def children(url: str, count: int, *words: str) -> Iterator[list["subprocess.Pop
                 pipe.close()
 
 
+@pytest.mark.second
 def test_two_processes_with_short_leases_and_a_slow_program_pay_everyone_once(
     sql_store: SqlStore, url: str, tmp_path: Path
 ):
@@ -308,6 +309,7 @@ def test_two_processes_with_short_leases_and_a_slow_program_pay_everyone_once(
     assert {bank.state(who) for who in people} == {PaymentState.PAID}
 
 
+@pytest.mark.second
 def test_a_process_that_dies_while_its_program_runs_leaves_an_unknown_payment(
     sql_store: SqlStore, url: str, tmp_path: Path
 ):

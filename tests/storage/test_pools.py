@@ -388,6 +388,7 @@ def test_a_torn_state_leaves_the_other_copy(tmp_path: Path):
         RandomizerPool.open(path, PUBLIC)
 
 
+@pytest.mark.second
 def test_a_process_killed_at_any_step_repeats_nothing(tmp_path: Path):
     """Killed at, and halfway through, each of its calls to the disk: what it was handed never comes again."""
     filled(tmp_path / "pool", 6)
@@ -409,6 +410,7 @@ def assert_nothing_repeated(path: Path, handed: list[int]) -> None:
     assert set(handed + left) <= {*range(1, 7), *range(1000, 1006)}
 
 
+@pytest.mark.second
 def test_a_child_killed_by_its_parent_repeats_nothing(tmp_path: Path):
     """No hook: a real SIGKILL at some moment of a long drain; what was printed never comes again."""
     for lines in (1, 20, 50):

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
 from crowdfl.local import Store
 from crowdfl.protocols.profile import Identity
@@ -138,6 +140,7 @@ def test_two_processes_on_one_database_keep_every_promise(sql_store: SqlStore, u
     assert len(sql_store.participants("t")) == 25
 
 
+@pytest.mark.second
 def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql_store: SqlStore, url: str):
     """Two transactions, killed before and after every statement and commit; what was acknowledged is there."""
     (lines,) = processes(url, ("sweep",))
