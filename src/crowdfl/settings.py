@@ -133,6 +133,9 @@ _Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
 
 
+_SP_KEY = "SP's public key, to check its word that a task has ended; without it, no such word is taken."
+
+
 def _optional(example: object, description: str) -> Any:  # noqa: ANN401 -- as pydantic's Field
     """A setting that may be left out; the example is what a template shows."""
     return Field(default=None, examples=[example], description=description)
@@ -319,6 +322,7 @@ class KgcSettings(ServiceSettings):
     """The key generation centre."""
 
     kgc_key: _PublicKey | None = Field(default=None, description="KGC's own public key; not needed here.")
+    sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
 
 
 class ComputingSettings(ServiceSettings):
@@ -349,6 +353,8 @@ class ComputingSettings(ServiceSettings):
 
 class CspSettings(ComputingSettings):
     """The computation server."""
+
+    sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
 
 
 class SpSettings(ComputingSettings):

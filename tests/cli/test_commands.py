@@ -19,6 +19,7 @@ from crowdfl.errors import FormatError, SettingsError
 from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.services.http.tls import CertificateFiles, require_usable
+from crowdfl.services.run import signing_key
 from tests.cli.program import call
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
@@ -116,6 +117,14 @@ def test_init_makes_files_for_their_owner_alone(workspace):
     """Each role finds its own folder, and nobody else can look in."""
     assert {path.name for path in workspace.iterdir()} == {"ca", "kgc", "sp", "csp", "requester"}
     assert all(path.stat().st_mode & 0o077 == 0 for path in (workspace, *workspace.rglob("*")))
+
+
+def test_init_tells_kgc_and_csp_the_key_that_sp_signs_with(workspace):
+    """It is SP's from the start: what SP signs later is checked with what the others were given here."""
+    key = signing_key(workspace / "sp" / "signing.key").public
+    assert [read_service(SERVICES[role], workspace / role / "settings.toml").sp_key for role in ("kgc", "csp")] == [
+        key
+    ] * 2
 
 
 def test_init_prepares_a_cluster_for_each_server_of_its_own(workspace):

@@ -33,6 +33,7 @@ _PAGES = (
     ("KGC", "The key generation centre has besides:", KgcSettings),
     ("SP and CSP", "The sensing platform and the computation server have besides:", ComputingSettings),
     ("SP", "The sensing platform has besides:", SpSettings),
+    ("CSP", "The computation server has besides:", CspSettings),
     ("Requester, `settings.toml`", "As `crowdfl init` writes it.", RequesterSettings),
     ("Participant, invitation file", "JSON, as `crowdfl task invite` writes it.", ParticipantSettings),
 )

@@ -46,8 +46,8 @@ def init(
     (folder / "ca").mkdir(mode=0o700)
     authority = make_ca(folder / "ca")
     held = _tokens(folder)
-    key = signing_key(folder / "kgc" / "signing.key").public.hex()
-    common = {"ca": "ca.pem", "kgc_key": key, "insecure_test_key": insecure_test_key}
+    keys = {f"{role}_key": signing_key(folder / role / "signing.key").public.hex() for role in ("kgc", "sp")}
+    common = {"ca": "ca.pem", **keys, "insecure_test_key": insecure_test_key}
     urls = {role: f"https://{in_url(hosts[role])}:{port}" for role, port in ports.items()}
     for role, port in ports.items():
         make_server_certificate(folder / role, authority, "tls", [hosts[role]])

@@ -25,6 +25,7 @@ class Csp:
     kgc: KgcPeer
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
+    sp_key: bytes | None = None  # whose word that a task has ended counts; None: nobody's
     _sides: dict[str, CspProtocol] = field(default_factory=dict, repr=False)
     _enrolled: Counter[str] = field(default_factory=Counter, repr=False)  # participants that a task's side knows
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)

@@ -40,6 +40,7 @@ class Kgc:
     clock: Clock
     signing: SigningKey = field(repr=False)
     insecure_test_key: bool = False
+    sp_key: bytes | None = None  # whose word that a task has ended counts; None: nobody's
     _dealing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def create_task(self, definition: str) -> Created:

@@ -35,7 +35,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
 from crowdfl.services.ticker import FailureBackoff, Ticker
-from crowdfl.settings import ComputingSettings, CspSettings, PeerSettings, ServiceSettings, SpSettings
+from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
 from crowdfl.storage.blobs import FileBlobs
@@ -77,12 +77,19 @@ def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | N
     )
 
 
-def open_kgc(settings: ServiceSettings) -> FastAPI:
+def open_kgc(settings: KgcSettings) -> FastAPI:
     folder = _folder(settings)
     signing = signing_key(folder / "signing.key")
     bundles = _keys(settings)
     store = _store(settings)
-    kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=settings.insecure_test_key)
+    kgc = Kgc(
+        store,
+        bundles,
+        SystemClock(),
+        signing,
+        insecure_test_key=settings.insecure_test_key,
+        sp_key=settings.sp_key,
+    )
     return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
 
 
@@ -91,7 +98,13 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
     backend, close = _backend(settings, "csp")
     csp = Csp(
-        store, FileBlobs(folder / "blobs"), keys, KgcClient(kgc), settings.kgc_key, _tools(settings, backend, observer)
+        store,
+        FileBlobs(folder / "blobs"),
+        keys,
+        KgcClient(kgc),
+        settings.kgc_key,
+        _tools(settings, backend, observer),
+        settings.sp_key,
     )
     background = (_Resources(store.close, kgc.close, close),)
     return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
