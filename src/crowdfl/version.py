@@ -1,3 +1,3 @@
 """The version, in one place: the package's metadata and the services read it here."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

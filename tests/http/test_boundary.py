@@ -38,10 +38,20 @@ def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
 @pytest.mark.parametrize("service", SERVICES)
 def test_another_version_of_the_protocol_is_refused(campaign, service):
     """On every route, before anything else."""
-    answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: "1"})
-    assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
-    assert answer.headers["upgrade"] == "crowdfl/2"
-    assert answer.headers[PROTOCOL_HEADER] == "2"
+    for other in ("1", "4", "", "3, 2"):
+        answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: other})
+        assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
+        assert answer.headers["upgrade"] == "crowdfl/3"
+        assert answer.headers[PROTOCOL_HEADER] == "3"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_last_releases_callers_are_answered_in_their_version(campaign, service):
+    """Their clients refuse an answer that names a newer one."""
+    http = campaign.world.http(service)
+    answered = [http.get("/healthz", headers={PROTOCOL_HEADER: version}) for version in ("2", "3")]
+    assert [(a.status_code, a.headers[PROTOCOL_HEADER]) for a in answered] == [(200, "2"), (200, "3")]
+    assert http.get("/healthz").headers[PROTOCOL_HEADER] == "3"
 
 
 @pytest.mark.parametrize(

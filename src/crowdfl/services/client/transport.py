@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import LimitExceeded, ServiceUnavailable, WrongProtocol
+from crowdfl.errors import LimitExceeded, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.http import tls
 from crowdfl.services.http.wire import (
@@ -26,6 +26,7 @@ from crowdfl.services.http.wire import (
     PROTOCOL_HEADER,
     REQUESTER_HEADER,
     error_from,
+    require_answer_in,
     signed_text,
 )
 
@@ -167,10 +168,7 @@ class Service:
         if self.credential is not None:
             headers |= self.credential.headers(method, target, body, self.now())
         with self.http.stream(method, target, content=body or None, headers=headers) as response:
-            if response.headers.get(PROTOCOL_HEADER, PROTOCOL) != PROTOCOL:
-                raise WrongProtocol(
-                    f"{self.http.base_url} speaks another version of the protocol: update the older side"
-                )
+            require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
             return Reply(response.status_code, _read(response), dict(response.headers))
 
     def _unreachable(self, failure: Exception) -> ServiceUnavailable:

@@ -15,8 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from crowdfl.errors import UnknownTask
 from crowdfl.services.http import logs, problems
 from crowdfl.services.http.auth import SCHEMES, Security, Tokens
-from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics, require_protocol
-from crowdfl.services.http.wire import PROTOCOL_HEADER
+from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics
+from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
 from crowdfl.version import __version__
 
 _NO_TASK = "0" * 32  # the store answers that it is not there

@@ -17,10 +17,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.errors import WrongProtocol
 from crowdfl.services.http import logs
 from crowdfl.services.http.problems import respond
-from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
+from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
 
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -79,18 +78,19 @@ class RequestMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         status, started = 0, time.monotonic()
+        version = Headers(scope=scope).get(PROTOCOL_HEADER)
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
+                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
                 headers["Cache-Control"] = "no-store"
             await send(message)
 
         try:
-            require_protocol(Headers(scope=scope).get(PROTOCOL_HEADER, PROTOCOL))
+            require_protocol(PROTOCOL if version is None else version)
             await self.app(scope, receive, sending)
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
@@ -113,12 +113,6 @@ class RequestMiddleware:
             self.log.error("failed", where=logs.where(error), **fields)
         else:
             self.log.info("served", **fields)
-
-
-def require_protocol(version: str | None) -> None:
-    """Refuse a peer that speaks another version, or does not say which."""
-    if version != PROTOCOL:
-        raise WrongProtocol(f"{PROTOCOL_HEADER} must be {PROTOCOL}: update the older side")
 
 
 def _request_id(headers: Headers) -> str:

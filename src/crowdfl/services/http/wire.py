@@ -8,9 +8,10 @@ from base64 import b64decode
 from binascii import Error as _NotBase64
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable, WrongProtocol
 
-PROTOCOL = "2"
+PROTOCOL = "3"
+SPOKEN = ("2", PROTOCOL)  # what a service answers: the last release's callers too, each in its own version
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 DIGEST_HEADER = "X-Content-SHA256"
 REQUESTER_HEADER = "X-CrowdFL-Requester"
@@ -26,6 +27,28 @@ def error_from(status: int, body: object) -> CrowdFLError:
     if slug == "invalid-request":
         return FormatError(f"{text} {fields.get('errors', '')}"[:2000])
     return _BY_SLUG.get(slug, ServiceUnavailable)(text)
+
+
+def require_protocol(version: str | None) -> None:
+    """Refuse a caller that speaks a version which is not spoken here, or does not say which."""
+    if version not in SPOKEN:
+        raise WrongProtocol(f"{PROTOCOL_HEADER} must be {' or '.join(SPOKEN)}: update the older side")
+
+
+def spoken_with(version: str | None) -> str:
+    """The version of an answer: the caller's own, since the last release's clients refuse a newer one."""
+    return version if version in SPOKEN else PROTOCOL
+
+
+def require_answer_in(version: str | None, where: str) -> None:
+    """Refuse an answer in another version than this program asked in. Whoever does not say is no CrowdFL service, and is
+    found out by what it answers."""
+    if version not in (None, PROTOCOL):
+        shown = version if version.isdecimal() and len(version) < 6 else "an unknown one"
+        raise WrongProtocol(
+            f"{where} speaks version {shown} of the protocol, and this program version {PROTOCOL}: update the older side, "
+            "services before those who call them"
+        )
 
 
 def signed_text(method: str, target: str, time: str, digest: str) -> bytes:
