@@ -83,6 +83,8 @@
     │   └── StoreTooNew             a newer program has changed it
     ├── ServiceError                a service refuses, or cannot be used
     │   ├── NotAuthenticated        no credential, or none that is known
+    │   │   ├── TokenExpired        the token was good until a time that has passed
+    │   │   └── KeyNotProven        the connection does not prove the key of the token's role
     │   ├── WrongProtocol           the other side speaks another version
     │   ├── PlainHttpRefused        plain HTTP is allowed on loopback only, on request
     │   ├── StorageFull             the service has no room left on its disk
@@ -434,6 +436,14 @@ class ServiceError(CrowdFLError):
 
 class NotAuthenticated(ServiceError):
     """The request carries no credential, or none that is known here."""
+
+
+class TokenExpired(NotAuthenticated):
+    """The token was good until a time that has passed."""
+
+
+class KeyNotProven(NotAuthenticated):
+    """The connection does not prove the key that this service knows of the token's role."""
 
 
 class WrongProtocol(ServiceError):

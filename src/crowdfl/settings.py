@@ -113,6 +113,11 @@ _Url = Annotated[str, _fitting(_is_url), Expected("an address such as https://ho
 _PublicKey = Annotated[
     bytes, Field(min_length=32, max_length=32), BeforeValidator(_key), Expected("a public key, 64 hexadecimal digits")
 ]
+_Pins = Annotated[
+    tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...],
+    Field(strict=False),
+    Expected("a list of SHA-256 digests, 64 lower-case hexadecimal digits each"),
+]
 _FilePath = Annotated[Path, BeforeValidator(_path), Expected("a path")]
 _Certificates = Annotated[str, _fitting(str.isascii), Expected("certificates in PEM, or null")]
 _Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
@@ -133,6 +138,7 @@ _Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
 
 
+_ROLE = "Whose settings these are."
 _SP_KEY = "SP's public key, to check its word that a task has ended; without it, no such word is taken."
 
 
@@ -273,7 +279,19 @@ class PeerSettings(SettingsTable):
     """Another service."""
 
     url: _Url = Field(description="Where it is.")
-    token: _FilePath = Field(description="The file with the token that it gave this role.")
+    token: _FilePath = Field(description="The file with the token that it knows this role by.")
+
+
+class SpPin(SettingsTable):
+    """SP's TLS keys, as a service that SP calls knows them."""
+
+    sp: _Pins = Field(default=(), description="SHA-256 of SP's TLS public keys; two while SP renews its key.")
+
+
+class ServerPins(SpPin):
+    """The same of both servers."""
+
+    csp: _Pins = Field(default=(), description="The same of CSP's.")
 
 
 class ClusterSettings(SettingsTable):
@@ -321,8 +339,19 @@ class ServiceSettings(Settings):
 class KgcSettings(ServiceSettings):
     """The key generation centre."""
 
+    role: Literal["kgc"] | None = _optional("kgc", _ROLE)
+
     kgc_key: _PublicKey | None = Field(default=None, description="KGC's own public key; not needed here.")
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
+    pins: ServerPins | None = Field(
+        default=None,
+        description="The keys that SP and CSP must prove, or they get no key share: docs/organisations.md.",
+    )
+
+    @property
+    def known_keys(self) -> dict[str, tuple[str, ...]]:
+        """By role; of a role that is not known yet, none."""
+        return dict(self.pins or ServerPins())
 
 
 class ComputingSettings(ServiceSettings):
@@ -354,11 +383,23 @@ class ComputingSettings(ServiceSettings):
 class CspSettings(ComputingSettings):
     """The computation server."""
 
+    role: Literal["csp"] | None = _optional("csp", _ROLE)
+
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
+    pins: SpPin | None = Field(
+        default=None, description="The key that SP must prove, or it gets no answer: docs/organisations.md."
+    )
+
+    @property
+    def known_keys(self) -> dict[str, tuple[str, ...]]:
+        """As KGC's."""
+        return dict(self.pins or SpPin())
 
 
 class SpSettings(ComputingSettings):
     """The sensing platform."""
+
+    role: Literal["sp"] | None = _optional("sp", _ROLE)
 
     tick_seconds: _Seconds = Field(default=1.0, description="Seconds between looks at the rounds.")
     lease_seconds: _Seconds = Field(
@@ -381,13 +422,16 @@ class SpSettings(ComputingSettings):
 class RequesterSettings(Settings):
     """A requester's settings file."""
 
+    role: Literal["requester"] | None = _optional("requester", _ROLE)
+    name: _Text = Field(default="requester", description="The name that KGC and SP know this requester by.")
+
     kgc: _Url = Field(description="Where KGC is.")
     sp: _Url = Field(description="Where SP is.")
     ca: _FilePath | None = _optional("ca.pem", "Whom to trust; if not given, the system's.")
     plain_http: bool = Field(default=False, description="Call without TLS; allowed on loopback only.")
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
-    kgc_token: _FilePath = Field(description="The file with the token that KGC gave.")
-    sp_token: _FilePath = Field(description="The file with the token that SP gave.")
+    kgc_token: _FilePath = Field(description="The file with the token that KGC knows.")
+    sp_token: _FilePath = Field(description="The file with the token that SP knows.")
     min_claim_window: _Number = Field(
         default=86400.0,
         ge=0,

@@ -19,7 +19,7 @@ from crowdfl.errors import FormatError, SettingsError
 from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.services.http.tls import CertificateFiles, require_usable
-from crowdfl.services.run import signing_key
+from crowdfl.storage.signing import signing_key
 from tests.cli.program import call
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')

@@ -18,8 +18,8 @@ from crowdfl.protocols.hardened.keys import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.roles.documents import open_document, participant_name
-from crowdfl.services.run import signing_key
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 from tests.faults.child import BUDGET, PEOPLE, update
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import signing_key
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, live
 from tests.faults.durable import Kill

@@ -19,12 +19,12 @@ from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.participant import arrays_from_npz
-from crowdfl.services import run
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage.pools import RandomizerPool
+from crowdfl.storage.signing import signing_key
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
 from tests.http.world import INITIAL, definition_of
 
@@ -133,7 +133,7 @@ def test_damaged_files_of_tokens(folder, data):
 @given(data=st.binary(max_size=60))
 def test_damaged_signing_keys(folder, data):
     """32 bytes, or a named refusal."""
-    read = attempt(run.signing_key, put(folder / "signing.key", data))
+    read = attempt(signing_key, put(folder / "signing.key", data))
     assert refused(read) == (len(data) != 32)
 
 

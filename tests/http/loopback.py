@@ -16,11 +16,12 @@ from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.run import open_csp, open_kgc, open_sp, signing_key
+from crowdfl.services.run import open_csp, open_kgc, open_sp
 from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.signing import signing_key
 from tests.hosts import test_tools
 
 _Found = TypeVar("_Found")
@@ -73,13 +74,15 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
     ca = tls.make_ca(folder)
     tokens: dict[str, str] = {}
 
+    made = {name: tls.make_server_certificate(folder, ca, name) for name in ("kgc", "sp", "csp")}
+    pins = {name: (tls.key_pin(tls.require_usable(files)),) for name, files in made.items()}
+
     def prepare(name: str, *roles: str) -> dict[str, Any]:
         (folder / name).mkdir(mode=0o700)
         for role in roles:
             tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
-        files = tls.make_server_certificate(folder, ca, name)
         where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
-        return where | {**vars(files), "ca": ca.certificate, "insecure_test_key": True}
+        return where | {**vars(made[name]), "ca": ca.certificate, "insecure_test_key": True}
 
     def peer(url: str, given: str, role: str) -> PeerSettings:
         path = folder / role / f"{given}.token"
@@ -87,10 +90,13 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         return PeerSettings(url=url, token=path)
 
     with contextlib.ExitStack() as stack:
-        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp"))
+        known = {"sp": pins["sp"], "csp": pins["csp"]}
+        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp"), pins=known)
         kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
-        csp_settings = CspSettings(**prepare("csp", "sp"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key)
+        csp_settings = CspSettings(
+            **prepare("csp", "sp"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key, pins={"sp": pins["sp"]}
+        )
         csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
         own = prepare("sp", "requester", "bank") | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
         sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)

@@ -62,6 +62,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
 }
 for _routes in OPENS.values():
     _routes |= {"GET /healthz": {PUBLIC}, "GET /readyz": {PUBLIC}, "GET /metrics": {"operator"}}
+    _routes |= {"GET /v1/whoami": set(ROLES)}
 ROUTES = [(service, route) for service, routes in OPENS.items() for route in routes]
 GUARDED = [(service, route) for service, route in ROUTES if PUBLIC not in OPENS[service][route]]
 
@@ -245,7 +246,7 @@ def test_names_and_roles_of_tokens_are_checked(tokens):
         tokens.revoke("nobody")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2, "tokens": []}', '{"version": 1, "tokens": [1]}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 3, "tokens": []}', '{"version": 1, "tokens": [1]}'])
 def test_a_damaged_file_of_tokens_is_named(tokens, text):
     """Nobody gets in, and the operator is told."""
     tokens.add("platform", "sp")

@@ -27,10 +27,11 @@ from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
-from crowdfl.services.run import open_csp, open_kgc, signing_key
+from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.services.ticker import Ticker
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
+from crowdfl.storage.signing import signing_key
 
 LOCAL = {"host": "127.0.0.1", "port": 0}
 

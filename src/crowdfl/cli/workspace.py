@@ -11,9 +11,9 @@ from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
-from crowdfl.services.run import signing_key
 from crowdfl.settings import RequesterSettings, ServiceSettings, is_host
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.signing import signing_key
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each

@@ -11,8 +11,6 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.backends import backend_named
 from crowdfl.crypto.compute import Backend, Threads, default_backend
-from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import KeyFileDamaged, KeyFilePermissions
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
@@ -25,21 +23,25 @@ from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.checker import Checker
+from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import CspClient, KgcClient
-from crowdfl.services.client.transport import Bearer, Link, Service
+from crowdfl.services.client.transport import Link
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.pins import Pins
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
+from crowdfl.services.reload import Reloads
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import read_secret, require_owner_only, write_private
+from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
+from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 
 
@@ -55,17 +57,6 @@ class _Resources(Background):
     def stop(self) -> None:
         for close in self._closing:
             close()
-
-
-def signing_key(path: Path) -> SigningKey:
-    with contextlib.suppress(FileExistsError):
-        write_private(path, SigningKey.fresh().private)
-    with open(path, "rb") as file:
-        require_owner_only(file.fileno(), path, KeyFilePermissions)
-        private = file.read(100)
-    if len(private) != 32:
-        raise KeyFileDamaged(f"{path} is not a signing key; restore it from a backup")
-    return SigningKey(private)
 
 
 def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | None) -> Tools:
@@ -90,31 +81,40 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
         insecure_test_key=settings.insecure_test_key,
         sp_key=settings.sp_key,
     )
-    return kgc_app.create_app(kgc, _tokens(settings), folder=folder, background=(_Resources(store.close),))
+    reloads = Reloads(logs.get("kgc"), settings)
+    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads)
+    app = kgc_app.create_app(kgc, _tokens(settings), folder=folder, pins=pins, background=background)
+    app.state.reloads = reloads
+    return app
 
 
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     folder = _folder(settings)
-    keys, store, kgc = _keys(settings), _store(settings), _peer(settings, settings.kgc, "KGC")
+    reloads = Reloads(logs.get("csp"), settings)
+    keys, store, kgc = _keys(settings), _store(settings), _kgc(settings, reloads)
     backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
         FileBlobs(folder / "blobs"),
         keys,
-        KgcClient(kgc),
+        KgcClient(kgc.service),
         settings.kgc_key,
         _tools(settings, backend, observer),
         settings.sp_key,
     )
-    background = (_Resources(store.close, kgc.close, close),)
-    return csp_app.create_app(csp, _tokens(settings), folder=folder, background=background)
+    background = (_Resources(store.close, kgc.service.close, close), reloads)
+    pins = _pins(settings, reloads)
+    app = csp_app.create_app(csp, _tokens(settings), folder=folder, pins=pins, background=background)
+    app.state.reloads = reloads
+    return app
 
 
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     keys, store = _keys(settings), _store(settings)
-    kgc, csp = _peer(settings, settings.kgc, "KGC"), _peer(settings, settings.csp, "CSP")
+    reloads = Reloads(logs.get("sp"), settings)
+    kgc, csp = _kgc(settings, reloads).service, _csp(settings, reloads).service
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     ports = SpPorts(
@@ -141,11 +141,14 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             close,
             starting=checker.start,
         ),
+        reloads,
         Payouts(sp.payments, logs.get("sp"), settings.tick_seconds),
         Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
     )
     signing = signing_key(folder / "signing.key")
-    return sp_app.create_app(sp, _tokens(settings), folder=folder, signing=signing, background=background)
+    app = sp_app.create_app(sp, _tokens(settings), folder=folder, signing=signing, background=background)
+    app.state.reloads = reloads
+    return app
 
 
 def certificate_files(settings: ServiceSettings) -> CertificateFiles | None:
@@ -209,6 +212,39 @@ def _backend(settings: ComputingSettings, role: str) -> tuple[Backend, Callable[
     return cluster, cluster.close
 
 
-def _peer(settings: ServiceSettings, peer: PeerSettings, name: str) -> Service:
-    token = read_secret(peer.token, f"token for {name}")
-    return Link(peer.url, settings.ca, settings.plain_http).open(Bearer(token))
+def peer_access(settings: ServiceSettings, peer: PeerSettings, name: str) -> PeerAccess:
+    """How this service calls another: it shows its own certificate."""
+    return PeerAccess(name, Link(peer.url, settings.ca, settings.plain_http, certificate_files(settings)), peer.token)
+
+
+def _kgc(settings: ComputingSettings, reloads: Reloads) -> PeerLink:
+    link = PeerLink(peer_access(settings, settings.kgc, "KGC"))
+
+    def prepare(new: ComputingSettings) -> Callable[[], None]:
+        return link.prepare(peer_access(new, new.kgc, "KGC"))
+
+    reloads.add(prepare)
+    return link
+
+
+def _csp(settings: SpSettings, reloads: Reloads) -> PeerLink:
+    link = PeerLink(peer_access(settings, settings.csp, "CSP"))
+
+    def prepare(new: SpSettings) -> Callable[[], None]:
+        return link.prepare(peer_access(new, new.csp, "CSP"))
+
+    reloads.add(prepare)
+    return link
+
+
+def _pins(settings: KgcSettings | CspSettings, reloads: Reloads) -> Pins | None:
+    """None without TLS: plain HTTP, for trials on loopback, proves nothing."""
+    if settings.certificate is None:
+        return None
+    pins = Pins(settings.known_keys)
+
+    def prepare(new: KgcSettings | CspSettings) -> Callable[[], None]:
+        return partial(pins.replace, new.known_keys)
+
+    reloads.add(prepare)
+    return pins

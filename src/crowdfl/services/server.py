@@ -4,6 +4,7 @@ import contextlib
 import gc
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,12 +13,13 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI
 
-from crowdfl.errors import ServiceUnavailable
+from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services.http import logs, tls
 from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
-from crowdfl.settings import ServiceSettings
+from crowdfl.settings import ServiceSettings, SpSettings
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
 
@@ -36,8 +38,16 @@ def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
         listener.close()
 
 
-def _serve(open_app: Callable[[_Settings], FastAPI], name: str, settings: _Settings) -> None:
+def _serve(
+    open_app: Callable[[_Settings], FastAPI],
+    name: str,
+    settings: _Settings,
+    read_again: Callable[[], _Settings] | None = None,
+) -> None:
+    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_again`."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
     app = open_app(settings)
+    app.state.reloads.read_settings = read_again or app.state.reloads.read_settings
     logs.configure()
     server, listener, url = make_server(app, settings)
     # A signal that comes before uvicorn listens for signals counts too; and uvicorn raises the one that stopped it again at its
@@ -63,26 +73,40 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
     files = certificate_files(settings)
     if files is None:
         tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
-    else:
-        tls.require_usable(files)
     config = uvicorn.Config(
         app,
         http=LimitedH11Protocol,
         ws="none",
-        ssl_certfile=None if files is None else str(files.certificate),
-        ssl_keyfile=None if files is None else str(files.key),
         log_config=None,
         access_log=False,  # the middleware writes one line per request, without addresses
         server_header=False,
         proxy_headers=False,  # a caller's address is not used for anything
         timeout_graceful_shutdown=20,
     )
+    config.load()
+    if files is not None:
+        config.ssl = _tls(settings, getattr(app.state, "reloads", None))
     listener = bind(settings)
     # asyncio sets this on its own sockets only; without it, an answer's second part waits 40 ms for the first's receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{shown}:{port}"
+
+
+def _tls(settings: ServiceSettings, reloads: Reloads | None) -> ssl.SSLContext:
+    """The context to listen with; KGC and CSP ask who calls."""
+
+    def context(of: ServiceSettings) -> ssl.SSLContext:
+        files = certificate_files(of)
+        if files is None:
+            raise SettingsError("this service was started with TLS: give `certificate` and `key`, or restart it")
+        return tls.server_context(files, of.ca, asks=not isinstance(of, SpSettings))
+
+    own = ServerTls(context(settings))
+    if reloads is not None:
+        reloads.add(lambda new: partial(own.replace, context(new)))
+    return own.context
 
 
 def bind(settings: ServiceSettings) -> socket.socket:

@@ -25,6 +25,7 @@ from crowdfl.services.http.bodies import (
     takes_json,
 )
 from crowdfl.services.http.middleware import ServiceMetrics
+from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.wire import OCTETS
 
 _REQUEST_LIMIT = 256 * 1024 * 1024
@@ -115,13 +116,14 @@ def create_app(
     *,
     folder: Path,
     patience: float = 5.0,
+    pins: Pins | None = None,
     background: Sequence[Background] = (),
 ) -> FastAPI:
     """CSP's app; `patience` is how long a request is held before its caller is sent to poll."""
     metrics, answers = ServiceMetrics(), Answers(csp, patience)
-    app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers))
+    app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
-    for_sp = [Depends(tokens.require("sp")), Depends(between_roles)]
+    for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
 
     @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp)
     def prepare(task: TaskId) -> None:

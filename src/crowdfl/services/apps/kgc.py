@@ -14,7 +14,7 @@ from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
-from crowdfl.services.http.auth import RoleToken, Security, TokenEntry, Tokens
+from crowdfl.services.http.auth import Security, TokenEntry, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     Form,
@@ -26,6 +26,7 @@ from crowdfl.services.http.bodies import (
     takes_json,
 )
 from crowdfl.services.http.middleware import ServiceMetrics
+from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import REQUESTER_HEADER
 
@@ -47,9 +48,9 @@ class Joining(Form):
 
 @dataclass(frozen=True, eq=False)
 class _Receiver:
-    """A dependency: the role that receives a bundle of a task; a server by its token, the requester as the task's owner."""
+    """A dependency: the role that receives a bundle of a task; a server by token and key, the requester as the task's owner."""
 
-    server: RoleToken
+    server: CertifiedToken
     owner: ByOwner
 
     @property
@@ -62,16 +63,19 @@ class _Receiver:
         return self.server(request).role
 
 
-def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[Background] = ()) -> FastAPI:
+def create_app(
+    kgc: Kgc, tokens: Tokens, *, folder: Path, pins: Pins | None = None, background: Sequence[Background] = ()
+) -> FastAPI:
+    """KGC's app; `pins` are the keys that SP and CSP must prove, None where connections prove nothing."""
     metrics = ServiceMetrics()
-    app = make_app("kgc", tokens, metrics, kgc.store.task, folder, background)
+    app = make_app("kgc", tokens, metrics, kgc.store.task, folder, background, pins)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.
     waiting = threading.BoundedSemaphore(_MOST_WAITING)
     requester = ByRequester(tokens.require("requester"), kgc.clock.now)
     owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
-    server = tokens.require("sp", "csp")
+    server = CertifiedToken(tokens.require("sp", "csp"), pins)
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:
@@ -96,7 +100,7 @@ def create_app(kgc: Kgc, tokens: Tokens, *, folder: Path, background: Sequence[B
 
     @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
     def bundle(task: TaskId, caller: Annotated[TokenEntry, Depends(server)]) -> dict[str, str]:
-        """The caller's own bundle: the token says whose."""
+        """The caller's own bundle: the token says whose, and the connection proves it."""
         definition, appointment, secret = kgc.bundle(task, caller.role)
         dealt.labels(caller.role).inc()
         return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}

@@ -37,9 +37,9 @@ _RETRIES = Backoff(deadline=120.0)
 _Kind = TypeVar("_Kind", str, int)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bearer:
-    """A role's token."""
+    """A role's token; a newer one may take its place."""
 
     token: str = field(repr=False)
 
@@ -182,15 +182,27 @@ class Link:
     url: str
     ca: Path | None = None
     plain_http: bool = False
+    own: tls.CertificateFiles | None = None  # what proves to the service who calls
 
-    def open(self, credential: Credential | None = None, retries: Backoff = _RETRIES) -> Service:
+    def open(
+        self,
+        credential: Credential | None = None,
+        retries: Backoff = _RETRIES,
+        transport: httpx.BaseTransport | None = None,
+    ) -> Service:
+        timeout = httpx.Timeout(30.0, read=_READ_SECONDS)
+        http = httpx.Client(
+            base_url=self.url, transport=transport or self.transport(), timeout=timeout, trust_env=False
+        )
+        return Service(http, credential, retries)
+
+    def transport(self) -> httpx.BaseTransport:
+        """Connections of their own, with the certificates as they are on disk now."""
         parts = urlsplit(self.url)
         if parts.scheme != "https":
             tls.require_plain_http_allowed(parts.hostname or "", asked=self.plain_http)
-        verify = tls.client_context(self.ca) if parts.scheme == "https" else False
-        timeout = httpx.Timeout(30.0, read=_READ_SECONDS)
-        http = httpx.Client(base_url=self.url, verify=verify, timeout=timeout, trust_env=False)
-        return Service(http, credential, retries)
+        verify = tls.client_context(self.ca, self.own) if parts.scheme == "https" else False
+        return httpx.HTTPTransport(verify=verify, trust_env=False)
 
     def as_requester(self, token: str, signing: SigningKey) -> Service:
         return self.open(Owner(token, signing))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
@@ -14,8 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from crowdfl.errors import UnknownTask
 from crowdfl.services.http import logs, problems
-from crowdfl.services.http.auth import SCHEMES, Security, Tokens
+from crowdfl.services.http.auth import ROLES, SCHEMES, Security, TokenEntry, Tokens
 from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics
+from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
 from crowdfl.version import __version__
 
@@ -42,6 +43,7 @@ def make_app(
     look_up: Callable[[str], object],
     folder: Path,
     background: Sequence[Background] = (),
+    pins: Pins | None = None,
 ) -> FastAPI:
     """An app with everything but its routes; `look_up` asks the store for a task, `folder` is where the files lie."""
     described: dict[int | str, dict[str, Any]] = {
@@ -75,6 +77,11 @@ def make_app(
         for work in background:
             work.check()
         return {"status": "ready"}
+
+    @app.get("/v1/whoami")
+    def whoami(caller: Annotated[TokenEntry, Depends(CertifiedToken(tokens.require(*ROLES), pins))]) -> dict[str, Any]:
+        """Whose credential this is, and until when it is good: for its holder to try it."""
+        return {"name": caller.name, "role": caller.role, "expires": caller.expires}
 
     @app.get("/metrics", dependencies=[Depends(tokens.require("operator"))])
     def numbers() -> Response:

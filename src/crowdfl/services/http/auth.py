@@ -1,17 +1,19 @@
 """Bearer tokens, one role each, and what a request's caller may open.
 
-A token is 256 random bits, shown once; the file holds its SHA-256 with a name and a role. A running service reads the file
-again when it has changed, so that a revoked token stops working at once.
+A token is 256 random bits, made here and shown once, or made by its holder, who tells its SHA-256. The file holds the SHA-256
+with a name and a role, and until when it counts if another has taken its place. A running service reads the file again when
+it has changed, so that a revoked token stops working at once.
 """
 
 import contextlib
+import datetime
 import fcntl
-import hashlib
 import hmac
 import os
-import secrets
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,11 +29,14 @@ from crowdfl.errors import (
     NotAuthenticated,
     NotReady,
     SettingsError,
+    TokenExpired,
 )
+from crowdfl.services.http.wire import new_token, token_digest
 from crowdfl.storage.atomic import require_owner_only, write_private
 
 ROLES = ("requester", "sp", "csp", "operator", "bank")  # the bank says which deposits came in, and nothing else
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
+CERTIFICATE = "role certificate"
 Security = tuple[Mapping[str, Sequence[str]], ...]
 """What opens a route, in OpenAPI's form: any one entry, with everything that it names."""
 SCHEMES: dict[str, dict[str, str]] = {
@@ -48,8 +53,9 @@ SCHEMES: dict[str, dict[str, str]] = {
         "name": "X-CrowdFL-Requester",
         "description": 'time="...", signature="...": Ed25519 over the request, by the key in the task\'s definition.',
     },
+    CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate of the key that is known of the role."},
 }
-_PREFIX = "crowdfl_"  # so that scanners for leaked secrets can find one
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 1_000
 
 
@@ -61,42 +67,65 @@ class TokenEntry(BaseModel):
     name: str
     role: str
     sha256: str
+    expires: float | None = None  # seconds since 1970: another has taken its place
+
+    def ended(self, now: float) -> bool:
+        return self.expires is not None and now >= self.expires
+
+    @property
+    def until(self) -> str | None:
+        """The end in words, if it has one."""
+        return None if self.expires is None else said_time(self.expires)
 
 
 class _TokenFile(BaseModel):
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 1  # 2: some expire, which a program that knows 1 alone would not see
     tokens: tuple[TokenEntry, ...]
 
 
 class Tokens:
     """The tokens that one service accepts, in a file that its owner alone reads."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self.path, self.now = path, now
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] | None = None
         self._entries: tuple[TokenEntry, ...] = ()
 
     def add(self, name: str, role: str) -> str:
         """A new token, to be shown once: only its hash is stored."""
-        if role not in ROLES:
-            raise SettingsError(f"a token's role is {', '.join(ROLES)}, not {role!r}")
-        if not name or len(name) > 100 or not name.isprintable():
-            raise SettingsError("a token needs a name of 1 to 100 printable characters")
+        _require_named(name, role)
         with self._changing() as entries:
             if any(entry.name == name for entry in entries):
                 raise Conflict(f"there is a token called {name!r}: rotate or revoke it")
             return self._put(entries, name, role)
 
-    def rotate(self, name: str) -> str:
-        """Another token under the same name; the old one stops working."""
+    def accept(self, name: str, role: str, sha256: str, overlap: float = 0.0) -> None:
+        """A token that its holder made, and told the SHA-256 of. Safe to repeat; another one is replaced as by `rotate`."""
+        _require_named(name, role)
+        if not _SHA256.fullmatch(sha256):
+            raise SettingsError("a token's SHA-256 has 64 hexadecimal digits")
         with self._changing() as entries:
-            return self._put(entries, name, _take(entries, name).role)
+            known = next((entry for entry in entries if entry.sha256 == sha256), None)
+            if known is not None and (known.name, known.role) != (name, role):
+                raise Conflict(f"{known.name!r} has this very token: every holder makes its own")
+            if any(entry.name == name and entry.role != role for entry in entries):
+                raise Conflict(f"there is a token called {name!r} for another role: revoke it, or choose another name")
+            if known is None or known.expires is not None:
+                retiring = self._retiring(entries, name, overlap)
+                new = TokenEntry(name=name, role=role, sha256=sha256)
+                self._write([*(entry for entry in retiring if entry.sha256 != sha256), new])
+
+    def rotate(self, name: str, overlap: float = 0.0) -> str:
+        """Another token under the same name; the old one stops working, at once or when `overlap` seconds have passed."""
+        with self._changing() as entries:
+            role = _take(list(entries), name).role
+            return self._put(self._retiring(entries, name, overlap), name, role)
 
     def revoke(self, name: str) -> None:
         with self._changing() as entries:
             _take(entries, name)
-            self._write(entries)
+            self._write([entry for entry in entries if entry.name != name])
 
     def entries(self) -> tuple[TokenEntry, ...]:
         with self._lock:
@@ -104,24 +133,42 @@ class Tokens:
 
     def check(self, token: str) -> TokenEntry:
         """Whose token it is, or `NotAuthenticated`. Every entry is compared, in constant time."""
-        digest, found = _digest(token), None
+        digest, found = token_digest(token), None
         for entry in self.entries():
             if hmac.compare_digest(entry.sha256.encode(), digest.encode()):
                 found = entry
         if found is None:
             raise NotAuthenticated("this token is not known here, or was revoked")
+        if found.ended(self.now()):
+            raise TokenExpired(f"this token was good until {found.until}: its holder needs the one that replaced it")
         return found
 
     def require(self, *roles: str) -> "RoleToken":
         return RoleToken(self, roles)
 
     def _put(self, entries: list[TokenEntry], name: str, role: str) -> str:
-        token = _PREFIX + secrets.token_urlsafe(32)
-        self._write([*entries, TokenEntry(name=name, role=role, sha256=_digest(token))])
+        token = new_token()
+        self._write([*entries, TokenEntry(name=name, role=role, sha256=token_digest(token))])
         return token
 
+    def _retiring(self, entries: list[TokenEntry], name: str, overlap: float) -> list[TokenEntry]:
+        """The same with this name's tokens ending when the overlap does, or sooner if they were to."""
+        if overlap < 0:
+            raise SettingsError("an overlap is not negative")
+        end = self.now() + overlap
+        ending = {"expires": end}
+        return [
+            entry.model_copy(update=ending)
+            if entry.name == name and (entry.expires is None or entry.expires > end)
+            else entry
+            for entry in entries
+        ]
+
     def _write(self, entries: list[TokenEntry]) -> None:
-        body = _TokenFile(tokens=tuple(entries)).model_dump_json(indent=1)
+        """Without what has ended: nobody needs it any more."""
+        kept = tuple(entry for entry in entries if not entry.ended(self.now()))
+        version: Literal[1, 2] = 2 if any(entry.expires for entry in kept) else 1
+        body = _TokenFile(version=version, tokens=kept).model_dump_json(indent=1, exclude_none=True)
         write_private(self.path, body.encode(), overwrite=True)
 
     @contextlib.contextmanager
@@ -183,12 +230,19 @@ def _take(entries: list[TokenEntry], name: str) -> TokenEntry:
     raise NotReady(f"there is no token called {name!r}")
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def _require_named(name: str, role: str) -> None:
+    if role not in ROLES:
+        raise SettingsError(f"a token's role is {', '.join(ROLES)}, not {role!r}")
+    if not name or len(name) > 100 or not name.isprintable():
+        raise SettingsError("a token needs a name of 1 to 100 printable characters")
+
+
+def said_time(seconds: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _read(path: Path, data: bytes) -> tuple[TokenEntry, ...]:
     try:
         return _TokenFile.model_validate_json(data).tokens
     except ValidationError:
-        raise KeyFileDamaged(f"{path} is not a token file of version 1; restore it from a backup") from None
+        raise KeyFileDamaged(f"{path} is not a token file of version 1 or 2; restore it from a backup") from None

@@ -6,12 +6,16 @@ are not HTTP in plain text.
 
 import asyncio
 import json
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from crowdfl.errors import CrowdFLError, FormatError, TooSlow
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
+from crowdfl.services.http.tls import pin_of_der
+
+PEER_KEY = "peer_key"  # in a request's state: SHA-256 of the key that the connection proves
 
 
 class LimitedH11Protocol(H11Protocol):
@@ -23,6 +27,7 @@ class LimitedH11Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        self.app_state = self.app_state | _proven(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,3 +77,10 @@ class LimitedH11Protocol(H11Protocol):
             for part in parts:
                 self.transport.write(self.conn.send(part) or b"")
         self.transport.close()
+
+
+def _proven(transport: asyncio.Transport) -> dict[str, Any]:
+    """For a request's state: the key of the certificate that the handshake has verified, if the caller showed one."""
+    connection = transport.get_extra_info("ssl_object")
+    der = connection.getpeercert(binary_form=True) if connection is not None else None
+    return {PEER_KEY: pin_of_der(der)} if der else {}

@@ -1,9 +1,11 @@
-"""A development CA, server certificates made with it, and the rule that plain HTTP stays on loopback.
+"""Each role's own authority, the certificate it serves and calls with, and the rule that plain HTTP stays on loopback.
 
-For a machine or laboratory that runs all roles; a deployment brings its own certificates by path.
+A role's authority can vouch for that role's host and for loopback alone, so that a client may trust several of them. Whoever
+has certificates of another authority names them in the settings.
 """
 
 import datetime
+import hashlib
 import ipaddress
 import ssl
 from collections.abc import Iterable
@@ -32,6 +34,8 @@ _SERVER_DAYS = 397  # what strict clients accept of a server
 _SKEW = datetime.timedelta(hours=1)
 _ALWAYS = ("localhost", "127.0.0.1")
 _NOT_A_CA = x509.BasicConstraints(ca=False, path_length=None)
+_BOTH_WAYS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+_Extension = tuple[x509.ExtensionType, bool]  # with whether it is critical
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,14 @@ class CertificateFiles:
     key: Path
 
 
-def make_ca(folder: Path, now: datetime.datetime | None = None) -> CertificateFiles:
-    """A new development CA as `ca.pem` and `ca.key`."""
+def make_ca(
+    folder: Path,
+    now: datetime.datetime | None = None,
+    *,
+    subject: str = "CrowdFL development CA",
+    hosts: Iterable[str] | None = None,
+) -> CertificateFiles:
+    """A new authority as `ca.pem` and `ca.key`; with `hosts`, clients believe it about these and loopback alone."""
     usage = x509.KeyUsage(
         key_cert_sign=True,
         crl_sign=True,
@@ -55,39 +65,93 @@ def make_ca(folder: Path, now: datetime.datetime | None = None) -> CertificateFi
         encipher_only=False,
         decipher_only=False,
     )
-    extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)]
-    return _issue(folder, "ca", "CrowdFL development CA", _CA_DAYS, extensions, now=now)
+    extensions: list[_Extension] = [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)]
+    if hosts is not None:
+        # Loopback is always among them, so that names and addresses are both restricted: a form without any rule is free.
+        allowed = [_subtree(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
+        extensions.append((x509.NameConstraints(allowed, None), True))
+    return _write(folder, "ca", *_issue(subject, _CA_DAYS, extensions, now=now))
 
 
 def make_server_certificate(
     folder: Path, ca: CertificateFiles, name: str, hosts: Iterable[str] = (), now: datetime.datetime | None = None
 ) -> CertificateFiles:
-    """A certificate for a server, as `<name>.pem` and `<name>.key`; good for loopback and the given hosts."""
-    names = [_general_name(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    extensions = [(_NOT_A_CA, True), (x509.SubjectAlternativeName(names), False), (usage, False)]
-    return _issue(folder, name, f"CrowdFL {name}", _SERVER_DAYS, extensions, _load_ca(ca), now)
+    """For a server, as `<name>.pem` and `<name>.key`; good for loopback and the given hosts, and to prove itself to others."""
+    return _write(folder, name, *_issue(f"CrowdFL {name}", _SERVER_DAYS, _server(hosts), _load_ca(ca), now=now))
+
+
+def renew_certificate(
+    files: CertificateFiles, ca: CertificateFiles, hosts: Iterable[str] = (), now: datetime.datetime | None = None
+) -> None:
+    """Another certificate for the key that is there."""
+    _, key = _load(files)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise KeyFileDamaged(f"{files.key} was not made by `crowdfl init`: renew its certificate where it came from")
+    subject = f"CrowdFL {files.certificate.stem}"
+    certificate, _ = _issue(subject, _SERVER_DAYS, _server(hosts), _load_ca(ca), key, now)
+    write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), overwrite=True)
 
 
 def make_cluster_certificate(folder: Path, name: str = "cluster") -> CertificateFiles:
     """For all machines of one role's cluster, as `<name>.pem` and `<name>.key`: it is its own and only authority."""
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    return _issue(folder, name, f"CrowdFL {name}", _SERVER_DAYS, [(_NOT_A_CA, True), (usage, False)])
+    extensions: list[_Extension] = [(_NOT_A_CA, True), (_BOTH_WAYS, False)]
+    return _write(folder, name, *_issue(f"CrowdFL {name}", _SERVER_DAYS, extensions))
 
 
-def client_context(ca: Path | None) -> ssl.SSLContext:
-    """Trusts the CA at this path alone, or the system's; TLS 1.2 or later, names checked."""
+def server_context(files: CertificateFiles, clients: Path | None, *, asks: bool) -> ssl.SSLContext:
+    """TLS 1.2 or later; one that asks takes a client's certificate if there is one, and believes `clients` about it."""
+    require_usable(files)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+        context.load_cert_chain(files.certificate, files.key)
+    except ssl.SSLError as wrong:
+        raise KeyFileDamaged(f"{files.certificate} cannot be served: {wrong.reason}") from None
+    if asks:
+        context.verify_mode = ssl.CERT_OPTIONAL  # phones and requesters have none
+        _trust(context, clients, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def client_context(ca: Path | None, own: CertificateFiles | None = None) -> ssl.SSLContext:
+    """Trusts the CA at this path alone, or the system's; TLS 1.2 or later, names checked; `own` proves who calls."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _trust(context, ca, ssl.Purpose.SERVER_AUTH)
+    if own is not None:
+        require_usable(own)
+        context.load_cert_chain(own.certificate, own.key)
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca: Path | None, purpose: ssl.Purpose) -> None:
+    try:
+        if ca is None:
+            context.load_default_certs(purpose)
+        else:
+            context.load_verify_locations(ca)
     except FileNotFoundError:
         raise KeyFileMissing(f"there is no certificate authority at {ca}") from None
     except ssl.SSLError:
         raise KeyFileDamaged(f"{ca} does not hold a certificate") from None
-    return context
 
 
-def require_usable(files: CertificateFiles) -> None:
-    _load(files)
+def key_pin(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate's public key: the same when the certificate is renewed and the key stays."""
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(certificate.public_key().public_bytes(*form)).hexdigest()
+
+
+def pin_of_der(der: bytes) -> str | None:
+    """The same of a connection's certificate; None if its key is of no kind that is known here."""
+    try:
+        return key_pin(x509.load_der_x509_certificate(der))
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def require_usable(files: CertificateFiles) -> x509.Certificate:
+    return _load(files)[0]
 
 
 def is_loopback(host: str) -> bool:
@@ -104,17 +168,21 @@ def require_plain_http_allowed(host: str, *, asked: bool) -> None:
         raise PlainHttpRefused(f"plain HTTP to {host or 'nowhere'} is refused: it is allowed on loopback only")
 
 
+def _server(hosts: Iterable[str]) -> list[_Extension]:
+    names = [_general_name(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
+    return [(_NOT_A_CA, True), (x509.SubjectAlternativeName(names), False), (_BOTH_WAYS, False)]
+
+
 def _issue(
-    folder: Path,
-    name: str,
     subject: str,
     days: int,
-    extensions: Iterable[tuple[x509.ExtensionType, bool]],
+    extensions: Iterable[_Extension],
     issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+    key: ec.EllipticCurvePrivateKey | None = None,
     now: datetime.datetime | None = None,
-) -> CertificateFiles:
-    """A new key and its certificate, signed by the issuer or by itself; each extension comes with whether it is critical."""
-    key, start = ec.generate_private_key(ec.SECP256R1()), now or datetime.datetime.now(datetime.UTC)
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """A certificate of a key, or of a new one, signed by the issuer or by itself."""
+    key, start = key or ec.generate_private_key(ec.SECP256R1()), now or datetime.datetime.now(datetime.UTC)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
     signer, signing = issuer or (own, key)
     builder = (
@@ -130,7 +198,13 @@ def _issue(
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical=critical)
-    return _write(folder, name, builder.sign(signing, hashes.SHA256()), key)
+    return builder.sign(signing, hashes.SHA256()), key
+
+
+def _subtree(host: str) -> x509.GeneralName:
+    """A host as an authority's restriction: an address is a network of one."""
+    name = _general_name(host)
+    return x509.IPAddress(ipaddress.ip_network(host)) if isinstance(name, x509.IPAddress) else name
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -3,7 +3,9 @@
 A phone needs this and httpx, and nothing that a server is made of.
 """
 
+import hashlib
 import re
+import secrets
 from base64 import b64decode
 from binascii import Error as _NotBase64
 
@@ -18,6 +20,7 @@ REQUESTER_HEADER = "X-CrowdFL-Requester"
 OCTETS = "application/octet-stream"
 _RENAMED = {"NotReady": "not-there-yet"}  # a problem's type stays as it is when its class gets another name
 PROBLEM_TYPE = "urn:crowdfl:problem:"
+_SCANNED = "crowdfl_"  # a token starts so, so that scanners for leaked secrets can find one
 
 
 def error_from(status: int, body: object) -> CrowdFLError:
@@ -54,6 +57,15 @@ def require_answer_in(version: str | None, where: str) -> None:
 def signed_text(method: str, target: str, time: str, digest: str) -> bytes:
     """The bytes that a request's signature is over; `target` is the path with its query, `digest` of the body."""
     return "\n".join(("crowdfl request 1", method, target, time, digest)).encode()
+
+
+def new_token() -> str:
+    return _SCANNED + secrets.token_urlsafe(32)
+
+
+def token_digest(token: str) -> str:
+    """What is stored and published of a token: of 256 random bits it gives nothing away."""
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def from_base64(text: str) -> bytes:
