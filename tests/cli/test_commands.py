@@ -115,7 +115,7 @@ def workspace(tmp_path):
 
 def test_init_makes_files_for_their_owner_alone(workspace):
     """Each role finds its own folder, and nobody else can look in."""
-    assert {path.name for path in workspace.iterdir()} == {"ca", "kgc", "sp", "csp", "requester"}
+    assert {path.name for path in workspace.iterdir()} == {"kgc", "sp", "csp", "requester"}
     assert all(path.stat().st_mode & 0o077 == 0 for path in (workspace, *workspace.rglob("*")))
 
 
@@ -217,7 +217,7 @@ def test_tokens_rotate_and_revoke(workspace):
     assert first != second
     assert first not in (kept := (workspace / "sp/tokens.json").read_text())
     assert second not in kept
-    assert {"name": "watcher", "role": "operator"} in listed
+    assert {"name": "watcher", "role": "operator", "until": None} in listed
     assert call("sp", "token", "revoke", settings, "watcher").code == 0
     assert "watcher" not in call("sp", "token", "list", settings).out
 

@@ -83,7 +83,7 @@ def kgc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kgc]:
         yield Kgc(folder, settings, url, given, app.state.reloads)
 
 
-def fetch(service: Service) -> None:
+def expect_access(service: Service) -> None:
     """Ask for a share of a task that is not there: whoever is let in hears so."""
     with pytest.raises(UnknownTask):
         service.call("GET", f"/v1/tasks/{TASK}/bundle")
@@ -91,7 +91,7 @@ def fetch(service: Service) -> None:
         service.call("POST", f"/v1/tasks/{TASK}/acknowledge")
 
 
-def refused(service: Service, why: str = "") -> None:
+def expect_refusal(service: Service, why: str = "") -> None:
     """Neither the share nor its acknowledgement, nor a word on the credential."""
     for method, path in (
         ("GET", f"/v1/tasks/{TASK}/bundle"),
@@ -106,7 +106,7 @@ def refused(service: Service, why: str = "") -> None:
 def test_a_role_that_proves_its_key_gets_its_share(kgc: Kgc, role):
     """Its token and its certificate together."""
     with kgc.called(kgc.tokens[role], kgc.files(role)) as service:
-        fetch(service)
+        expect_access(service)
         told = service.call("GET", "/v1/whoami").json()
         assert told == {"name": role, "role": role, "expires": None}
 
@@ -125,14 +125,14 @@ def test_a_role_that_proves_its_key_gets_its_share(kgc: Kgc, role):
 def test_a_stolen_token_gets_no_share(kgc: Kgc, role, shown, why):
     """Without a certificate, or with one that KGC believes but that is another's."""
     with kgc.called(kgc.tokens[role], kgc.files(shown) if shown else None) as service:
-        refused(service, why)
+        expect_refusal(service, why)
 
 
 def test_another_key_of_the_same_authority_is_not_the_role_s(kgc: Kgc):
     """It is the key that counts, not who vouches for it."""
     own = tls.CertificateFiles(kgc.folder / "sp/other.pem", kgc.folder / "sp/other.key")
     with kgc.called(kgc.tokens["sp"], own) as service:
-        refused(service, "not of the key")
+        expect_refusal(service, "not of the key")
 
 
 def test_a_certificate_without_the_token_opens_nothing(kgc: Kgc):
@@ -165,16 +165,16 @@ def test_keys_and_certificates_are_read_again_while_connections_stay(kgc: Kgc, t
     settings = kgc.settings
     try:
         with kgc.called(kgc.tokens["sp"], kgc.files("sp")) as service:
-            fetch(service)
+            expect_access(service)
             ca = tls.CertificateFiles(kgc.folder / "kgc/ca.pem", kgc.folder / "kgc/ca.key")
             tls.renew_certificate(kgc.files("kgc"), ca, ["127.0.0.1"])
             unknown = settings.changed(pins={"csp": settings.pins.csp})
             kgc.reloads.read_settings = lambda: unknown
             kgc.reloads.reload()
-            refused(service, "knows no key of sp yet")
+            expect_refusal(service, "knows no key of sp yet")
             kgc.reloads.read_settings = lambda: settings
             kgc.reloads.reload()
-            fetch(service)
+            expect_access(service)
         new = ssl.get_server_certificate(_address(kgc))
         certificates = [x509.load_pem_x509_certificate(pem.encode()) for pem in (old, new)]
         assert certificates[0].serial_number != certificates[1].serial_number
@@ -196,7 +196,7 @@ def test_whom_a_service_no_longer_trusts_is_gone_after_a_reload(kgc: Kgc, tmp_pa
         kgc.reloads.read_settings = lambda: settings
         kgc.reloads.reload()
     with kgc.called(kgc.tokens["sp"], kgc.files("sp")) as service:
-        fetch(service)
+        expect_access(service)
 
 
 def test_a_reload_with_a_damaged_file_changes_nothing(kgc: Kgc):
@@ -210,7 +210,7 @@ def test_a_reload_with_a_damaged_file_changes_nothing(kgc: Kgc):
     finally:
         kgc.reloads.read_settings = lambda: settings
     with kgc.called(kgc.tokens["sp"], kgc.files("sp")) as service:
-        fetch(service)
+        expect_access(service)
 
 
 def test_a_peer_link_takes_a_new_token_and_certificate(kgc: Kgc, tmp_path):
@@ -220,17 +220,17 @@ def test_a_peer_link_takes_a_new_token_and_certificate(kgc: Kgc, tmp_path):
     access = PeerAccess("KGC", kgc.link(kgc.files("sp")), file)
     link = PeerLink(access)
     with contextlib.closing(link.service) as service:
-        fetch(service)
+        expect_access(service)
         kgc.tokens["sp"] = tokens.rotate("sp")
         with pytest.raises(NotAuthenticated):
             service.call("GET", "/v1/whoami")
         write_private(file, kgc.tokens["sp"].encode(), overwrite=True)
         link.prepare(access)()
-        fetch(service)
+        expect_access(service)
         file.unlink()
         with pytest.raises(KeyFileMissing):
             link.prepare(access)
-        fetch(service)
+        expect_access(service)
 
 
 def test_csp_answers_sp_s_key_alone(tmp_path):
@@ -270,7 +270,7 @@ def test_plain_http_keeps_to_the_token(tmp_path):
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(running(app, settings))
         link = Link(url, plain_http=True).open(Bearer(token), IMPATIENT)
-        fetch(stack.enter_context(contextlib.closing(link)))
+        expect_access(stack.enter_context(contextlib.closing(link)))
 
 
 def test_a_pin_is_looked_for_where_it_belongs():

@@ -19,6 +19,8 @@ EXIT_INTERRUPTED = 130
 # Where each command is: a function, or the Typer of a group. Loaded when asked for: a phone need not load the servers.
 _COMMANDS = {
     "init": "cli.workspace:init",
+    "exchange": "cli.exchange.commands:app",
+    "tls": "cli.tls:app",
     "kgc": "cli.servers:kgc_app",
     "sp": "cli.servers:sp_app",
     "csp": "cli.servers:csp_app",

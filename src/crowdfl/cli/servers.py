@@ -11,7 +11,7 @@ from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
-from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.auth import TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 
@@ -27,18 +27,30 @@ _Scheduler = Annotated[
 ]
 
 
-def _role_app(name: str, what: str, model: type[_Model], serve: Callable[[_Model], None]) -> typer.Typer:
+_Overlap = Annotated[
+    float, typer.Option(min=0, max=8760, metavar="HOURS", help="How long the old token stays good beside the new one.")
+]
+
+
+def _role_app(
+    name: str, what: str, model: type[_Model], serve: Callable[[_Model, Callable[[], _Model]], None]
+) -> typer.Typer:
     app = typer.Typer(help=what, no_args_is_help=True)
     token = typer.Typer(help="The tokens this role has given to others.", no_args_is_help=True)
     app.add_typer(token, name="token")
 
     def _serve(settings: _Settings) -> None:
-        serve(read_service(model, settings))
+        serve(read_service(model, settings), lambda: read_service(model, settings))
 
     def _serve_computing(settings: _Settings, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
-        serve(_with_compute(read_service(model, settings), compute, scheduler))
+        def read() -> _Model:
+            return _with_compute(read_service(model, settings), compute, scheduler)
 
-    command = app.command("serve", help=f"Run {name} until SIGTERM or Ctrl-C.")
+        serve(read(), read)
+
+    command = app.command(
+        "serve", help=f"Run {name} until SIGTERM or Ctrl-C; SIGHUP: read certificates, tokens and pins again."
+    )
     command(_serve_computing if issubclass(model, ComputingSettings) else _serve)
 
     @token.command("add", help="Make a token and show it, once.")
@@ -47,22 +59,28 @@ def _role_app(name: str, what: str, model: type[_Model], serve: Callable[[_Model
         show({"token": fresh}, fresh, as_json=as_json)
 
     @token.command("rotate", help="Replace a token and show the new one, once. The service need not be restarted.")
-    def _rotate(settings: _Settings, holder: str, as_json: Json = False) -> None:
-        fresh = _tokens(model, settings).rotate(holder)
+    def _rotate(settings: _Settings, holder: str, overlap: _Overlap = 0.0, as_json: Json = False) -> None:
+        fresh = _tokens(model, settings).rotate(holder, overlap * 3600)
         show({"token": fresh}, fresh, as_json=as_json)
 
     @token.command("revoke", help="Make the holder's token invalid.")
     def _revoke(settings: _Settings, holder: str) -> None:
         _tokens(model, settings).revoke(holder)
 
-    @token.command("list", help="Show who holds a token, and for which role.")
+    @token.command("list", help="Show who holds a token, for which role, and until when if another replaces it.")
     def _list(settings: _Settings, as_json: Json = False) -> None:
-        entries = _tokens(model, settings).entries()
+        tokens = _tokens(model, settings)
+        entries = tokens.entries()
         if as_json or entries:
-            rows = [{"name": entry.name, "role": entry.role} for entry in entries]
-            show(rows, "\n".join(f"{entry.name}\t{entry.role}" for entry in entries), as_json=as_json)
+            rows = [{"name": entry.name, "role": entry.role, "until": entry.until} for entry in entries]
+            show(rows, "\n".join(_told(entry, tokens.now()) for entry in entries), as_json=as_json)
 
     return app
+
+
+def _told(entry: TokenEntry, now: float) -> str:
+    until = "" if entry.until is None else f"\t{'expired' if entry.ended(now) else 'good until'} {entry.until}"
+    return f"{entry.name}\t{entry.role}{until}"
 
 
 def _with_compute(found: _Model, compute: str | None, scheduler: str | None) -> _Model:

@@ -60,7 +60,11 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def read_file(model: type[_Model], path: Path, **given: Any) -> _Model:  # noqa: ANN401 -- checked by the model
     """The settings in a TOML file, and what the program adds; paths in the file are relative to its folder."""
-    return model.parse(_located(model, read_settings(path), path.resolve().parent), path, **given)
+    found = read_settings(path)
+    try:
+        return model.parse(_located(model, found, path.resolve().parent), path, **given)
+    except SettingsError as wrong:
+        raise SettingsError(f"{wrong}{_about_peers(model, found)}") from None
 
 
 def read_service(model: type[_Service], path: Path) -> _Service:
@@ -108,6 +112,14 @@ def _rows(fields: Mapping[str, FieldInfo], inside: str = "") -> list[str]:
     return rows
 
 
+def _about_peers(model: type[SettingsTable], found: Mapping[str, Any]) -> str:
+    """What to do in a folder of `crowdfl init --role` whose peers are not known yet."""
+    peers = [name.upper() for name in ("kgc", "sp", "csp") if name in model.model_fields and name not in found]
+    if not peers or "role" not in found:
+        return ""
+    return f". {' and '.join(peers)} must be accepted first: `crowdfl exchange accept`"
+
+
 def _located(model: type[SettingsTable], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The same with paths joined to the folder; what is not a good path is left for the model to refuse."""
     placed = dict(found)
@@ -120,8 +132,13 @@ def _located(model: type[SettingsTable], found: Mapping[str, Any], folder: Path)
     return placed
 
 
+def setting_line(model: type[SettingsTable], name: str, value: object) -> str:
+    """One setting as a template writes it."""
+    return _line(name, settable(model)[name], {name: value})
+
+
 def _line(name: str, field: FieldInfo, values: Mapping[str, Any]) -> str:
-    example = field.examples[0] if field.examples else field.default
+    example = field.examples[0] if field.examples else "" if field.is_required() else field.default
     text = f"{name} = {_toml(values[name])}" if name in values else f"# {name} = {_toml(example)}"
     beside = f"{text:<26} # {field.description}"
     return beside if len(beside) <= _LONGEST_LINE else f"# {field.description}\n{text}"

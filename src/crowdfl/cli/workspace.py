@@ -1,32 +1,64 @@
-"""`crowdfl init`: a folder with all that the roles need to find and trust each other, and the settings files in it."""
+"""`crowdfl init`: a role's folder with keys, certificate, tokens and settings; or those of all roles, for a trial."""
 
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from crowdfl.cli.exchange.accept import install
+from crowdfl.cli.exchange.folder import RoleFolder
+from crowdfl.cli.exchange.part import HOLDS, NAME, PEERS, SERVERS, PublicPart, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import SERVICES, template_text
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
-from crowdfl.services.http.auth import Tokens
-from crowdfl.services.http.tls import CertificateFiles, make_ca, make_cluster_certificate, make_server_certificate
+from crowdfl.services.http.tls import make_ca, make_cluster_certificate, make_server_certificate
+from crowdfl.services.http.wire import new_token
 from crowdfl.settings import RequesterSettings, ServiceSettings, is_host
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.signing import signing_key
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each
 _HEAD = "# Settings of {}. Paths are relative to this file's folder, which holds everything that the role owns.\n"
-# Who holds a token of whose service.
-_TOKENS = {"kgc": ("sp", "csp", "requester"), "sp": ("requester",), "csp": ("sp",)}
 
 
-def init(
-    folder: Annotated[
-        Path, typer.Argument(help="A new folder; each role's part of it can be moved to its own machine.")
-    ],
+class InitRole(StrEnum):
+    """Whose folder to make."""
+
+    kgc = "kgc"
+    sp = "sp"
+    csp = "csp"
+    requester = "requester"
+
+
+@dataclass(frozen=True)
+class _NewRole:
+    """What is decided about a role before its folder is made."""
+
+    role: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    name: str = "requester"
+    insecure_test_key: bool = False
+
+
+def init(  # noqa: PLR0913, PLR0917 -- each is an option
+    folder: Annotated[Path, typer.Argument(help="A new folder: with --role that role's own, else one with all four.")],
+    role: Annotated[
+        InitRole | None,
+        typer.Option(
+            help="Make this role's folder alone, on its own machine: docs/organisations.md. Else all, for a trial."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="The name or address the services are reached by.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --role: the port of this service.")] = None,
+    name: Annotated[
+        str, typer.Option(help="With --role requester: what KGC and SP call this requester.")
+    ] = "requester",
     kgc_host: Annotated[str | None, typer.Option(help="KGC's, if it is another than --host.")] = None,
     sp_host: Annotated[str | None, typer.Option(help="SP's, if it is another than --host.")] = None,
     csp_host: Annotated[str | None, typer.Option(help="CSP's, if it is another than --host.")] = None,
@@ -36,73 +68,89 @@ def init(
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make certificates, tokens and settings for KGC, SP, CSP and a requester."""
+    """Make keys, certificate, tokens and settings: of one role with --role, or of KGC, SP, CSP and a requester."""
     if folder.exists() and any(folder.iterdir()):
         raise SettingsError(f"{folder} is not empty: keys in it would be lost; name a new folder")
+    if role is not None:
+        chosen = _PORTS.get(role.value, 0) if port is None else port
+        _init_one(folder, _NewRole(role.value, host, chosen, name, insecure_test_key), as_json=as_json)
+        return
+    if port is not None:
+        raise SettingsError("--port goes with --role; without it, each service has its own: --kgc-port and its like")
     ports = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
     hosts = {"kgc": kgc_host or host, "sp": sp_host or host, "csp": csp_host or host}
-    _require_hosts(hosts)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / "ca").mkdir(mode=0o700)
-    authority = make_ca(folder / "ca")
-    held = _tokens(folder)
-    keys = {f"{role}_key": signing_key(folder / role / "signing.key").public.hex() for role in ("kgc", "sp")}
-    common = {"ca": "ca.pem", **keys, "insecure_test_key": insecure_test_key}
-    urls = {role: f"https://{in_url(hosts[role])}:{port}" for role, port in ports.items()}
-    for role, port in ports.items():
-        make_server_certificate(folder / role, authority, "tls", [hosts[role]])
-        _put_ca(folder / role, authority)
-        peers = {peer: urls[peer] for peer in held[role]}
-        if role in _SCHEDULERS:
-            make_cluster_certificate(folder / role)
-            (folder / role / "keys").mkdir(mode=0o700)  # for the cluster's workers, which may start before the role
-        text = _service_text(role, hosts[role], port, peers, common)
-        write_private(folder / role / "settings.toml", text.encode())
-    _put_ca(folder / "requester", authority)
-    write_private(folder / "requester" / "settings.toml", _requester_text(urls, common).encode())
+    made = [_NewRole(one, hosts[one], ports[one], insecure_test_key=insecure_test_key) for one in SERVERS]
+    _init_all(folder, [*made, _NewRole("requester", name=name, insecure_test_key=insecure_test_key)])
     told = f"{folder}: kgc, sp, csp and requester are set up; start each with"
-    starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}" for role in ports]
-    show({"folder": str(folder), "roles": [*ports, "requester"]}, told, *starts, as_json=as_json)
+    starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}" for role in SERVERS]
+    show({"folder": str(folder), "roles": [*SERVERS, "requester"]}, told, *starts, as_json=as_json)
 
 
-def in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _init_one(folder: Path, new: _NewRole, *, as_json: bool) -> None:
+    _require_sound(new)
+    part, settings = _make(folder, new), folder / "settings.toml"
+    public = RoleFolder(settings).public
+    told = [
+        f"{folder}: {new.role} is set up. Give {public} to {', '.join(_told_to(new.role))}; nothing in it is secret.",
+        f"Its fingerprint, to read to them: {part.fingerprint}",
+        *(f"  crowdfl exchange accept {settings} {peer}.public.json" for peer in PEERS[new.role]),
+    ]
+    show({"folder": str(folder), "public": str(public), "fingerprint": part.fingerprint}, *told, as_json=as_json)
 
 
-def _require_hosts(hosts: dict[str, str]) -> None:
-    """They go into settings, URLs and certificates, where anything but a plain name means something else."""
-    words = expected("host", ServiceSettings.model_fields["host"])
-    for role, host in hosts.items():
-        if not is_host(host):
-            raise SettingsError(f"the host of {role} is {host!r}; expected {words}")
+def _told_to(role: str) -> list[str]:
+    return [other for other, known in PEERS.items() if role in known]
 
 
-def _put_ca(folder: Path, authority: CertificateFiles) -> None:
-    write_private(folder / "ca.pem", authority.certificate.read_bytes())
+def _init_all(folder: Path, roles: list[_NewRole]) -> None:
+    """As if each had been made on its own machine, and all had compared fingerprints."""
+    for new in roles:
+        _require_sound(new)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    parts = {new.role: _make(folder / new.role, new) for new in roles}
+    for own, other in permutations(parts, 2):
+        if other in PEERS[own]:
+            install(folder / own / "settings.toml", parts[other])
 
 
-def _tokens(folder: Path) -> dict[str, list[str]]:
-    """Make every token; which services each role holds one of."""
-    held: dict[str, list[str]] = {"kgc": [], "sp": [], "csp": [], "requester": []}
-    for role in held:
-        (folder / role).mkdir(mode=0o700)
-    for service, holders in _TOKENS.items():
-        tokens = Tokens(folder / service / "tokens.json")
-        for holder in holders:
-            write_private(folder / holder / f"{service}.token", tokens.add(holder, holder).encode())
-            held[holder].append(service)
-    return held
+def _require_sound(new: _NewRole) -> None:
+    """It goes into settings, URLs and certificates, where anything but a plain name means something else."""
+    if not is_host(new.host):
+        words = expected("host", ServiceSettings.model_fields["host"])
+        raise SettingsError(f"the host of {new.role} is {new.host!r}; expected {words}")
+    if not re.fullmatch(NAME, new.name) or new.name in SERVERS:
+        raise SettingsError(f"{new.name!r} cannot be a requester's name: expected 1 to 64 letters, digits, - and _")
 
 
-def _service_text(role: str, host: str, port: int, peers: dict[str, str], common: dict[str, Any]) -> str:
-    values = {**common, "host": host, "port": port, "certificate": "tls.pem", "key": "tls.key"}
-    values |= {peer: {"url": url, "token": f"{peer}.token"} for peer, url in peers.items()}
-    if role in _SCHEDULERS:
+def _make(folder: Path, new: _NewRole) -> PublicPart:
+    """One role's folder, and what others may know of it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if new.role in SERVERS:
+        (folder / "authority").mkdir(mode=0o700)
+        authority = make_ca(folder / "authority", subject=f"CrowdFL {new.role} {new.host}"[:64], hosts=[new.host])
+        make_server_certificate(folder, authority, "tls", [new.host])
+    if new.role in _SCHEDULERS:
+        make_cluster_certificate(folder)
+        (folder / "keys").mkdir(mode=0o700)  # for the cluster's workers, which may start before the role
+    for service in HOLDS[new.role]:
+        write_private(folder / f"{service}.token", new_token().encode())
+    text = _service_text(new) if new.role in SERVERS else _requester_text(new)
+    write_private(folder / "settings.toml", text.encode())
+    own = RoleFolder(folder / "settings.toml")
+    part = own.part()
+    write_part(own.public, part)
+    return part
+
+
+def _service_text(new: _NewRole) -> str:
+    values: dict[str, Any] = {"role": new.role, "host": new.host, "port": new.port}
+    values |= {"certificate": "tls.pem", "key": "tls.key", "insecure_test_key": new.insecure_test_key}
+    if new.role in _SCHEDULERS:
         files = {"ca": "cluster.pem", "certificate": "cluster.pem", "key": "cluster.key"}
-        values |= {"compute": "threads", "dask": {"scheduler": f"tls://127.0.0.1:{_SCHEDULERS[role]}", **files}}
-    return _HEAD.format(role.upper()) + template_text(SERVICES[role], values)
+        values |= {"compute": "threads", "dask": {"scheduler": f"tls://127.0.0.1:{_SCHEDULERS[new.role]}", **files}}
+    return _HEAD.format(new.role.upper()) + template_text(SERVICES[new.role], values)
 
 
-def _requester_text(urls: dict[str, str], common: dict[str, Any]) -> str:
-    values = {**common, "kgc": urls["kgc"], "sp": urls["sp"], "kgc_token": "kgc.token", "sp_token": "sp.token"}
+def _requester_text(new: _NewRole) -> str:
+    values = {"role": new.role, "name": new.name, "insecure_test_key": new.insecure_test_key}
     return _HEAD.format("a requester") + template_text(RequesterSettings, values)

@@ -13,9 +13,9 @@ from pathlib import Path
 from cryptography import x509
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
+from crowdfl.cli.exchange.folder import in_url
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import read_service, read_settings
-from crowdfl.cli.workspace import in_url
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient

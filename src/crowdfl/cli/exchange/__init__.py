@@ -1,0 +1,1 @@
+"""`crowdfl exchange`: how organisations come to know each other's keys."""

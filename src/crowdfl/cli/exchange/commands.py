@@ -1,0 +1,130 @@
+"""`crowdfl exchange`: hand out one's public part, compare fingerprints, accept others' parts, renew tokens."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfl.cli.exchange.accept import install
+from crowdfl.cli.exchange.folder import RoleFolder
+from crowdfl.cli.exchange.part import HOLDS, PublicPart, read_part, same_digits, write_part
+from crowdfl.cli.output import Json, show
+from crowdfl.errors import BadSignature, KeyFileMissing, SettingsError
+from crowdfl.services.http.wire import new_token
+from crowdfl.storage.atomic import read_secret, write_private
+
+app = typer.Typer(help="How organisations come to know each other's keys: docs/organisations.md.", no_args_is_help=True)
+SettingsPath = Annotated[Path, typer.Argument(help="This role's settings.toml, as `crowdfl init --role` makes it.")]
+_Part = Annotated[Path, typer.Argument(help="The other's public part, such as sp.public.json.")]
+RELOAD = "If the service runs, have it read this again: kill -HUP its process."
+
+
+@app.command("show")
+def show_parts(parts: Annotated[list[Path], typer.Argument(help="Public parts.")], as_json: Json = False) -> None:
+    """Show whose part it is and its fingerprint, which its owner reads to you by another way than the file came."""
+    found = [read_part(path) for path in parts]
+    rows = [{"role": part.role, "name": part.name, "url": part.url, "fingerprint": part.fingerprint} for part in found]
+    show(rows, *(_described(part) for part in found), as_json=as_json)
+
+
+@app.command()
+def make(
+    settings: SettingsPath,
+    url: Annotated[
+        str | None, typer.Option(help="Where others reach this service, if it is not `host` and `port`.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write this role's public part again, after its keys or its address have changed."""
+    _tell_own(RoleFolder(settings), url, as_json=as_json)
+
+
+@app.command()
+def accept(
+    settings: SettingsPath,
+    part: _Part,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The digits that the part's owner told you. Without it you are asked.")
+    ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="This peer is known with other keys, and its owner said that it changed them."),
+    ] = False,
+    overlap: Annotated[
+        float, typer.Option(min=0, max=8760, metavar="HOURS", help="How long a replaced token stays good.")
+    ] = 0.0,
+) -> None:
+    """Take a peer's keys, token and address into this role's folder. Safe to repeat."""
+    found = read_part(part)
+    _require_compared(found, fingerprint)
+    changed = install(settings, found, replace=replace, overlap=overlap * 3600)
+    for what in changed:
+        typer.secho(f"REPLACED: {what} of {found.name}", fg=typer.colors.RED, bold=True, err=True)
+    typer.echo(f"{found.name} is known to {RoleFolder(settings).name}. {RELOAD}")
+    missing = RoleFolder(settings).missing()
+    if missing:
+        typer.echo(f"Still to be accepted: {', '.join(missing)}.")
+
+
+@app.command()
+def token(
+    settings: SettingsPath,
+    service: Annotated[str, typer.Argument(help="The service that this role shows the token to: kgc, sp or csp.")],
+    use: Annotated[
+        bool, typer.Option("--use", help="Use the new token from now on: the service has accepted it.")
+    ] = False,
+) -> None:
+    """Make this role's next token for a service, and tell it in the public part; with --use, put it to use."""
+    own = RoleFolder(settings)
+    if service not in HOLDS[own.role]:
+        raise SettingsError(f"{own.role} shows tokens to {', '.join(HOLDS[own.role]) or 'nobody'}, not to {service!r}")
+    if use:
+        _use_next_token(own, service)
+        typer.echo(f"The new token for {service} is in use. {RELOAD}")
+        return
+    write_private(own.next_token(service), new_token().encode(), overwrite=True)
+    _tell_own(own, None, as_json=False)
+    typer.echo(
+        f"Let {service} run `crowdfl exchange accept ... --replace --overlap 24`, then come back with --use: until then the "
+        "token that it knows stays in use."
+    )
+
+
+def _use_next_token(own: RoleFolder, service: str) -> None:
+    coming = own.next_token(service)
+    if not coming.exists():
+        raise KeyFileMissing(f"there is no {coming}: make a new token first, without --use")
+    read_secret(coming, f"token for {service}")
+    os.replace(coming, own.token(service))
+
+
+def _tell_own(own: RoleFolder, url: str | None, *, as_json: bool) -> None:
+    part = own.part(url)
+    write_part(own.public, part)
+    read_part(own.public)  # what others would refuse is refused here
+    show(
+        {"public": str(own.public), "fingerprint": part.fingerprint}, f"{own.public}", _described(part), as_json=as_json
+    )
+
+
+def _described(part: PublicPart) -> str:
+    return f"{part.name}  {part.url or ''}\n  {part.fingerprint}"
+
+
+def _require_compared(part: PublicPart, told: str | None) -> None:
+    """The digits that the owner told, or a person's word that they are the same."""
+    if told is not None:
+        if not same_digits(told, part.fingerprint):
+            raise BadSignature(
+                f"the fingerprint of this file is {part.fingerprint}, not the one that you were told: the file was changed on "
+                "its way, or is of another time. Do not use it; ask its owner for it again"
+            )
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError(
+            "nobody is there to compare the fingerprint: give the digits that you were told as --fingerprint"
+        )
+    typer.echo(_described(part))
+    typer.confirm("Has its owner read the very same digits to you, by another way than the file came?", abort=True)
