@@ -34,13 +34,13 @@ def install(settings: Path, part: PublicPart, *, replace: bool = False, overlap:
             "file came, whether that is meant; then repeat this with --replace"
         )
     _require_one_kind(own, part)
-    (own.folder / "peers").mkdir(mode=0o700, exist_ok=True)
-    write_part(own.accepted_path(part.name), part)
-    _write_bundle(own)
     if own.role in part.tokens:
         from crowdfl.services.http.auth import Tokens  # a requester has not the packages that services need
 
         Tokens(own.folder / "tokens.json").accept(part.name, part.role, part.tokens[own.role], overlap)
+    (own.folder / "peers").mkdir(mode=0o700, exist_ok=True)
+    write_part(own.accepted_path(part.name), part)
+    _write_bundle(own)
     model: type[Settings] = RequesterSettings if own.role == "requester" else SERVICES[own.role]
     put_settings(settings, model, _values(own, part))
     return changed
