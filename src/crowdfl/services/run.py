@@ -71,7 +71,7 @@ def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | N
 def open_kgc(settings: KgcSettings) -> FastAPI:
     folder = _folder(settings)
     signing = signing_key(folder / "signing.key")
-    bundles = _keys(settings)
+    bundles = open_keys(settings)
     store = _store(settings)
     kgc = Kgc(
         store,
@@ -91,7 +91,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
-    keys, store, kgc = _keys(settings), _store(settings), _kgc(settings, reloads)
+    keys, store, kgc = open_keys(settings), _store(settings), _kgc(settings, reloads)
     backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
@@ -112,7 +112,7 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    keys, store = _keys(settings), _store(settings)
+    keys, store = open_keys(settings), _store(settings)
     reloads = Reloads(logs.get("sp"), settings)
     kgc, csp = _kgc(settings, reloads).service, _csp(settings, reloads).service
     backend, close = _backend(settings, "sp")
@@ -190,7 +190,8 @@ def _store(settings: ServiceSettings) -> SqlStore:
     return SqlStore(url)
 
 
-def _keys(settings: ServiceSettings) -> Blobs:
+def open_keys(settings: ServiceSettings) -> Blobs:
+    """The role's key shares; a named error if its passphrase does not open them."""
     blobs = FileBlobs(settings.data / "keys")
     if settings.passphrase_file is None:
         return require_open(blobs)

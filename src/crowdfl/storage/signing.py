@@ -12,6 +12,10 @@ def signing_key(path: Path) -> SigningKey:
     """The one that is there, or a new one."""
     with contextlib.suppress(FileExistsError):
         write_private(path, SigningKey.fresh().private)
+    return read_signing_key(path)
+
+
+def read_signing_key(path: Path) -> SigningKey:
     with open(path, "rb") as file:
         require_owner_only(file.fileno(), path, KeyFilePermissions)
         private = file.read(100)

@@ -1,35 +1,31 @@
 """What `crowdfl doctor` checks in a role's folder, its database, and the services it knows."""
 
-import datetime
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-
-from cryptography import x509
+from typing import Any
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
+from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
 from crowdfl.cli.exchange.folder import in_url
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import read_service, read_settings
+from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.cluster.backend import Cluster
-from crowdfl.services.http import tls
 from crowdfl.services.http.signatures import SKEW_SECONDS
-from crowdfl.services.run import certificate_files
 from crowdfl.services.server import bind
-from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
+from crowdfl.settings import ComputingSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_SOON = datetime.timedelta(days=30)
 _ONCE = Backoff(deadline=0.0)
 _CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
@@ -39,8 +35,7 @@ def role_checks(path: Path) -> list[DoctorCheck]:
     """Of the server or the requester whose settings file this is."""
     try:
         found = read_settings(path)
-        # SP alone is told where CSP is, and KGC knows no peer.
-        model = SpSettings if "csp" in found else CspSettings if "kgc" in found else KgcSettings
+        model = _model(found)
         checks = _server(read_service(model, path)) if "host" in found else _requester(RequesterFile.read(path))
     except CrowdFLError as wrong:
         return [fail(str(path), str(wrong), "correct the file; `crowdfl init` makes one to compare with")]
@@ -48,11 +43,14 @@ def role_checks(path: Path) -> list[DoctorCheck]:
     return [replace(found, what=f"{name}: {found.what}") for found in checks]
 
 
+def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
+    """By the role, where the file says it; else SP alone is told where CSP is, and KGC knows no peer."""
+    guess = "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"
+    return SERVICES.get(str(found.get("role")), SERVICES[guess])
+
+
 def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
     yield _permissions(settings.data)
-    files = certificate_files(settings)
-    if files is not None:
-        yield _named("certificate", lambda: _certificate(files))
     yield _named("database", lambda: _database(settings))
     yield _port(settings)
     if isinstance(settings, ComputingSettings):
@@ -61,12 +59,14 @@ def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
         yield from _service("KGC", _link(settings, settings.kgc.url), settings.kgc_key)
     if isinstance(settings, SpSettings):
         yield from _service("CSP", _link(settings, settings.csp.url), None)
+    yield from server_credentials(settings)
 
 
 def _requester(own: RequesterFile) -> Iterator[DoctorCheck]:
     yield _permissions(own.folder)
     for name, url, key in (("KGC", own.settings.kgc, own.settings.kgc_key), ("SP", own.settings.sp, None)):
         yield from _service(name, own.link(url), key)
+    yield from requester_credentials(own)
 
 
 def _named(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
@@ -85,16 +85,6 @@ def _permissions(folder: Path) -> DoctorCheck:
     if open_ones:
         return fail("permissions", f"{open_ones[0]} is open to other users", f"chmod -R go= {folder}")
     return ok("permissions", f"{len(everything)} files and folders are their owner's alone")
-
-
-def _certificate(files: tls.CertificateFiles) -> DoctorCheck:
-    tls.require_usable(files)
-    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-    now, end = datetime.datetime.now(datetime.UTC), certificate.not_valid_after_utc
-    found = f"valid from {certificate.not_valid_before_utc:%Y-%m-%d} to {end:%Y-%m-%d}"
-    if not certificate.not_valid_before_utc <= now <= end:
-        return fail("certificate", found, "put a valid one at the path that the settings name")
-    return warn("certificate", found, "renew it soon") if end - now < _SOON else ok("certificate", found)
 
 
 def _database(settings: ServiceSettings) -> DoctorCheck:
