@@ -96,6 +96,23 @@ def test_without_the_packages_of_servers(words, blocked, code, said):
     assert "Traceback" not in done.stderr
 
 
+def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
+    """Its own folder, and KGC's and SP's parts accepted; what a service needs is told by name."""
+    for role in ("kgc", "sp"):
+        assert call("init", tmp_path / role, "--role", role).code == 0
+    steps = [["init", str(tmp_path / "own"), "--role", "requester"]]
+    for role in ("kgc", "sp"):
+        part = tmp_path / role / f"{role}.public.json"
+        told = json.loads(call("exchange", "show", part, "--json").out)[0]["fingerprint"]
+        steps.append(["exchange", "accept", str(tmp_path / "own/settings.toml"), str(part), "--fingerprint", told])
+    steps.append([*steps[-1][:2], str(tmp_path / "kgc/settings.toml"), *steps[-1][3:]])
+    for words, code in zip(steps, (0, 0, 0, 3), strict=True):
+        script = BARE.format(blocked=sorted(SERVERS), words=words)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+        assert done.returncode == code, done.stderr
+    assert "PackageMissing" in done.stderr
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help(words):
     """Every command says what it is for."""

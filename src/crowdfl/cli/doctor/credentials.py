@@ -194,9 +194,10 @@ def _token(access: PeerAccess, path: Path, role: str) -> DoctorCheck:
 def _refused(what: str, wrong: CrowdFLError) -> DoctorCheck:
     if isinstance(wrong, ServiceUnavailable):
         return warn(what, str(wrong), "try again when it answers; a service of an older release cannot say")
-    advice = {
+    advice: dict[type[CrowdFLError], str] = {
         KeyNotProven: _ACCEPT,
         NotAuthenticated: f"make another one (`crowdfl exchange token`) and {_ACCEPT}",
         TokenExpired: "put the one that replaced it into its place, then SIGHUP",
-    }.get(type(wrong), "update the older side, or correct the file")
-    return fail(what, f"{type(wrong).__name__}: {wrong}", advice)
+    }
+    words = advice.get(type(wrong), "update the older side, or correct the file")
+    return fail(what, f"{type(wrong).__name__}: {wrong}", words)

@@ -7,7 +7,7 @@ from crowdfl.cli.exchange.folder import BUNDLE, RoleFolder
 from crowdfl.cli.exchange.part import HOLDS, PEERS, PublicPart, write_part
 from crowdfl.cli.settings_edit import put_settings
 from crowdfl.cli.settings_file import SERVICES
-from crowdfl.errors import Conflict, SettingsError
+from crowdfl.errors import Conflict, PackageMissing, SettingsError
 from crowdfl.schema import Settings
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.atomic import write_private
@@ -35,15 +35,21 @@ def install(settings: Path, part: PublicPart, *, replace: bool = False, overlap:
         )
     _require_one_kind(own, part)
     if own.role in part.tokens:
-        from crowdfl.services.http.auth import Tokens  # a requester has not the packages that services need
-
-        Tokens(own.folder / "tokens.json").accept(part.name, part.role, part.tokens[own.role], overlap)
+        _accept_token(own, part, overlap)
     (own.folder / "peers").mkdir(mode=0o700, exist_ok=True)
     write_part(own.accepted_path(part.name), part)
     _write_bundle(own)
     model: type[Settings] = RequesterSettings if own.role == "requester" else SERVICES[own.role]
     put_settings(settings, model, _values(own, part))
     return changed
+
+
+def _accept_token(own: RoleFolder, part: PublicPart, overlap: float) -> None:
+    try:
+        from crowdfl.services.http.auth import Tokens  # a requester has not the packages that services need
+    except ModuleNotFoundError as missing:
+        raise PackageMissing(f"a service needs {missing.name}: `pip install 'crowdfl[services]'`") from None
+    Tokens(own.folder / "tokens.json").accept(part.name, part.role, part.tokens[own.role], overlap)
 
 
 def _changed(own: RoleFolder, part: PublicPart) -> list[str]:

@@ -1,0 +1,396 @@
+"""docs/organisations.md as its readers follow it: each role in its own place, processes of their own, up to a paid claim.
+
+In the middle of the campaign every credential is renewed, while the services run.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdfl.cli.exchange.part import read_part
+from crowdfl.errors import CrowdFLError, KeyNotProven, TokenExpired
+from crowdfl.services.client.transport import Bearer, Link
+from crowdfl.services.http import tls
+from crowdfl.services.http.auth import Tokens
+from tests.cli.program import Result, call, start
+from tests.cli.test_campaign import allow_short_claims, task_file
+from tests.http.world import IMPATIENT
+
+pytestmark = pytest.mark.second
+
+DOCUMENT = Path(__file__).parents[2] / "docs/organisations.md"
+PLACES = {"KGC": "kgc", "SP": "sp", "CSP": "csp", "A requester": "acme", "The requester": "acme"}
+PEOPLE = 3
+PATIENCE = 240.0
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """Every command of the page with whose it is, in the page's order."""
+    who = ""
+    for line in DOCUMENT.read_text().splitlines():
+        heading = re.match(r"(KGC|SP|CSP|A requester|The requester)\b.*:$", line)
+        who = PLACES[heading[1]] if heading else who
+        if line.startswith("    crowdfl "):
+            yield who, line.strip().removeprefix("crowdfl ")
+
+
+@dataclass
+class Organisations:
+    """Four places that share nothing but what one sends to another."""
+
+    root: Path
+    ports: dict[str, int]
+    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    task: str = ""
+
+    def place(self, role: str) -> Path:
+        """A role's machine."""
+        return self.root / f"machine-of-{role}"
+
+    def folder(self, role: str) -> Path:
+        """The folder that `init` made there."""
+        return self.place(role) / role
+
+    def settings(self, role: str) -> Path:
+        """A role's settings file."""
+        return self.folder(role) / "settings.toml"
+
+    def public(self, role: str) -> Path:
+        """The file that a role hands out."""
+        return self.folder(role) / f"{role}.public.json"
+
+    def do(self, role: str, *words: object) -> Result:
+        """A command on a role's machine, which must end well."""
+        with contextlib.chdir(self.place(role)):
+            result = call(*words)
+        assert result.code == 0, (role, words, result, self.logs())
+        return result
+
+    def send(self, role: str) -> None:
+        """A public file, to everyone."""
+        for other in ("kgc", "sp", "csp", "acme"):
+            if other != role:
+                shutil.copy(self.public(role), self.place(other) / f"{role}.public.json")
+
+    def accept(self, own: str, peer: str, *more: object) -> Result:
+        """With the digits that the peer's operator reads out."""
+        told = read_part(self.public(peer)).fingerprint
+        return self.do(
+            own, "exchange", "accept", f"{own}/settings.toml", f"{peer}.public.json", "--fingerprint", told, *more
+        )
+
+    def start(self, name: str, *words: object) -> None:
+        """A process of its own."""
+        self.processes[name] = start(*words, log=self.root / f"{name}.log")
+
+    def reload(self, role: str) -> None:
+        """SIGHUP, and its outcome in the log."""
+        before = self.log(role).count('"reloaded"')
+        os.kill(self.processes[role].pid, signal.SIGHUP)
+        self.wait(lambda: self.log(role).count('"reloaded"') > before)
+
+    def log(self, name: str) -> str:
+        """What a process wrote."""
+        path = self.root / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait(self, there: Callable[[], bool]) -> None:
+        """With a margin for a busy machine."""
+        until = time.monotonic() + PATIENCE
+        while not there():
+            assert time.monotonic() < until, self.logs()
+            time.sleep(0.1)
+
+    def up(self, role: str) -> bool:
+        """Whether it listens."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[role]), timeout=5):
+            return True
+        return False
+
+    def doctor(self) -> dict[str, str]:
+        """Every check of every role, which all must be good."""
+        findings: dict[str, str] = {}
+        for role in ("kgc", "sp", "csp", "acme"):
+            found = json.loads(self.do(role, "doctor", f"{role}/settings.toml", "--json").out)["findings"]
+            findings |= {line["what"]: line["verdict"] for line in found}
+        assert "fail" not in findings.values()
+        return findings
+
+    def serial(self, role: str) -> int:
+        """Of the certificate that a service shows now."""
+        pem = ssl.get_server_certificate(("127.0.0.1", self.ports[role]))
+        return int(tls.x509.load_pem_x509_certificate(pem.encode()).serial_number)
+
+    def call(self, service: str, token: str, own: tls.CertificateFiles | None = None) -> dict[str, Any]:
+        """Whose token it is, at a service; as whoever has this certificate."""
+        trusted = self.folder("acme" if service != "csp" else "sp") / "peers/ca.pem"
+        link = Link(f"https://127.0.0.1:{self.ports[service]}", trusted, own=own)
+        with contextlib.closing(link.open(Bearer(token), IMPATIENT)) as opened:
+            return opened.call("GET", "/v1/whoami").json()
+
+    def certificate(self, role: str) -> tls.CertificateFiles:
+        """A role's own."""
+        return tls.CertificateFiles(self.folder(role) / "tls.pem", self.folder(role) / "tls.key")
+
+    def logs(self) -> str:
+        """To explain a failure."""
+        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.root.glob("*.log")))
+
+    def stop(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            process.wait(timeout=60)
+
+
+def free_port() -> int:
+    """One that nothing listens on, and that the system gives to nobody who asks for any."""
+    while True:
+        port = 20_000 + secrets.randbelow(10_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def follow(made: Organisations) -> None:
+    """The page, command by command; what stands for a host, a port or digits is filled in."""
+    for role, words in documented():
+        made.done.append(words)
+        if words.startswith("init "):
+            made.place(role).mkdir()
+            port = ["--port", str(made.ports[role])] if role in made.ports else []
+            made.do(role, *re.sub(r"\w+\.example\.org", "127.0.0.1", words).split(), *port, "--insecure-test-key")
+        elif words.startswith("exchange show"):
+            for sender in ("kgc", "sp", "csp", "acme"):
+                made.send(sender)
+            assert read_part(made.public("sp")).fingerprint in made.do("sp", *words.split()).out
+        elif words.startswith("exchange accept"):
+            _, _, own, part, *_ = words.split()
+            peer = part.removesuffix(".public.json")
+            assert own == f"{role}/settings.toml"
+            made.accept(role, peer)
+        else:
+            service, serve, own = words.split()
+            assert (service, serve) == (role, "serve")
+            if role == "sp":
+                allow_short_claims(made.settings("sp"))
+                allow_short_claims(made.settings("acme"))
+            made.start(role, service, serve, made.place(role) / own)
+    made.wait(lambda: all(made.up(role) for role in made.ports))
+
+
+@pytest.fixture(scope="module")
+def organisations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Organisations]:
+    """Set up as the page says; a task with its people, before its money."""
+    made = Organisations(tmp_path_factory.mktemp("organisations"), {role: free_port() for role in ("kgc", "sp", "csp")})
+    try:
+        follow(made)
+        _enrol(made)
+        yield made
+    finally:
+        made.stop()
+
+
+def _enrol(made: Organisations) -> None:
+    (made.place("acme") / "task.toml").write_text(task_file().replace("rounds = 2", "rounds = 1"))
+    own = ("-s", "acme/settings.toml")
+    made.task = json.loads(made.do("acme", "task", "create", "task.toml", "--json", *own).out)["task"]
+    made.do("acme", "task", "invite", made.task, "invitations", "-n", PEOPLE, *own)
+    for person in range(PEOPLE):
+        invitation = made.place("acme") / f"invitations/invitation-{person}.json"
+        home = ("--home", made.root / f"person-{person}", "--least-participants", PEOPLE)
+        made.start(
+            f"person-{person}", "participant", "run", invitation, "--data", f"watch:{person}", *home, "--yes", "--json"
+        )
+    made.wait(lambda: _status(made)["enrolled"] == PEOPLE)
+
+
+def _status(made: Organisations) -> dict[str, Any]:
+    return dict(json.loads(made.do("acme", "task", "watch", made.task, "--json", "-s", "acme/settings.toml").out))
+
+
+def test_the_page_sets_up_every_role(organisations: Organisations):
+    """Each command of the page was run; every credential is good everywhere."""
+    steps = [" ".join(words.split()[:2]) for words in organisations.done]
+    assert steps.count("exchange accept") == 10
+    assert [words.split()[0] for words in organisations.done].count("init") == 4
+    findings = organisations.doctor()
+    tried = {
+        "sp: token for KGC",
+        "sp: token for CSP",
+        "sp: certificate at KGC",
+        "csp: token for KGC",
+        "csp: certificate at KGC",
+        "acme: token for KGC",
+        "acme: token for SP",
+        "kgc: signing key",
+        "kgc: sp's TLS key",
+    }
+    assert {findings.get(what) for what in tried} == {"ok"}
+
+
+def test_no_place_holds_a_secret_of_another(organisations: Organisations):
+    """Private keys and tokens, searched for as bytes in every file of every other machine."""
+    roles = ("kgc", "sp", "csp", "acme")
+    own = {role: _secrets(organisations.folder(role)) for role in roles}
+    for role in roles:
+        held = [path.read_bytes() for path in organisations.place(role).rglob("*") if path.is_file()]
+        foreign = [secret for other in roles if other != role for secret in own[other]]
+        assert foreign
+        assert not any(secret in data for secret in foreign for data in held)
+
+
+def _secrets(folder: Path) -> list[bytes]:
+    return [path.read_bytes().strip() for path in folder.rglob("*") if path.suffix in (".key", ".token")]
+
+
+def test_a_stolen_token_opens_nothing(organisations: Organisations):
+    """With no certificate, with CSP's, and from SP's own machine it does."""
+    token = (organisations.folder("sp") / "kgc.token").read_text()
+    for shown in (None, organisations.certificate("csp")):
+        with pytest.raises(KeyNotProven):
+            organisations.call("kgc", token, shown)
+    assert organisations.call("kgc", token, organisations.certificate("sp"))["role"] == "sp"
+
+
+def test_a_certificate_is_renewed_while_connections_stay(organisations: Organisations):
+    """The next connection sees the new one; the old connection is asked on and never closed. A damaged file changes nothing."""
+    made, before = organisations, organisations.serial("sp")
+    with _asking(made.ports["sp"]) as answers:
+        made.do("sp", "tls", "renew", "sp/settings.toml")
+        assert made.serial("sp") == before  # until it is told
+        made.reload("sp")
+        after = made.serial("sp")
+        seen = len(answers)
+        made.wait(lambda: len(answers) > seen + 3)
+    assert after != before
+    assert set(answers) == {200}
+    good = made.certificate("sp").certificate.read_bytes()
+    made.certificate("sp").certificate.write_bytes(b"nothing")
+    os.kill(made.processes["sp"].pid, signal.SIGHUP)
+    made.wait(lambda: "not reloaded" in made.log("sp"))
+    made.certificate("sp").certificate.write_bytes(good)
+    assert made.serial("sp") == after
+    assert made.processes["sp"].poll() is None
+
+
+@contextlib.contextmanager
+def _asking(port: int) -> Iterator[list[int]]:
+    """One connection that asks all the time; the list ends with 0 if it breaks."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
+    connection.auto_open = 0  # a closed one is an error
+    connection.connect()
+    answers: list[int] = []
+    ending = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not ending.wait(0.1):
+                connection.request("GET", "/healthz")
+                answer = connection.getresponse()
+                answer.read()
+                answers.append(answer.status)
+        except (OSError, http.client.HTTPException):
+            answers.append(0)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield answers
+    finally:
+        ending.set()
+        asking.join()
+        connection.close()
+
+
+def test_a_new_key_and_a_new_token_are_taken_over_while_running(organisations: Organisations):
+    """Known before they are used; afterwards the old key opens nothing, and the old token until its overlap ends."""
+    made = organisations
+    old_files = made.certificate("sp")
+    kept = tls.CertificateFiles(made.root / "stolen.pem", made.root / "stolen.key")
+    shutil.copy(old_files.certificate, kept.certificate)
+    shutil.copy(old_files.key, kept.key)
+    old_token = (made.folder("sp") / "kgc.token").read_text()
+    made.do("sp", "tls", "renew", "sp/settings.toml", "--new-key")
+    made.do("sp", "exchange", "token", "sp/settings.toml", "kgc")
+    made.send("sp")
+    for peer in ("kgc", "csp"):
+        made.accept(peer, "sp", "--replace", "--overlap", 0.008)
+        made.reload(peer)
+    listed = made.do("kgc", "kgc", "token", "list", "kgc/settings.toml").out
+    assert "good until" in listed
+    assert made.call("kgc", old_token, kept)["expires"] is not None  # both are good now
+    made.do("sp", "tls", "renew", "sp/settings.toml", "--use-new-key")
+    made.do("sp", "exchange", "token", "sp/settings.toml", "kgc", "--use")
+    made.reload("sp")
+    made.send("sp")
+    for peer in ("kgc", "csp"):
+        made.accept(peer, "sp", "--replace")
+        made.reload(peer)
+    new_token = (made.folder("sp") / "kgc.token").read_text()
+    with pytest.raises(KeyNotProven):
+        made.call("kgc", new_token, kept)
+    assert made.call("kgc", new_token, old_files)["expires"] is None
+    with pytest.raises(TokenExpired):
+        _call_until_refused(lambda: made.call("kgc", old_token, old_files))
+    made.doctor()
+
+
+def _call_until_refused(known: Callable[[], object]) -> None:
+    """The overlap ends by itself."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        known()
+        time.sleep(0.5)
+
+
+def test_a_service_s_own_rotation_overlaps(organisations: Organisations):
+    """By the service that checks the token, for a holder inside its own organisation."""
+    made = organisations
+    first = made.do("sp", "sp", "token", "add", "sp/settings.toml", "monitoring", "operator").out.strip()
+    second = made.do("sp", "sp", "token", "rotate", "sp/settings.toml", "monitoring", "--overlap", 1).out.strip()
+    assert {made.call("sp", token)["name"] for token in (first, second)} == {"monitoring"}
+    third = made.do("sp", "sp", "token", "rotate", "sp/settings.toml", "monitoring").out.strip()
+    for token in (first, second):
+        with pytest.raises(CrowdFLError):
+            made.call("sp", token)
+    assert made.call("sp", third)["role"] == "operator"
+    assert (
+        len([entry for entry in Tokens(made.folder("sp") / "tokens.json").entries() if entry.name == "monitoring"]) == 1
+    )
+
+
+def test_the_campaign_ends_in_paid_claims(organisations: Organisations):
+    """Its rounds run between organisations, over the credentials that were renewed above; and a second task gets its keys."""
+    made, own = organisations, ("-s", "acme/settings.toml")
+    made.do("acme", "task", "fund", made.task, "36.00", "--name", "all", *own)
+    made.do("sp", "sp", "deposit", "confirm", "sp/settings.toml", made.task, "all", "36.00")
+    made.do("acme", "task", "close", made.task, *own)
+    made.do("acme", "task", "watch", made.task, "--until", "finished", *own)
+    for person in range(PEOPLE):
+        assert made.processes[f"person-{person}"].wait(timeout=PATIENCE) == 0, made.logs()
+        events = [json.loads(line) for line in made.log(f"person-{person}").splitlines()]
+        assert [event["millionths"] > 0 for event in events if event["event"] == "paid"] == [True]
+    (made.place("acme") / "again.toml").write_text(task_file(purpose="Recognise again"))
+    created = made.do("acme", "task", "create", "again.toml", "--json", *own)  # both servers fetch their shares
+    assert json.loads(created.out)["task"] != made.task
