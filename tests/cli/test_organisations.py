@@ -4,6 +4,7 @@ In the middle of the campaign every credential is renewed, while the services ru
 """
 
 import contextlib
+import datetime
 import http.client
 import json
 import os
@@ -147,7 +148,7 @@ class Organisations:
 
     def certificate(self, role: str) -> tls.CertificateFiles:
         """A role's own."""
-        return tls.CertificateFiles(self.folder(role) / "tls.pem", self.folder(role) / "tls.key")
+        return made_files(self.folder(role))
 
     def logs(self) -> str:
         """To explain a failure."""
@@ -269,6 +270,59 @@ def test_a_stolen_token_opens_nothing(organisations: Organisations):
         with pytest.raises(KeyNotProven):
             organisations.call("kgc", token, shown)
     assert organisations.call("kgc", token, organisations.certificate("sp"))["role"] == "sp"
+
+
+@pytest.mark.parametrize(
+    ("damage", "what", "said"),
+    [
+        ("token", "sp: token for KGC", "NotAuthenticated"),
+        ("certificate", "sp: token for KGC", "KeyNotProven"),
+        ("authority", "sp: certificate at KGC", "does not believe"),
+        ("signing", "sp: signing key", "KeyFileDamaged"),
+        ("tokens", "sp: tokens", "KeyFileDamaged"),
+        ("old token", "sp: monitoring's old token", "good until"),
+        ("expired", "sp: certificate", "2001"),
+    ],
+)
+def test_doctor_tries_every_credential_and_names_the_bad_one(
+    organisations: Organisations, tmp_path, damage, what, said
+):
+    """On a copy of SP's folder, against the services as they run."""
+    made, copy = organisations, Path(shutil.copytree(organisations.folder("sp"), tmp_path / "sp"))
+    _harm(made, copy, damage)
+    found = {
+        line["what"]: line for line in json.loads(call("doctor", copy / "settings.toml", "--json").out)["findings"]
+    }
+    assert found[what]["verdict"] == ("warn" if damage == "old token" else "fail")
+    assert said in found[what]["found"] + found[what]["advice"]
+
+
+def _harm(made: Organisations, copy: Path, damage: str) -> None:
+    authority = tls.CertificateFiles(copy / "authority/ca.pem", copy / "authority/ca.key")
+    tokens = Tokens(copy / "tokens.json")
+    if damage == "token":
+        (copy / "kgc.token").write_text("crowdfl_other")
+    elif damage == "certificate":
+        for name in ("tls.pem", "tls.key"):
+            shutil.copy(made.folder("csp") / name, copy / name)
+    elif damage == "authority":
+        for path in (authority.certificate, authority.key, copy / "tls.pem", copy / "tls.key"):
+            path.unlink()
+        tls.make_server_certificate(copy, tls.make_ca(copy / "authority", hosts=[]), "tls")
+    elif damage == "signing":
+        (copy / "signing.key").write_bytes(b"short")
+    elif damage == "tokens":
+        (copy / "tokens.json").write_text("{}")
+    elif damage == "old token":
+        tokens.add("monitoring", "operator")
+        tokens.rotate("monitoring", 3600.0)
+    else:
+        tls.renew_certificate(made_files(copy), authority, now=datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC))
+
+
+def made_files(folder: Path) -> tls.CertificateFiles:
+    """A folder's certificate."""
+    return tls.CertificateFiles(folder / "tls.pem", folder / "tls.key")
 
 
 def test_a_certificate_is_renewed_while_connections_stay(organisations: Organisations):
