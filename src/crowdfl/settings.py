@@ -430,6 +430,7 @@ class RequesterSettings(Settings):
     ca: _FilePath | None = _optional("ca.pem", "Whom to trust; if not given, the system's.")
     plain_http: bool = Field(default=False, description="Call without TLS; allowed on loopback only.")
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")
+    sp_key: _PublicKey | None = _optional("...", "SP's public key, for invitations; as SP tells it if not given.")
     kgc_token: _FilePath = Field(description="The file with the token that KGC knows.")
     sp_token: _FilePath = Field(description="The file with the token that SP knows.")
     min_claim_window: _Number = Field(

@@ -389,16 +389,20 @@ def posted(workspace, monkeypatch):
     blobs = FileBlobs(RequesterFile.read(settings).folder / "state")
     definition = definition_of(own_key(blobs))
     blobs.put(f"{definition.task}/definition", definition.sign(own_key(blobs)).encode())
-    monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp())
+    told = RequesterFile.read(settings).settings.sp_key
+    monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp(told))
     return settings, definition.task
 
 
 class Sp:
     """Answers one question."""
 
+    def __init__(self, told):
+        self.told = told
+
     def key(self):
         """A public key."""
-        return bytes(32)
+        return self.told
 
     def close(self):
         """Nothing is open."""
@@ -408,6 +412,14 @@ class Sp:
 def test_nobody_is_invited_to_a_task_that_is_not_there(posted, tmp_path, task):
     """Another requester's is one of those too."""
     refused(call("task", "invite", task, tmp_path / "invitations", "-s", posted[0]), "UnknownTask", repr(task))
+    assert not (tmp_path / "invitations").exists()
+
+
+def test_nobody_is_invited_with_a_signing_key_that_was_not_accepted(posted, tmp_path, monkeypatch):
+    """A phone would take another's receipts for SP's."""
+    settings, task = posted
+    monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp(bytes(32)))
+    refused(call("task", "invite", task, tmp_path / "invitations", "-s", settings), "KeyMismatch", "`sp_key`")
     assert not (tmp_path / "invitations").exists()
 
 

@@ -356,6 +356,23 @@ def test_a_new_key_is_known_before_it_is_used(place):
     assert len(read_part(public(place, "kgc")).tls_keys) == 1
 
 
+def test_a_new_host_needs_a_new_authority(place):
+    """The old one cannot vouch for it: said before anything is changed, where a phone would only see a failure."""
+    path, before = settings(place, "sp"), public(place, "sp").read_bytes()
+    certificate = (place / "sp/tls.pem").read_bytes()
+    assert call("exchange", "make", path, "--url", "https://sp.example.org").code == 0
+    assert read_part(public(place, "sp")).url == "https://sp.example.org"
+    assert call("tls", "renew", path).code == 0
+    assert read_part(public(place, "sp")).url == "https://sp.example.org"  # a renewal keeps what others were told
+    assert call("exchange", "make", path).code == 0
+    assert public(place, "sp").read_bytes() == before
+    path.write_text(path.read_text().replace("sp.example.org", "other.example.org"))
+    certificate = (place / "sp/tls.pem").read_bytes()
+    refused(call("exchange", "make", path), "could vouch for hosts other than other.example.org", "init --role")
+    refused(call("tls", "renew", path), "could vouch for hosts other than other.example.org")
+    assert (place / "sp/tls.pem").read_bytes() == certificate
+
+
 def test_init_of_all_roles_is_as_strong(tmp_path):
     """Each has an authority of its own, and KGC knows the servers' keys."""
     assert call("init", tmp_path / "all", "--insecure-test-key").code == 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdfl.cli.settings_file import read_file
-from crowdfl.errors import SettingsError
+from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
@@ -61,6 +61,10 @@ def write_invitations(
     found = own.settings
     with closing(SpClient(own.link(found.sp).open())) as sp:
         sp_key = sp.key()
+    if found.sp_key not in (None, sp_key):
+        raise KeyMismatch(
+            f"{found.sp} shows another signing key than `sp_key` in the settings: ask SP's operator, trust neither"
+        )
     contents = {
         "task": task,
         "kgc": found.kgc,

@@ -8,7 +8,7 @@ import typer
 
 from crowdfl.cli.exchange.commands import RELOAD, SettingsPath
 from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import write_part
+from crowdfl.cli.exchange.part import require_vouching, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import KeyFileMissing, SettingsError
 from crowdfl.services.http.tls import (
@@ -52,7 +52,7 @@ def renew(
     elif new_key:
         _make_next(own, _authority(own, ca))
         if own.role in _PINNED:
-            write_part(own.public, part := own.part())
+            write_part(own.public, part := own.part(own.known_url()))
             typer.echo(
                 f"The next key is made. Give {own.public} ({part.fingerprint}) to whom this role calls; when they have "
                 f"accepted it with --replace, run `crowdfl tls renew {settings} --use-new-key`."
@@ -61,7 +61,7 @@ def renew(
         _use_next(own)
     else:
         renew_certificate(own.tls, _authority(own, ca), [_host(own)])
-    write_part(own.public, own.part())
+    write_part(own.public, own.part(own.known_url()))
     typer.echo(f"{own.tls.certificate} is new. {RELOAD}")
 
 
@@ -75,6 +75,8 @@ def _authority(own: RoleFolder, ca: Path | None) -> CertificateFiles:
         raise KeyFileMissing(
             f"there is no {files.key}: bring it back from where it is kept, or get the certificate where this one came from"
         )
+    if ca is None:
+        require_vouching(files.certificate, _host(own))
     return files
 
 

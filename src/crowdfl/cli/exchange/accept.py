@@ -78,7 +78,7 @@ def _values(own: RoleFolder, part: PublicPart) -> dict[str, Any]:
         values[part.role] = {"url": part.url, "token": token}
     if part.role in _PINNED.get(own.role, ()):
         values["pins"] = {part.role: list(part.tls_keys)}
-    if part.role == "kgc" or (part.role == "sp" and own.role != "requester"):
+    if part.key is not None:
         values[f"{part.role}_key"] = part.key
     return values
 

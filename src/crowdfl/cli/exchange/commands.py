@@ -85,7 +85,7 @@ def token(
         typer.echo(f"The new token for {service} is in use. {RELOAD}")
         return
     write_private(own.next_token(service), new_token().encode(), overwrite=True)
-    _tell_own(own, None, as_json=False)
+    _tell_own(own, own.known_url(), as_json=False)
     typer.echo(
         f"Let {service} run `crowdfl exchange accept ... --replace --overlap 24`, then come back with --use: until then the "
         "token that it knows stays in use."
@@ -103,7 +103,6 @@ def _use_next_token(own: RoleFolder, service: str) -> None:
 def _tell_own(own: RoleFolder, url: str | None, *, as_json: bool) -> None:
     part = own.part(url)
     write_part(own.public, part)
-    read_part(own.public)  # what others would refuse is refused here
     show(
         {"public": str(own.public), "fingerprint": part.fingerprint}, f"{own.public}", _described(part), as_json=as_json
     )

@@ -74,7 +74,7 @@ class RoleFolder:
         key = signing_key(self.folder / "signing.key").public.hex() if self.role in _SIGNERS else None
         return PublicPart(
             **common,
-            url=url or self._known_url() or self._url(),
+            url=url or self._url(),
             authority=authority.read_text() if authority.exists() else None,
             tls_keys=tuple(dict.fromkeys(key_pin(require_usable(one)) for one in files)),
             key=key,
@@ -97,8 +97,8 @@ class RoleFolder:
         chosen = {name: coming if coming.exists() else path for name, (coming, path) in paths.items()}
         return {name: token_digest(read_secret(path, f"token for {name}")) for name, path in chosen.items()}
 
-    def _known_url(self) -> str | None:
-        """As it was told before: an address behind a proxy is not in the settings."""
+    def known_url(self) -> str | None:
+        """As others were told: an address behind a proxy is not in the settings."""
         return read_part(self.public).url if self.public.exists() else None
 
     def _url(self) -> str:

@@ -84,13 +84,26 @@ def read_part(path: Path) -> PublicPart:
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not a public part: expected a JSON object, as `crowdfl init --role` writes it")
     part = PublicPart.parse(found, path)
-    for fault in _requester_faults(part) if part.role == "requester" else _server_faults(part):
+    for fault in _all_faults(part):
         raise SettingsError(f"{path}: {fault}; ask its owner for another")
     return part
 
 
 def write_part(path: Path, part: PublicPart) -> None:
+    """One that others would refuse is not written."""
+    for fault in _all_faults(part):
+        raise SettingsError(f"{fault}: correct the settings, or make a new folder with `crowdfl init --role`")
     write_private(path, part.text().encode(), overwrite=True)
+
+
+def require_vouching(authority: Path, host: str) -> None:
+    """A role's own authority, before it signs for a host that it cannot vouch for."""
+    for fault in _authority_faults(authority.read_text(), host):
+        raise SettingsError(f"{fault}: correct `host`, or make a new folder with `crowdfl init --role`")
+
+
+def _all_faults(part: PublicPart) -> Iterator[str]:
+    return _requester_faults(part) if part.role == "requester" else _server_faults(part)
 
 
 def _faults(part: PublicPart) -> Iterator[str]:
