@@ -383,6 +383,42 @@ def test_init_of_all_roles_is_as_strong(tmp_path):
     refused(call("init", tmp_path / "more", "--port", 1), "--port goes with --role")
 
 
+def test_an_address_has_one_meaning_however_it_is_written(tmp_path):
+    """IPv6, too: the authority is for it, in its short form."""
+    result = call("init", tmp_path / "sp", "--role", "sp", "--host", "2001:DB8:0:0::7", "--json")
+    assert result.code == 0, result
+    assert read_part(tmp_path / "sp/sp.public.json").url == "https://[2001:DB8:0:0::7]:7102"
+
+
+def test_a_folder_of_the_last_release_comes_along(tmp_path):
+    """One authority for all, no role and no pins in its settings: the steps of the page bring it up to date."""
+    assert call("init", tmp_path / "all").code == 0
+    place = tmp_path / "all"
+    (place / "ca").mkdir(mode=0o700)
+    shared = tls.make_ca(place / "ca")
+    for role in ROLES:
+        path = settings(place, role)
+        kept = path.read_text().replace("peers/ca.pem", "ca.pem").partition("[pins]")[0]
+        path.write_text(
+            "\n".join(line for line in kept.splitlines() if not line.startswith(("role =", "name ="))) + "\n"
+        )
+        for part in ("peers", "authority"):
+            shutil.rmtree(place / role / part, ignore_errors=True)
+        public(place, role).unlink()
+        shutil.copy(shared.certificate, place / role / "ca.pem")
+        refused(call("exchange", "make", path), 'role = "sp"')
+        path.write_text(f'role = "{role}"\n{path.read_text()}')
+    for role in ("kgc", "sp", "csp"):
+        refused(call("tls", "renew", settings(place, role)), "KeyFileMissing")
+        assert call("tls", "renew", settings(place, role), "--ca", place / "ca").code == 0
+    assert call("exchange", "make", settings(place, "requester")).code == 0
+    accept_all(place)
+    found = read_service(SERVICES["kgc"], settings(place, "kgc"))
+    assert found.known_keys == {role: read_part(public(place, role)).tls_keys for role in ("sp", "csp")}
+    assert found.ca == place / "kgc/ca.pem"
+    assert Tokens(place / "kgc/tokens.json").check((place / "sp/kgc.token").read_text()).expires is None
+
+
 EDITED = """host = "a"
 # kgc_key = ""  # a comment
 port = 1

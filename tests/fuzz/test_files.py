@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crowdfl.cli.exchange.part import read_part
 from crowdfl.cli.participant import open_participant
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import read_service, read_settings
@@ -25,6 +26,7 @@ from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.signing import signing_key
+from tests.cli.program import call
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
 from tests.http.world import INITIAL, definition_of
 
@@ -149,6 +151,19 @@ def test_damaged_certificates(folder, data):
         good = (here / source).read_bytes()
         put(target, data.draw(st.just(good) | mutated(good)))
     attempt(tls.require_usable, files)
+
+
+@given(data=st.data())
+def test_damaged_public_parts(folder, data):
+    """Read and summed up in digits, or refused: the file comes from another organisation."""
+    here = folder / "sp-role"
+    if not here.exists():
+        assert call("init", here, "--role", "sp").code == 0
+    good, path = (here / "sp.public.json").read_bytes(), folder / "sp.public.json"
+    body = data.draw(st.sampled_from([json.loads(good), None]))
+    put(path, json.dumps(data.draw(changed_body(body))).encode() if body else data.draw(mutated(good)))
+    read = attempt(read_part, path)
+    assert refused(read) or len(read.fingerprint) == 47
 
 
 SETTINGS_FILES = {

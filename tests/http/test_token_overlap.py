@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crowdfl.errors import Conflict, NotAuthenticated, SettingsError, TokenExpired
+from crowdfl.errors import Conflict, KeyFileDamaged, NotAuthenticated, SettingsError, TokenExpired
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import new_token, token_digest
 from crowdfl.storage.memory import ManualClock
@@ -102,6 +102,16 @@ def test_a_holder_may_go_back_to_its_old_token_during_the_overlap(tokens):
     tokens.accept("sp", "sp", token_digest(first), HOUR)
     assert (tokens.check(first).expires, tokens.check(second).expires) == (None, 1_003_600.0)
     assert len(tokens.entries()) == 2
+
+
+@pytest.mark.parametrize("end", ["-1", "1e300", "NaN", "Infinity", '"soon"'])
+def test_an_end_that_is_no_time_is_a_damaged_file(tokens, end):
+    """Nobody is let in by it, and nothing fails without a name."""
+    token = tokens.add("sp", "sp")
+    entry = f'{{"name": "sp", "role": "sp", "sha256": "{token_digest(token)}", "expires": {end}}}'
+    tokens.path.write_text(f'{{"version": 2, "tokens": [{entry}]}}')
+    with pytest.raises(KeyFileDamaged):
+        tokens.check(token)
 
 
 def test_nobody_takes_another_s_digest_or_name(tokens):

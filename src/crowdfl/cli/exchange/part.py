@@ -144,10 +144,18 @@ def _authority_faults(pem: str, host: str) -> Iterator[str]:
     kinds = {type(name) for name in names.value.permitted_subtrees or ()}
     if not (is_ca and names.critical and {x509.DNSName, x509.IPAddress} <= kinds):
         yield "`authority` is not restricted to a host"
-    elif not set(allowed) <= _LOOPBACK | {host.lower()}:
+    elif not set(allowed) <= _LOOPBACK | {_canonical(host)}:
         yield f"`authority` could vouch for hosts other than {host}"
     if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
         yield "`authority` has expired"
+
+
+def _canonical(host: str) -> str:
+    """One address has several spellings."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
 
 
 def _plain(name: x509.GeneralName) -> str:

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crowdfl.errors import (
     Conflict,
@@ -67,7 +67,8 @@ class TokenEntry(BaseModel):
     name: str
     role: str
     sha256: str
-    expires: float | None = None  # seconds since 1970: another has taken its place
+    # Seconds since 1970: another has taken its place.
+    expires: Annotated[float, Field(ge=0, le=10**11, allow_inf_nan=False)] | None = None
 
     def ended(self, now: float) -> bool:
         return self.expires is not None and now >= self.expires
