@@ -34,7 +34,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant import Participant
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, DepositState, KgcPeer, KgcStore, SpStore
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, DepositState, KgcPeer, KgcStore, PaidClaim, SpStore
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
@@ -224,6 +224,9 @@ class _SpLink(_Now):
 
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
         return bytes(self.envelope(task, number, keys.who))
+
+    def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
+        return self._host.sp.claim(task, claim)
 
     def quit(self, task: str, keys: ParticipantKeys) -> None:
         self.leave(task, keys.who)

@@ -322,6 +322,13 @@ class ServiceSettings(Settings):
     passphrase_file: _FilePath | None = _optional(
         "passphrase", "The file with the passphrase that seals keys: docs/formats.md."
     )
+    connections: Annotated[int, Field(ge=16, le=100_000)] = Field(
+        default=2000, description="The most connections at once; fewer if the limit of open files is lower."
+    )
+    connections_per_address: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=256,
+        description="Of these, the most from one address; 0: no limit, as behind a reverse proxy that limits them itself.",
+    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
     @property

@@ -47,7 +47,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "DELETE /v1/tasks/{task}/participants/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/average": {SIGNED, OWNER},
         "GET /v1/tasks/{task}/rounds/{number}/reward": {SIGNED},
-        "POST /v1/tasks/{task}/claims": {PUBLIC},
+        "POST /v1/tasks/{task}/claims": {SIGNED, PUBLIC},  # a phone of protocol 2 signs the claim alone
         "PUT /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "PATCH /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/uploads/{who}/offset": {SIGNED},

@@ -104,6 +104,33 @@ def test_a_route_that_is_not_there_makes_one_label(campaign):
     assert "made-up" not in text
 
 
+def test_an_invented_method_makes_one_label(campaign, logged):
+    """Nor with methods, in the numbers and in the log: on a route that is there, and on one that is not."""
+    for number in range(3):
+        for path in ("/made-up", "/healthz", f"/v1/tasks/{campaign.task}"):
+            assert campaign.world.http("sp").request(f"INVENTED{number}", path).status_code in (404, 405)
+    text = numbers(campaign.world, "sp")
+    assert 'method="other",route="unmatched",status="404"} 3.0' in text
+    assert "INVENTED" not in text + json.dumps(logged, default=repr)
+
+
+def test_labels_do_not_grow_with_what_strangers_send(campaign):
+    """Many paths and methods make as many labels as one of each."""
+    http = campaign.world.http("kgc")
+
+    def ask(number):
+        http.request(f"M{number}", f"/x{number}")
+        http.request("GET", f"/v1/tasks/{number:032x}/bundle")
+        http.request(f"M{number}", f"/v1/tasks/{number:032x}/bundle")
+
+    ask(0)
+    numbers(campaign.world, "kgc")  # which is a request, too
+    before = len(numbers(campaign.world, "kgc").splitlines())
+    for number in range(1, 50):
+        ask(number)
+    assert len(numbers(campaign.world, "kgc").splitlines()) == before
+
+
 def test_logs_hold_no_secret(world, logged):
     """Neither tokens, nor keys, nor bodies, nor signatures, after a campaign's worth of requests."""
     task, people = world.open_round()

@@ -49,7 +49,7 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
         assert np.allclose(array, np.mean(sent, axis=0), atol=1e-5)
 
     assert [wait_for(person.claim) for person in people] == rewards
-    again = people[0].sp.claim(task, people[0].blobs.get("claim"))
+    again = people[0].sp.claim(task, people[0].blobs.get("claim"), people[0].keys)
     assert (again.paid, again.claimed, again.short) == (
         {1: rewards[0]},
         {1: rewards[0]},

@@ -19,7 +19,7 @@ def slow(world, monkeypatch):
     """A CSP that answers when it is let, and counts."""
     world.patience = 0.05
     world.start_csp()
-    slow = SlowAnswers()
+    slow = SlowAnswers(world.csp)
     monkeypatch.setattr(world.csp, "answer", slow.answer)
     task = world.post()
     yield slow, CspClient(world.service("csp", world.token("csp", "sp"), QUICK), patience=5.0), task
@@ -27,18 +27,21 @@ def slow(world, monkeypatch):
 
 
 class SlowAnswers:
-    """Stands in for the role's computation."""
+    """Stands in for the role's computation; keeps its answers where the role keeps them."""
 
-    def __init__(self):
+    def __init__(self, csp):
+        self.csp = csp
         self.go, self.started, self.fail = threading.Event(), [], False
 
-    def answer(self, _task, request):
+    def answer(self, task, request):
         """Once let."""
         self.started.append(request)
         assert self.go.wait(10)
         if self.fail:
             raise FormatError("no such message")
-        return b"reply to " + request
+        name = digest_of(request)
+        self.csp.blobs.put(f"{task}/answers/{name}", b"reply to " + request)
+        self.csp.store.put_answer(task, name, f"{task}/answers/{name}")
 
 
 def post(client, task, request=b"request"):

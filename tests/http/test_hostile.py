@@ -194,7 +194,7 @@ def test_a_false_claim_is_refused(world):
     claim = Claim.from_bytes(good, person.side.party.limits(1))
     for what, (change, expected) in FALSE.items():
         bad = dataclasses.replace(claim, **change).to_bytes()
-        answer = world.http("sp").post(f"/v1/tasks/{task}/claims", content=bad)
+        answer = world.http("sp").post(f"/v1/tasks/{task}/claims", content=bad, headers={"X-CrowdFL-Protocol": "2"})
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == expected, what
     assert [m for m in world.sp.store.movements(task) if m.name.startswith("pay ")] == []
     assert person.sp.claim(task, good).amount == sum(claim.amounts)

@@ -60,6 +60,44 @@ def test_a_fault_of_the_service_is_told_without_its_message():
     assert "secret.key" not in str(problem_for(KeyFileMissing("secret.key is gone")).body())
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.StoreUnavailable('sqlite:////srv/sp/state.db cannot be used now: connection to "10.1.2.3" failed'),
+        errors.StoreOutdated("postgresql+psycopg://crowdfl@10.1.2.3/srv lacks tables"),
+        errors.StoreTooNew("sqlite:////srv/sp/state.db was changed by a newer program"),
+        errors.ServiceUnavailable("https://10.1.2.3:7102/srv cannot be reached (ConnectError): refused"),
+        OSError(errno.EMFILE, "Too many open files", "/srv/sp/blobs"),
+        OSError(errno.EIO, "Input/output error", "/srv/sp/blobs"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_address_of_a_database_or_peer_is_told(error):
+    """Nor a file: a caller can do nothing with it but attack it."""
+    text = str(problem_for(error).body())
+    assert not any(part in text for part in ("srv", "10.1.2.3", "://", "crowdfl@"))
+
+
+def test_a_store_that_is_away_is_told_without_its_address(world, logged):
+    """Over HTTP, by whatever route; the operator finds it in the log."""
+    world.close()
+    path = world.folder / "sp/state.db"
+    path.unlink()
+    path.mkdir()
+    for target in (f"/v1/tasks/{'0' * 32}", "/readyz"):
+        answer = world.http("sp").get(target)
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:crowdfl:problem:store-unavailable")
+        assert "try again later" in answer.json()["detail"]
+        assert not any(part in answer.text for part in ("sqlite", str(world.folder), "state.db"))
+    assert str(path) in str([entry.get("why") for entry in logged])
+
+
+def test_too_many_open_files_pass():
+    """503: the caller comes again."""
+    problem = problem_for(OSError(errno.EMFILE, "Too many open files"))
+    assert (problem.status, dict(problem.headers)) == (503, {"Retry-After": "5"})
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_507(number):
     """So that a client knows that its request was fine."""

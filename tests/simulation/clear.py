@@ -272,6 +272,10 @@ class ClearProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Everything fits."""
 
+    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
+        """A kilobyte a round."""
+        return 1024 * (rounds + 1)
+
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """Bundles that differ."""
         return Dealing(_key(), b"sp", b"csp", b"requester", b"participant")

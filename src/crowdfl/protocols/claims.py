@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
 from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context, reward_statement
@@ -18,6 +19,7 @@ from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import CspMemory
 
 _LONGEST_AMOUNT = 128  # bits
+_TASK, _NAME, _SIGNATURE = 32, 20, 64  # bytes of a task's id, of a participant's name, of a signature
 
 
 class Claim(Message, kind=19):
@@ -99,6 +101,18 @@ def make_claim(
     salts = tuple(envelopes[number].salt for number in rounds)
     claim = Claim(task, who, rounds, tuple(amounts[number] for number in rounds), masks, salts, b"")
     return replace(claim, signature=signing.sign(claim.statement))
+
+
+def longest(key_bits: int, last: int, rounds: int) -> int:
+    """Bytes of the longest claim of so many rounds, of a task whose last round has this number."""
+    sizes = [len(_longest(key_bits, last, count).to_bytes()) for count in (0, 1)]
+    return sizes[0] + rounds * (sizes[1] - sizes[0])
+
+
+def _longest(key_bits: int, last: int, count: int) -> Claim:
+    amounts, masks = (2**_LONGEST_AMOUNT - 1,) * count, (2**key_bits - 1,) * count
+    salts, signature = (bytes(SEED_BYTES),) * count, bytes(_SIGNATURE)
+    return Claim("0" * _TASK, "0" * _NAME, (last,) * count, amounts, masks, salts, signature)
 
 
 @dataclass

@@ -60,7 +60,7 @@ class ParticipantSp(Protocol):
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
-    def claim(self, task: str, claim: bytes) -> PaidClaim: ...
+    def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
     def quit(self, task: str, keys: ParticipantKeys) -> None: ...
 
 
@@ -271,7 +271,7 @@ class Participant:
             self._open_rewards()
             self.blobs.put("claim", self.side.claim())
         try:
-            outcome = self.sp.claim(self.task, self.blobs.get("claim"))
+            outcome = self.sp.claim(self.task, self.blobs.get("claim"), self.keys)
         except NotReady:
             self.blobs.delete("claim")  # made too early: later rewards are not in it
             raise

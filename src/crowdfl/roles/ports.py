@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.randomizers import RandomizerSource
 from crowdfl.errors import CrowdFLError
@@ -24,6 +24,7 @@ class Blobs(Protocol):
     """Bytes under a name, written durably and as a whole: after a crash a blob is there or it is not."""
 
     def get(self, name: str) -> bytes: ...  # or NotReady
+    def open(self, name: str) -> BinaryIO: ...  # to read a long one piece by piece, or NotReady; the caller closes it
     def has(self, name: str) -> bool: ...
     def delete(self, name: str) -> None: ...  # idempotent
 

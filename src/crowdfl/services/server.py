@@ -6,9 +6,9 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,12 +16,16 @@ from fastapi import FastAPI
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services.http import logs, tls
+from crowdfl.services.http.connections import ConnectionGate, LimitedListener, room_for, shrink_tls_buffers
 from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.log_floods import tame_libraries
+from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
 from crowdfl.settings import ServiceSettings, SpSettings
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
+_SWEEP_SECONDS = 5
 
 
 @contextlib.contextmanager
@@ -49,6 +53,7 @@ def _serve(
     app = open_app(settings)
     app.state.reloads.read_settings = read_again or app.state.reloads.read_settings
     logs.configure()
+    tame_libraries()
     server, listener, url = make_server(app, settings)
     # A signal that comes before uvicorn listens for signals counts too; and uvicorn raises the one that stopped it again at its
     # end: the process must not look killed.
@@ -58,6 +63,8 @@ def _serve(
     gc.freeze()  # what exists by now stays: collecting it again and again took a tenth of a request's time
     with contextlib.closing(listener):
         logs.get(name).info("listening", url=url)
+        if listener.gate.most < settings.connections:
+            logs.get(name).warning("raise the limit of open files: fewer connections fit", fit=listener.gate.most)
         if settings.insecure_test_key:
             logs.get(name).warning("INSECURE TEST KEYS are allowed here")
         server.run(sockets=[listener])
@@ -69,24 +76,28 @@ serve_sp = partial(_serve, open_sp, "sp")
 serve_csp = partial(_serve, open_csp, "csp")
 
 
-def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, socket.socket, str]:
+def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server, LimitedListener, str]:
     files = certificate_files(settings)
     if files is None:
         tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
+    gate = _gate(app, settings)
     config = uvicorn.Config(
         app,
-        http=LimitedH11Protocol,
+        http=cast("type[LimitedH11Protocol]", partial(LimitedH11Protocol, gate)),  # uvicorn calls it, and no more
         ws="none",
         log_config=None,
         access_log=False,  # the middleware writes one line per request, without addresses
         server_header=False,
-        proxy_headers=False,  # a caller's address is not used for anything
+        proxy_headers=False,  # who can write a header must not choose its address
         timeout_graceful_shutdown=20,
+        callback_notify=_sweeping(gate),
+        timeout_notify=_SWEEP_SECONDS,
     )
     config.load()
     if files is not None:
+        shrink_tls_buffers()
         config.ssl = _tls(settings, getattr(app.state, "reloads", None))
-    listener = bind(settings)
+    listener = LimitedListener.over(bind(settings), gate)
     # asyncio sets this on its own sockets only; without it, an answer's second part waits 40 ms for the first's receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = listener.getsockname()[:2]
@@ -107,6 +118,23 @@ def _tls(settings: ServiceSettings, reloads: Reloads | None) -> ssl.SSLContext:
     if reloads is not None:
         reloads.add(lambda new: partial(own.replace, context(new)))
     return own.context
+
+
+def _gate(app: FastAPI, settings: ServiceSettings) -> ConnectionGate:
+    metrics: ServiceMetrics = getattr(app.state, "metrics", None) or ServiceMetrics()
+    most, log = room_for(settings.connections), logs.get(getattr(app.state, "service", app.title))
+    gate = ConnectionGate(
+        most, settings.connections_per_address, log, lambda why: metrics.turned_away.labels(why).inc()
+    )
+    metrics.connections.set_function(lambda: len(gate))
+    return gate
+
+
+def _sweeping(gate: ConnectionGate) -> Callable[[], Awaitable[None]]:
+    async def sweep() -> None:
+        gate.sweep()
+
+    return sweep
 
 
 def bind(settings: ServiceSettings) -> socket.socket:

@@ -4,6 +4,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.storage.atomic import sync_directory, write_private
@@ -47,6 +48,12 @@ class FileBlobs:
     def get(self, name: str) -> bytes:
         try:
             return self._path(name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise NotReady(f"{name} does not exist (yet)") from None
+
+    def open(self, name: str) -> BinaryIO:
+        try:
+            return self._path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise NotReady(f"{name} does not exist (yet)") from None
 

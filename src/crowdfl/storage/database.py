@@ -81,7 +81,7 @@ def _named(problem: SQLAlchemyError, where: str) -> Exception:
     if code in (_PG_NO_TABLE, _PG_NO_COLUMN) or str(cause).startswith(("no such table", "no such column")):
         return StoreOutdated(f"{where} lacks tables that this program needs: run its migrations")
     if isinstance(problem, DataError):
-        return FormatError(f"{where} cannot hold this value: {type(cause).__name__}")
+        return FormatError(f"the database cannot hold this value: {type(cause).__name__}")
     said = str(cause if cause is not None else problem).strip().splitlines()
     return StoreUnavailable(f"{where} cannot be used now: {said[0] if said else type(problem).__name__}")
 

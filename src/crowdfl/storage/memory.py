@@ -1,11 +1,13 @@
 """The roles' ports in memory: for every party in one process, for tests, and for nothing that must survive."""
 
+import io
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 from crowdfl.errors import (
     Conflict,
@@ -58,6 +60,9 @@ class MemoryBlobs:
         if not self.has(name):
             raise NotReady(f"{name} does not exist (yet)")
         return self._blobs[name]
+
+    def open(self, name: str) -> BinaryIO:
+        return io.BytesIO(self.get(name))
 
     def has(self, name: str) -> bool:
         return require_blob_name(name) in self._blobs

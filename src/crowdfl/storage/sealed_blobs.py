@@ -4,9 +4,11 @@ One blob, `sealing`, says how the key follows from the passphrase; layout: docs/
 """
 
 import contextlib
+import io
 import secrets
 import unicodedata
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -59,6 +61,10 @@ class SealedBlobs:
 
     def get(self, name: str) -> bytes:
         return self._open(name, self._blobs.get(name), _MAGIC + name.encode())
+
+    def open(self, name: str) -> BinaryIO:
+        """All of it at once: a part alone would not show that the rest was altered."""
+        return io.BytesIO(self.get(name))
 
     def has(self, name: str) -> bool:
         return self._blobs.has(name)

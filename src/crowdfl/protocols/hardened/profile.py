@@ -32,6 +32,9 @@ class HardenedProfile:
 
     name = "hardened"
 
+    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
+        return claims.longest(settings.key_bits, settings.rounds, rounds)
+
     def check(self, settings: TaskSettings, parameters: int) -> None:
         budget = hardened_budget(settings, parameters)
         if settings.total == "hidden":

@@ -128,6 +128,9 @@ class PaperProfile:
 
     name = "paper"
 
+    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
+        raise _no_claims()
+
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.total != "shown":
             raise SettingsError("the profile paper has no setting total: its readers never see one")

@@ -4,7 +4,7 @@ Payments are made beside that, by `payments.run_one`.
 """
 
 import json
-from typing import Any
+from typing import Any, BinaryIO
 
 from crowdfl.errors import CrowdFLError, NotReady, UnknownParticipant
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant
@@ -39,7 +39,7 @@ class Sp:
         self.enrol, self.leave = tasks.enrol, tasks.leave
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
-        self.claim = self.claims.pay
+        self.claim, self.claim_limit = self.claims.pay, self.claims.limit
         self.definition, self.ledger = core.definition, core.ledger
 
     @property
@@ -59,10 +59,15 @@ class Sp:
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
         """A round's average, for a participant; `who` None is the requester, who gets the last one."""
+        with self.open_publication(task, number, who) as file:
+            return file.read()
+
+    def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
+        """The same, to be read piece by piece."""
         if who is not None:
             self.participant(task, who)
         self._require_rewarded(task, number)
-        return self.blobs.get(publication_name(task, number, final=who is None))
+        return self.blobs.open(publication_name(task, number, final=who is None))
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""

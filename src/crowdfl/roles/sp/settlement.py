@@ -5,12 +5,15 @@ import json
 from collections.abc import Mapping
 
 from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, RoundEnded, WrongAmount
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
+
+_ROOM = 4096
 
 
 class Claims:
@@ -34,6 +37,11 @@ class Claims:
         with self._ports.store.transaction():
             self._require_open(task)  # the deadline may have passed while CSP looked
             return self._paid_before(task, who, digest) or self._book(task, who, digest, attested)
+
+    def limit(self, task: str) -> int:
+        """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
+        settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
+        return profile_named(settings.profile).claim_bytes(settings, rounds) + _ROOM
 
     def _require_open(self, task: str) -> None:
         state = self._ports.store.task(task).state

@@ -1,32 +1,35 @@
 """CSP over HTTP: everything here is for SP alone."""
 
-import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
-from fastapi import Depends, FastAPI, Response
+from anyio import to_thread
+from fastapi import Depends, FastAPI, Request, Response
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.bodies import (
+    SMALL_LIMIT,
+    Body,
     CertificateForm,
     Sha256,
     TaskId,
-    binary_body,
     json_body,
+    known_task,
+    spooled,
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.pins import CertifiedToken, Pins
-from crowdfl.services.http.wire import OCTETS
 
 _REQUEST_LIMIT = 256 * 1024 * 1024
 _POLL_SECONDS = "1"
@@ -43,33 +46,30 @@ class Answers(Background):
     csp: Csp
     patience: float = 5.0  # seconds until a caller is sent away to poll
     most: int = 64
-    _futures: dict[tuple[str, str], Future[bytes]] = field(default_factory=dict, repr=False)
+    _futures: dict[tuple[str, str], Future[None]] = field(default_factory=dict, repr=False)
     _workers: dict[str, ThreadPoolExecutor] = field(default_factory=dict, repr=False)
     # Reentrant: a computation may end while the thread that started it still holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def ask(self, task: str, request: bytes) -> tuple[str, bytes | None]:
-        """The request's digest, and the reply unless it takes longer than the caller's patience."""
+    def ask(self, task: str, digest: str, request: Callable[[], bytes]) -> BinaryIO | None:
+        """The reply, or None if it takes longer than the caller's patience; `request` reads it when its turn has come."""
         self.csp.store.task(task)  # no worker for a task that is not here
-        digest = hashlib.sha256(request).hexdigest()
+        if self.csp.store.answered(task, digest) is not None:
+            return self._stored(task, digest)
         future = self._start((task, digest), request)
         done, _ = wait([future], self.patience)
-        return digest, self._tell((task, digest), future) if done else None
+        return self._tell((task, digest), future) if done else None
 
-    def poll(self, task: str, digest: str) -> bytes | None:
+    def poll(self, task: str, digest: str) -> BinaryIO | None:
         """The reply; None while it is computed; `NotReady` if nobody has asked since this process began."""
         with self._lock:
             future = self._futures.get((task, digest))
         if future is not None:
             return self._tell((task, digest), future) if future.done() else None
-        blob = self.csp.store.answered(task, digest)
-        if blob is None:
-            raise NotReady("this request is not known here: send the request itself again")
-        return self.csp.blobs.get(blob)
+        return self._stored(task, digest)
 
-    def known(self, task: str, request: bytes) -> bool:
+    def known(self, task: str, digest: str) -> bool:
         """Whether this request was answered before, or is about to be."""
-        digest = hashlib.sha256(request).hexdigest()
         return (task, digest) in self._futures or self.csp.store.answered(task, digest) is not None
 
     def stop(self) -> None:
@@ -77,7 +77,16 @@ class Answers(Background):
         for workers in self._workers.values():
             workers.shutdown(wait=True, cancel_futures=True)
 
-    def _start(self, key: tuple[str, str], request: bytes) -> Future[bytes]:
+    def _stored(self, task: str, digest: str) -> BinaryIO:
+        blob = self.csp.store.answered(task, digest)
+        if blob is None:
+            raise NotReady("this request is not known here: send the request itself again")
+        return self.csp.blobs.open(blob)
+
+    def _compute(self, task: str, request: Callable[[], bytes]) -> None:
+        self.csp.answer(task, request())  # which keeps it
+
+    def _start(self, key: tuple[str, str], request: Callable[[], bytes]) -> Future[None]:
         with self._lock:
             future = self._futures.get(key)
             if future is not None and not future.done():
@@ -87,22 +96,23 @@ class Answers(Background):
             # One worker a task: CSP's side of a task works on one request at a time.
             if key[0] not in self._workers:
                 self._workers[key[0]] = ThreadPoolExecutor(1, f"csp-{key[0][:8]}")
-            self._futures[key] = future = self._workers[key[0]].submit(self.csp.answer, key[0], request)
+            self._futures[key] = future = self._workers[key[0]].submit(self._compute, key[0], request)
             future.add_done_callback(partial(self._forget_success, key))
             self._prune()
             return future
 
-    def _forget_success(self, key: tuple[str, str], future: Future[bytes]) -> None:
+    def _forget_success(self, key: tuple[str, str], future: Future[None]) -> None:
         if not future.cancelled() and future.exception() is None:
             with self._lock:
                 self._futures.pop(key, None)
 
-    def _tell(self, key: tuple[str, str], future: Future[bytes]) -> bytes:
+    def _tell(self, key: tuple[str, str], future: Future[None]) -> BinaryIO:
         """The outcome; a failure is told once and may then be tried again."""
         with self._lock:
             if self._futures.get(key) is future:
                 del self._futures[key]
-        return future.result()
+        future.result()
+        return self._stored(*key)
 
     def _prune(self) -> None:
         done = [key for key, future in self._futures.items() if future.done()]
@@ -130,22 +140,26 @@ def create_app(
         """Fetch the task's bundle from KGC."""
         csp.prepare(task)
 
-    extra = takes_json(CertificateForm)
+    extra, certificate = takes_json(CertificateForm), json_body(CertificateForm, SMALL_LIMIT)
 
     @app.post("/v1/tasks/{task}/participants", status_code=204, dependencies=for_sp, openapi_extra=extra)
-    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(json_body(CertificateForm))]) -> None:
+    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(certificate)]) -> None:
         """Take note of a certified participant."""
         csp.enrol(task, body.certificate)
 
-    extra = takes_bytes()
+    extra, of_a_task = takes_bytes(), [*for_sp, Depends(known_task(csp.store.task))]
 
-    @app.post("/v1/tasks/{task}/requests", dependencies=for_sp, response_class=Response, openapi_extra=extra)
-    def ask(task: TaskId, body: Annotated[bytes, Depends(binary_body(_REQUEST_LIMIT))]) -> Response:
-        """Answer a request, or say where its answer will be."""
-        how = "cached" if answers.known(task, body) else "answered"
-        digest, reply = answers.ask(task, body)
+    def answer(task: str, body: Body) -> Response:
+        how = "cached" if answers.known(task, body.digest) else "answered"
+        reply = answers.ask(task, body.digest, body.later())
         asked.labels(how).inc()
-        return _outcome(task, digest, reply)
+        return _outcome(task, body.digest, reply)
+
+    @app.post("/v1/tasks/{task}/requests", dependencies=of_a_task, response_class=Response, openapi_extra=extra)
+    async def ask(request: Request, task: TaskId) -> Response:
+        """Answer a request, or say where its answer will be."""
+        async with spooled(request, _REQUEST_LIMIT, folder) as body:
+            return await to_thread.run_sync(answer, task, body)
 
     @app.get("/v1/tasks/{task}/requests/{digest}", dependencies=for_sp, response_class=Response)
     def poll(task: TaskId, digest: Sha256) -> Response:
@@ -155,8 +169,8 @@ def create_app(
     return app
 
 
-def _outcome(task: str, digest: str, reply: bytes | None) -> Response:
+def _outcome(task: str, digest: str, reply: BinaryIO | None) -> Response:
     if reply is not None:
-        return Response(reply, media_type=OCTETS)
+        return download(reply)
     place = f"/v1/tasks/{task}/requests/{digest}"
     return Response(status_code=202, headers={"Location": place, "Retry-After": _POLL_SECONDS})

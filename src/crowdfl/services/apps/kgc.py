@@ -17,11 +17,13 @@ from crowdfl.services.http.app_factory import Background, between_roles, make_ap
 from crowdfl.services.http.auth import Security, TokenEntry, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
+    SMALL_LIMIT,
     Form,
     SignedOrder,
     TaskId,
     binary_body,
     json_body,
+    known_task,
     parse,
     takes_json,
 )
@@ -111,8 +113,10 @@ def create_app(
         kgc.acknowledge(task, role)
 
     # No token: the invitation is the right to join.
-    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(Joining))
-    def enrol(task: TaskId, body: Annotated[Joining, Depends(json_body(Joining))]) -> dict[str, str]:
+    known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)
+
+    @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(Joining))
+    def enrol(task: TaskId, body: Annotated[Joining, Depends(joining)]) -> dict[str, str]:
         """Certify the keys of an invitation's holder; only the owner of the reading key can open the answer."""
         sealed = kgc.enrol(task, body.invitation, body.request)
         certified.inc()

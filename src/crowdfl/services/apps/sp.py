@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
@@ -15,29 +15,34 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.ports import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps.sp_claims import add_claim_route
 from crowdfl.services.apps.sp_uploads import add_upload_routes
-from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
+    SMALL_LIMIT,
+    Body,
     CertificateForm,
     Form,
     Number,
     SignedOrder,
     TaskId,
     Who,
-    binary_body,
     json_body,
-    takes_bytes,
+    known_task,
+    parse,
+    spooled,
     takes_json,
 )
+from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
 
 _MODEL_LIMIT = 256 * 1024 * 1024
-_CLAIM_LIMIT = 16 * 1024 * 1024
+_LARGE_AT_ONCE = 2  # tasks with long initial weights in memory; the others wait on disk
+_LARGE = 1024 * 1024
 _LARGEST_AMOUNT = 10**15
 DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
 
@@ -82,21 +87,27 @@ def create_app(
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
-    _add_requester_routes(app, sp, tokens, by_owner)
+    _add_requester_routes(app, sp, tokens, by_owner, folder)
     _add_bank_routes(app, sp, tokens)
     _add_participant_routes(app, sp, by_participant, by_owner)
+    add_claim_route(app, sp, folder, by_participant)
     return app
 
 
-def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner) -> None:
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, folder: Path) -> None:
     requester = [Depends(tokens.require("requester"))]
     owner = [Depends(by_owner)]
-    task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + _MODEL_LIMIT * 4 // 3))]
+    large = CapacityLimiter(_LARGE_AT_ONCE)
+
+    def take_over(body: Body) -> dict[str, str]:
+        given = parse(Takeover, body.read())
+        return {"task": sp.create_task(given.definition, given.appointment, from_base64(given.initial))}
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
-    def create(body: task_body) -> dict[str, str]:
+    async def create(request: Request) -> dict[str, str]:
         """Take a task over; safe to repeat."""
-        return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
+        async with spooled(request, JSON_LIMIT + _MODEL_LIMIT * 4 // 3, folder) as body:
+            return await to_thread.run_sync(take_over, body, limiter=large if body.length > _LARGE else None)
 
     @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
     def deposit(
@@ -121,7 +132,7 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
 def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
     """For the operator's own bank software; no requester's token opens these."""
     bank = [Depends(tokens.require("bank"))]
-    amount = Annotated[Deposit, Depends(json_body(Deposit))]
+    amount = Annotated[Deposit, Depends(json_body(Deposit, SMALL_LIMIT))]
     place = "/v1/tasks/{task}/deposits/{name}"
 
     @app.post(f"{place}/confirmation", status_code=204, dependencies=bank, openapi_extra=takes_json(Deposit))
@@ -169,11 +180,13 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     def initial(task: TaskId) -> Response:
         """The weights that everyone starts from."""
         sp.store.task(task)
-        return Response(sp.blobs.get(f"{task}/initial"), media_type=OCTETS)
+        return download(sp.blobs.open(f"{task}/initial"))
 
     # No token: the certificate is the right to join.
-    @app.post("/v1/tasks/{task}/participants", openapi_extra=takes_json(CertificateForm))
-    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(json_body(CertificateForm))]) -> dict[str, str]:
+    known, certificate = [Depends(known_task(sp.definition))], json_body(CertificateForm, SMALL_LIMIT)
+
+    @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(CertificateForm))
+    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(certificate)]) -> dict[str, str]:
         """A certified participant joins."""
         return {"who": sp.enrol(task, body.certificate)}
 
@@ -188,21 +201,12 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
         """A round's average, sealed to those who may read it."""
         sp.store.task(task)
-        return Response(sp.publication(task, number, who), media_type=OCTETS)
+        return download(sp.open_publication(task, number, who))
 
     @app.get("/v1/tasks/{task}/rounds/{number}/reward", response_class=Response)
     def reward(task: TaskId, number: Number, caller: signer) -> Response:
         """The caller's reward of a round, sealed to it."""
         return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
-
-    # No token: a claim is signed by its claimant.
-    @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
-    def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, Any]:
-        """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
-        outcome = sp.claim(task, body)
-        if outcome.short:
-            logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
-        return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
 
 
 def _states(stored: Sequence[StoredDeposit | StoredPayment]) -> Counter[str]:

@@ -190,9 +190,10 @@ class SpClient:
     def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
         return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
 
-    def claim(self, task: str, claim: bytes) -> PaidClaim:
+    def claim(self, task: str, claim: bytes, keys: ParticipantKeys | None = None) -> PaidClaim:
         """Have a claim paid. The same claim again, after a lost answer, is the same payment."""
-        reply = self.service.call("POST", f"/v1/tasks/{task}/claims", claim, media_type=OCTETS, repeatable=False)
+        own, place = self._as(keys), f"/v1/tasks/{task}/claims"
+        reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
         return PaidClaim(*(reply.amounts(name) for name in ("paid", "claimed")))
 
     def _as(self, keys: ParticipantKeys | None) -> "SpClient":

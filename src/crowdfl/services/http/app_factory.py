@@ -58,6 +58,7 @@ def make_app(
         lifespan=_lifespan(background),
     )
     app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    app.state.service, app.state.metrics = name, metrics  # for the server, which counts connections
     problems.install(app)
     app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
 

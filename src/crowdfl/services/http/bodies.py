@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
 
@@ -28,6 +30,7 @@ class Pace:
 
 
 JSON_LIMIT = 4 * 1024 * 1024  # two documents of the longest kind, escaped
+SMALL_LIMIT = 8 * 1024  # a certificate, or an invitation with a request to enrol: less than 2 KiB, escaped
 PACE = Pace()
 IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
 
@@ -64,10 +67,33 @@ class Body:
 
     file: IO[bytes]
     digest: str
+    length: int
 
     def read(self) -> bytes:
         self.file.seek(0)
         return self.file.read()
+
+    def later(self) -> Callable[[], bytes]:
+        """Reads it once, when the request that brought it may have ended; until then a long one stays on disk."""
+        if self.length <= IN_MEMORY:
+            return partial(bytes, self.read())
+        own = os.fdopen(os.dup(self.file.fileno()), "rb")
+
+        def read() -> bytes:
+            with own:
+                own.seek(0)
+                return own.read()
+
+        return read
+
+
+def known_task(look_up: Callable[[str], object]) -> Callable[[str], None]:
+    """A dependency: the task that the path names is here, which is looked up before anything else of the request is read."""
+
+    def require(task: TaskId) -> None:
+        look_up(task)
+
+    return require
 
 
 def json_body(model: type[_Form], limit: int = JSON_LIMIT) -> Callable[[Request], Awaitable[_Form]]:
@@ -110,7 +136,7 @@ async def spooled(request: Request, limit: int, folder: Path) -> AsyncIterator[B
             file.write(chunk)
 
         await _read(request, limit, take)
-        yield Body(file, digest.hexdigest())
+        yield Body(file, digest.hexdigest(), file.tell())
 
 
 def takes_json(model: type[Form]) -> dict[str, Any]:

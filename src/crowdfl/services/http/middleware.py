@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.types import FilteringBoundLogger
 
+from crowdfl.errors import StoreError
 from crowdfl.services.http import logs
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
 
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
 class ServiceMetrics:
@@ -32,6 +34,10 @@ class ServiceMetrics:
         self.registry = CollectorRegistry(auto_describe=True)
         self.requests = self.counter("crowdfl_requests", "Requests by route and status", "method", "route", "status")
         self.seconds = Histogram("crowdfl_request_seconds", "Durations by route", ("route",), registry=self.registry)
+        self.connections = Gauge("crowdfl_connections", "Open connections", registry=self.registry)
+        self.turned_away = self.counter(
+            "crowdfl_connections_turned_away", "Connections that the service closed, by reason", "why"
+        )
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, labels, registry=self.registry)
@@ -102,13 +108,16 @@ class RequestMiddleware:
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self.metrics.requests.labels(scope["method"], route, str(status)).inc()
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # anyone can invent more of them
+        self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
-        fields = {"method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 4)}
+        fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         fields |= {name: value for name, value in scope.get("path_params", {}).items() if name in ("task", "number")}
         error = scope.get("crowdfl.problem")
         if error is not None:
             fields["error"] = type(error).__name__
+        if isinstance(error, StoreError):  # the caller is not told which database, nor why
+            fields["why"] = str(error)
         if error is not None and status in (0, 500):
             self.log.error("failed", where=logs.where(error), **fields)
         else:

@@ -5,6 +5,7 @@ so that a client raises the very error that the server did.
 """
 
 import errno
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, NotAuthenticated, ServiceUnavailable, StorageFull, TooSlow, WrongProtocol
+from crowdfl.errors import (
+    CrowdFLError,
+    NotAuthenticated,
+    ServiceUnavailable,
+    StorageFull,
+    StoreError,
+    TooSlow,
+    WrongProtocol,
+)
 from crowdfl.services.http.wire import PROBLEM_TYPE, PROTOCOL, slug_of
 
 MEDIA_TYPE = "application/problem+json"
@@ -65,6 +74,10 @@ _HEADERS: dict[type[BaseException], dict[str, str]] = {
 _LONGEST_TEXT = 1000  # characters of a message that are sent: it may quote the caller's own input
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM = "this service's disk is full; try again later, or tell its operator"
+_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
+_BUSY = "this service has as many files open as it may; try again later"
+_NO_STORE = "this service cannot use its database now; try again later, or tell its operator"
+_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")  # of a peer or a database: for the operator's eyes, in the log
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,8 @@ def problem_for(error: BaseException) -> Problem:
     """The problem of any error; an unexpected one, or a fault of our own, is told without its message."""
     if isinstance(error, OSError) and error.errno in _FULL:
         error = StorageFull(_NO_ROOM)
+    if isinstance(error, OSError) and error.errno in _TOO_MANY_OPEN:
+        error = ServiceUnavailable(_BUSY)
     if isinstance(error, CrowdFLError):
         return _named(error)
     if isinstance(error, RequestValidationError):
@@ -122,7 +137,8 @@ def _named(error: CrowdFLError) -> Problem:
     kind = type(error)
     status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
     headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
-    detail = None if status == 500 else _printable(str(error))  # a fault of this service's own may name its files
+    text = _NO_STORE if isinstance(error, StoreError) else _PLACE.sub("(address)", str(error))
+    detail = None if status == 500 else _printable(text)  # a fault of this service's own may name its files
     return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
 
 

@@ -1,0 +1,192 @@
+"""Strangers against a running SP process: what they cost it in memory, and whether others are served meanwhile.
+
+Margins are wide: without the limits each of these cost hundreds of megabytes, or hundreds of thousands of lines.
+"""
+
+import json
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from crowdfl.services.client.transport import Signer
+from crowdfl.services.http import tls
+from tests.http.live import LiveService, finished_desk, room_for, serving_sp
+
+pytestmark = pytest.mark.second
+
+MB = 1_000_000
+MODEL = 64 * 2**20
+CLAIM = 16 * 2**20
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A task that has ended, with initial weights of 64 MiB."""
+    desk = finished_desk(tmp_path_factory.mktemp("live"))
+    path = desk.folder / "sp/blobs" / desk.task / "initial"
+    with path.open("wb") as file:
+        file.truncate(MODEL)
+    return desk
+
+
+@pytest.fixture
+def sp(desk):
+    """Its SP, as a process."""
+    with serving_sp(desk) as sp:
+        assert sp.get(f"/v1/tasks/{desk.task}").status_code == 200  # what is loaded at the first request, is
+        yield sp
+
+
+@pytest.fixture
+def crowd():
+    """Connections that stay open until the end of a test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def post(sp: LiveService, crowd: ExitStack, path: str, length: int, *headers: str) -> socket.socket:
+    """Send as much of a body as is taken, and leave it at that."""
+    connection = crowd.enter_context(sp.connect())
+    connection.settimeout(1.0)
+    lines = (f"POST {path} HTTP/1.1", "Host: sp", f"Content-Length: {length}", *headers, "", "")
+    try:
+        connection.sendall("\r\n".join(lines).encode())
+        for _ in range(0, length - 65536, 65536):  # all but the end
+            connection.sendall(bytes(65536))
+    except OSError:
+        pass  # refused
+    return connection
+
+
+def growth(sp: LiveService, before: int) -> float:
+    """Megabytes since then, once all has settled: the most of some looks."""
+    looks = []
+    for _ in range(10):
+        time.sleep(0.2)
+        looks.append(sp.memory())
+    return (max(looks) - before) / MB
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of a task", "of no task"])
+def test_anonymous_claims_cost_no_memory(sp, desk, crowd, known):
+    """Thirty of 16 MB: +490 MB before."""
+    before, task = sp.memory(), desk.task if known else "0" * 32
+    for _ in range(30):
+        post(sp, crowd, f"/v1/tasks/{task}/claims", CLAIM, "X-CrowdFL-Protocol: 2")
+    assert growth(sp, before) < 60
+
+
+def test_claims_with_any_signature_cost_no_memory(sp, desk, crowd):
+    """A participant's own: its limit is that of its task."""
+    before, person = sp.memory(), desk.crowd[0]
+    path = f"/v1/tasks/{desk.task}/claims"
+    for _ in range(30):
+        signed = Signer(person.keys.who, person.keys.signing).headers("POST", path, b"", time.time())
+        post(sp, crowd, path, CLAIM, *(f"{name}: {value}" for name, value in signed.items()))
+    assert growth(sp, before) < 60
+
+
+def test_anonymous_enrolments_cost_no_memory(sp, desk, crowd):
+    """Their limit was 4 MB each."""
+    before = sp.memory()
+    for _ in range(60):
+        post(sp, crowd, f"/v1/tasks/{desk.task}/participants", 4 * 2**20)
+    assert growth(sp, before) < 60
+
+
+def test_a_requester_s_long_bodies_wait_on_disk(sp, crowd):
+    """A token lets it send them; ten that are not complete are not in memory."""
+    before, token = sp.memory(), f"Authorization: Bearer {sp.tokens['requester']}"
+    for _ in range(10):
+        post(sp, crowd, "/v1/tasks", 32 * 2**20, token)
+    assert growth(sp, before) < 60
+
+
+def readers(sp: LiveService, crowd: ExitStack, path: str, count: int) -> list[socket.socket]:
+    """They ask, and never read."""
+    found = []
+    for _ in range(count):
+        connection = crowd.enter_context(socket.socket())
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(sp.place)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: sp\r\n\r\n".encode())
+        found.append(connection)
+    return found
+
+
+def test_readers_that_never_read_cost_no_memory(sp, desk, crowd):
+    """Twelve of a large model: +920 MB before; somebody who reads gets it meanwhile."""
+    before = sp.memory()
+    readers(sp, crowd, f"/v1/tasks/{desk.task}/initial", 12)
+    assert growth(sp, before) < 100
+    assert len(sp.get(f"/v1/tasks/{desk.task}/initial").content) == MODEL
+    assert growth(sp, before) < 100
+
+
+def test_readers_over_tls_that_never_read_cost_no_memory(desk, crowd, tmp_path):
+    """asyncio would take half a megabyte for each, and the encrypted form of it."""
+    ca = tls.make_ca(tmp_path)
+    files = tls.make_server_certificate(tmp_path, ca, "sp")
+    with serving_sp(desk, certificate=str(files.certificate), key=str(files.key)) as sp:
+        context = tls.client_context(ca.certificate)
+
+        def ask(path: str) -> None:
+            plain = crowd.enter_context(sp.connect())
+            connection = crowd.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: sp\r\n\r\n".encode())
+
+        ask("/readyz")
+        time.sleep(0.5)
+        before = sp.memory()
+        for _ in range(40):
+            ask(f"/v1/tasks/{desk.task}/initial")
+        assert growth(sp, before) < 60
+
+
+def test_silent_connections_over_tls_cost_little_memory(desk, crowd, tmp_path):
+    """asyncio would take 256 KiB for each, before anything has come over it: 170 MB here."""
+    room_for(600)
+    ca = tls.make_ca(tmp_path)
+    files = tls.make_server_certificate(tmp_path, ca, "sp")
+    with serving_sp(desk, certificate=str(files.certificate), key=str(files.key), connections_per_address=0) as sp:
+        before = sp.memory()
+        for _ in range(600):
+            crowd.enter_context(sp.connect())
+        assert growth(sp, before) < 100
+
+
+@pytest.mark.parametrize("sources", [1, 11], ids=["one address", "many addresses"])
+def test_silent_connections_do_not_stop_the_service(desk, crowd, sources):
+    """1,100 of them at 1,024 descriptors: others are served, and so is their own address; the log stays short."""
+    room_for(1100)
+    with serving_sp(desk, descriptors=1024) as sp:
+        for number in range(1100):
+            crowd.enter_context(sp.connect(f"127.0.1.{number % sources + 1}"))
+        time.sleep(1.5)  # some more would come at this moment
+        for source in ("127.0.0.2", "127.0.1.1"):
+            assert sp.get("/healthz", source).status_code == 200
+            assert sp.get("/readyz", source).status_code == 200
+            assert sp.get(f"/v1/tasks/{desk.task}", source).json()["status"]["state"] == "finished"
+        assert len(sp.lines()) < 100
+        assert sum(sp.metric("crowdfl_connections_turned_away_total").values()) >= 600
+        assert {json.loads(line)["event"] for line in sp.lines()} >= {"connections refused", "served"}
+        assert sp.metric("crowdfl_connections")["crowdfl_connections"] <= 384
+
+
+def test_descriptors_that_run_out_stop_nothing(desk, crowd):
+    """Files took what connections were promised: no loop, no flood of lines, and service when they are back."""
+    room_for(300)
+    with serving_sp(desk) as sp:
+        assert sp.get(f"/v1/tasks/{desk.task}").status_code == 200
+        sp.leave_descriptors(10)
+        for number in range(300):
+            crowd.enter_context(sp.connect(f"127.0.1.{number % 30 + 1}"))
+        time.sleep(1.5)
+        busy = sp.seconds()
+        time.sleep(2)
+        assert sp.seconds() - busy < 1.0  # it does not turn in circles
+        assert sp.get("/healthz", "127.0.0.2").status_code == 200
+        assert sum(sp.metric("crowdfl_connections_turned_away_total").values()) >= 200
+        assert len(sp.lines()) < 100
