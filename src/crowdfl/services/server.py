@@ -22,7 +22,7 @@ from crowdfl.services.http.log_floods import tame_libraries
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
-from crowdfl.settings import ServiceSettings, SpSettings
+from crowdfl.settings import CspSettings, KgcSettings, ServiceSettings, SpSettings
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
 _SWEEP_SECONDS = 5
@@ -67,6 +67,8 @@ def _serve(
             logs.get(name).warning("raise the limit of open files: fewer connections fit", fit=listener.gate.most)
         if settings.insecure_test_key:
             logs.get(name).warning("INSECURE TEST KEYS are allowed here")
+        for role in _unknown(settings):
+            logs.get(name).warning("no TLS key of this role is known: it gets nothing here", role=role)
         server.run(sockets=[listener])
         logs.get(name).info("stopped")
 
@@ -103,6 +105,13 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return uvicorn.Server(config), listener, f"{'http' if files is None else 'https'}://{shown}:{port}"
+
+
+def _unknown(settings: ServiceSettings) -> list[str]:
+    """The roles that have been accepted by nobody yet."""
+    if settings.certificate is None or not isinstance(settings, KgcSettings | CspSettings):
+        return []
+    return [role for role, keys in settings.known_keys.items() if not keys]
 
 
 def _tls(settings: ServiceSettings, reloads: Reloads | None) -> ssl.SSLContext:
