@@ -69,6 +69,17 @@ def test_a_slow_answer_comes_with_a_place_to_poll(slow):
     assert client.answer(task, b"request") == b"reply to request"
 
 
+def test_a_long_request_waits_on_disk_for_its_turn(slow):
+    """It is read when it is computed, though the request that brought it has long been answered."""
+    answers, client, task = slow
+    requests = [bytes([number]) * (3 * 2**20) for number in range(3)]
+    assert {post(client, task, request).status for request in requests} == {202}
+    answers.go.set()
+    for request in requests:
+        assert client.answer(task, request) == b"reply to " + request
+    assert answers.started == requests
+
+
 def test_the_same_request_is_computed_once(slow):
     """However many ask."""
     answers, client, task = slow

@@ -74,6 +74,18 @@ def test_what_is_not_there_is_named(blobs: Blobs):
             blobs.get(name)
 
 
+def test_a_blob_is_read_piece_by_piece(blobs: Blobs):
+    """From its beginning, by each who opens it; also while its name goes away."""
+    blobs.put("a/b", b"0123456789")
+    with blobs.open("a/b") as first, blobs.open("a/b") as second:
+        assert (first.read(4), second.read(2)) == (b"0123", b"01")
+        blobs.delete("a/b")
+        assert (first.read(), second.read()) == (b"456789", b"23456789")
+    for missing in ("a/b", "a", "a/b/c"):
+        with pytest.raises(NotReady):
+            blobs.open(missing)
+
+
 def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: Blobs):
     """A conflict each way, not an error of the file system's."""
     blobs.put("a/b", b"")
@@ -131,7 +143,12 @@ def test_unfinished_writes_are_not_listed(file_blobs: FileBlobs):
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
 def test_names_that_could_mean_something_else_are_refused(blobs: Blobs, name: str, tmp_path: Path):
     """By every method, with nothing written anywhere."""
-    for act in (lambda: blobs.put(name, b"x"), lambda: blobs.get(name), lambda: blobs.has(name)):
+    for act in (
+        lambda: blobs.put(name, b"x"),
+        lambda: blobs.get(name),
+        lambda: blobs.open(name),
+        lambda: blobs.has(name),
+    ):
         with pytest.raises(FormatError):
             act()
     for act in (blobs.delete, blobs.clear):

@@ -109,3 +109,16 @@ def test_plain_keys_are_not_mixed_with_sealed_ones(tmp_path: Path):
     with pytest.raises(PassphraseError, match="not sealed"):
         sealed(tmp_path)
     assert require_open(FileBlobs(tmp_path)).get("a") == SECRET
+
+
+def test_an_open_blob_is_the_plain_one(tmp_path: Path):
+    """All of it was opened, and so checked, before any of it is read."""
+    blobs = sealed(tmp_path)
+    blobs.put("a", SECRET)
+    with blobs.open("a") as file:
+        assert file.read(4) + file.read() == SECRET
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(PassphraseError):
+        blobs.open("a")
