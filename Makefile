@@ -45,7 +45,7 @@ peers: $(PEERS)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,experiments,learning,plots,services]'
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,experiments,learning,plots,services,tracing]'
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.

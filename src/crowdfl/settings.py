@@ -329,6 +329,9 @@ class ServiceSettings(Settings):
         default=256,
         description="Of these, the most from one address; 0: no limit, as behind a reverse proxy that limits them itself.",
     )
+    tracing: _Url | None = _optional(
+        "http://127.0.0.1:4318", "Where an OpenTelemetry collector takes spans by OTLP over HTTP: docs/operations.md."
+    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
     @property

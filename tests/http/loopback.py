@@ -3,12 +3,13 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdfl.errors import NotReady
 from crowdfl.protocols.exchange import Observer
+from crowdfl.retry import Backoff
 from crowdfl.roles.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
@@ -47,6 +48,12 @@ class Loopback:
         )
         return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, self.tools)
 
+    def impatient(self, requester: Requester) -> Requester:
+        """The same, who takes the first answer."""
+        sp = requester.sp
+        assert isinstance(sp, SpClient)
+        return replace(requester, sp=replace(sp, service=replace(sp.service, retries=Backoff(deadline=0.0))))
+
     def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
         """Somebody whose uploads of more than `whole` bytes go in pieces."""
         kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
@@ -59,6 +66,11 @@ class Loopback:
         """As the operator's bank does."""
         bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
         SpClient(bank).confirm_deposit(task, name, amount)
+
+    def metrics(self, name: str) -> str:
+        """As Prometheus reads them."""
+        operator = self._kept(self._link(name).open(Bearer(self.tokens[f"{name} for operator"])))
+        return operator.call("GET", "/metrics").body.decode()
 
     def _link(self, name: str) -> Link:
         return Link(self.urls[name], self.ca)
@@ -91,14 +103,17 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
 
     with contextlib.ExitStack() as stack:
         known = {"sp": pins["sp"], "csp": pins["csp"]}
-        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp"), pins=known)
+        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp", "operator"), pins=known)
         kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
         csp_settings = CspSettings(
-            **prepare("csp", "sp"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key, pins={"sp": pins["sp"]}
+            **prepare("csp", "sp", "operator"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key, pins={"sp": pins["sp"]}
         )
         csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
-        own = prepare("sp", "requester", "bank") | {"kgc": peer(kgc, "kgc", "sp"), "csp": peer(csp, "csp", "sp")}
+        own = prepare("sp", "requester", "bank", "operator") | {
+            "kgc": peer(kgc, "kgc", "sp"),
+            "csp": peer(csp, "csp", "sp"),
+        }
         sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
         sp = stack.enter_context(running(open_sp(sp_settings, observer), sp_settings))
         with contextlib.ExitStack() as closing:

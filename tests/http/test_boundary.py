@@ -16,7 +16,7 @@ from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Signer
 from crowdfl.services.http.auth import ROLES
-from crowdfl.services.http.middleware import REQUEST_ID_HEADER
+from crowdfl.services.http.context import REQUEST_ID_HEADER
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of

@@ -89,7 +89,7 @@ def test_a_store_that_is_away_is_told_without_its_address(world, logged):
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:crowdfl:problem:store-unavailable")
         assert "try again later" in answer.json()["detail"]
         assert not any(part in answer.text for part in ("sqlite", str(world.folder), "state.db"))
-    assert str(path) in str([entry.get("why") for entry in logged])
+    assert str(path) in str([entry.get("reason") for entry in logged])
 
 
 def test_too_many_open_files_pass():

@@ -109,7 +109,7 @@ class Person:
         return self.side.encrypt_update(np.random.default_rng().normal(size=8), 10)
 
 
-class _ServersDisk(FileDisk):
+class ServersDisk(FileDisk):
     """The servers' files; a requester and participants have machines of their own."""
 
     def __init__(self, folder: Path) -> None:
@@ -126,16 +126,18 @@ class _ServersDisk(FileDisk):
 class World(LocalHost):
     """The roles of a local host; every call between two of them goes through an app."""
 
-    disk: _ServersDisk
+    disk: ServersDisk
     patience = 5.0
+    new_disk = ServersDisk
+    new_tools = staticmethod(test_tools)
 
     def __init__(self, folder: Path, portal: BlockingPortal) -> None:
         self.folder, self.portal = folder, portal
         self.receipts = SigningKey.fresh()  # SP's
         self.clients: list[httpx.Client] = []
         self.tokens = {name: self._some_tokens(name) for name in ("kgc", "sp", "csp")}
-        clock, disk = ManualClock(1_000_000.0), _ServersDisk(folder)
-        super().__init__(test_tools(), disk=disk, clock=clock, wire=lambda _: self._csp_for_sp())
+        clock, disk = ManualClock(1_000_000.0), self.new_disk(folder)
+        super().__init__(self.new_tools(), disk=disk, clock=clock, wire=lambda _: self._csp_for_sp())
 
     def restart(self) -> None:
         """The roles and their apps."""
@@ -154,7 +156,7 @@ class World(LocalHost):
 
     def kgc_for(self, role: str) -> KgcClient:
         """KGC, for a server."""
-        return KgcClient(self.service("kgc", self.token("kgc", role)))
+        return KgcClient(self.peer("kgc", role))
 
     def new_requester(self) -> Requester:
         """With its token and key."""
@@ -216,7 +218,11 @@ class World(LocalHost):
         self.disk.close()
 
     def _csp_for_sp(self) -> CspClient:
-        return CspClient(self.service("csp", self.token("csp", "sp")))
+        return CspClient(self.peer("csp", "sp"))
+
+    def peer(self, name: str, role: str) -> Service:
+        """A server as another one calls it."""
+        return self.service(name, self.token(name, role))
 
     def _some_tokens(self, name: str) -> tuple[Tokens, dict[str, str]]:
         (self.folder / name).mkdir()

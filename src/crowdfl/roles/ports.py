@@ -20,6 +20,16 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
+class Events(Protocol):
+    """Who is told what happened, once it is durable: an event's name and fields, none of them secret."""
+
+    def __call__(self, event: str, /, **fields: object) -> None: ...
+
+
+def untold(event: str, /, **fields: object) -> None:
+    """For whoever does not watch."""
+
+
 class Blobs(Protocol):
     """Bytes under a name, written durably and as a whole: after a crash a blob is there or it is not."""
 

@@ -9,6 +9,7 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
 from crowdfl.roles.ports import StoredPayment
 from crowdfl.roles.sp.payments import Payments
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 
 _LONGEST_STOP = 30.0  # seconds that a program which is still running keeps the service from ending
@@ -80,4 +81,4 @@ class Payouts(Background):
                 while not self._stop.is_set() and self.payments.run_one():
                     pass
             except (CrowdFLError, OSError) as failure:
-                self.log.warning("payments failed", error=type(failure).__name__)
+                self.log.warning("payments failed", **logs.described(failure))

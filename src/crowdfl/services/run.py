@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.backends import backend_named
 from crowdfl.crypto.compute import Backend, Threads, default_backend
-from crowdfl.protocols.exchange import Observer, Silent
+from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
@@ -36,10 +36,13 @@ from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
 from crowdfl.services.reload import Reloads
 from crowdfl.services.ticker import FailureBackoff, Ticker
+from crowdfl.services.tracing import TracedRounds
+from crowdfl.services.watching import around_step, calls_to, role_of
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.observed import ObservedStore
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
@@ -64,7 +67,7 @@ def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | N
         backend,
         insecure_test_key=settings.insecure_test_key,
         constant_time=settings.constant_time,
-        observer=observer or Silent(),
+        observer=observer or TracedRounds(),
     )
 
 
@@ -129,6 +132,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
+        events=logs.events("sp"),
+        around_step=around_step,
     )
     sp = Sp(ports, options)
     background = (
@@ -173,7 +178,7 @@ class OpenBooks:
 @contextlib.contextmanager
 def open_books(settings: ServiceSettings, task: str | None = None) -> Iterator[OpenBooks]:
     """`task` is one that must be there."""
-    with contextlib.closing(_store(settings)) as store:
+    with contextlib.closing(SqlStore(_database(settings))) as store:
         if task is not None:
             store.task(task)
         yield OpenBooks(store)
@@ -185,9 +190,15 @@ def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
 
 
 def _store(settings: ServiceSettings) -> SqlStore:
+    """A service's, which logs what becomes of its tasks; an operator's command says so itself."""
+    return ObservedStore(_database(settings), logs.events(role_of(settings)))
+
+
+def _database(settings: ServiceSettings) -> str:
+    """Its URL, of the newest form."""
     url = settings.database or f"sqlite:///{settings.data / 'state.db'}"
     migrations.upgrade(url)
-    return SqlStore(url)
+    return url
 
 
 def open_keys(settings: ServiceSettings) -> Blobs:
@@ -219,7 +230,7 @@ def peer_access(settings: ServiceSettings, peer: PeerSettings, name: str) -> Pee
 
 
 def _kgc(settings: ComputingSettings, reloads: Reloads) -> PeerLink:
-    link = PeerLink(peer_access(settings, settings.kgc, "KGC"))
+    link = PeerLink(peer_access(settings, settings.kgc, "KGC"), calls_to("KGC", logs.events(role_of(settings))))
 
     def prepare(new: ComputingSettings) -> Callable[[], None]:
         return link.prepare(peer_access(new, new.kgc, "KGC"))
@@ -229,7 +240,7 @@ def _kgc(settings: ComputingSettings, reloads: Reloads) -> PeerLink:
 
 
 def _csp(settings: SpSettings, reloads: Reloads) -> PeerLink:
-    link = PeerLink(peer_access(settings, settings.csp, "CSP"))
+    link = PeerLink(peer_access(settings, settings.csp, "CSP"), calls_to("CSP", logs.events(role_of(settings))))
 
     def prepare(new: SpSettings) -> Callable[[], None]:
         return link.prepare(peer_access(new, new.csp, "CSP"))

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
+from crowdfl.services import tracing
 from crowdfl.services.http import logs, tls
 from crowdfl.services.http.connections import ConnectionGate, LimitedListener, room_for, shrink_tls_buffers
 from crowdfl.services.http.h11 import LimitedH11Protocol
@@ -22,6 +23,7 @@ from crowdfl.services.http.log_floods import tame_libraries
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
+from crowdfl.services.watching import add_certificate_gauge
 from crowdfl.settings import CspSettings, KgcSettings, ServiceSettings, SpSettings
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
@@ -50,6 +52,7 @@ def _serve(
 ) -> None:
     """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_again`."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
+    stop_tracing = tracing.start(settings.tracing, name)
     app = open_app(settings)
     app.state.reloads.read_settings = read_again or app.state.reloads.read_settings
     logs.configure()
@@ -70,6 +73,7 @@ def _serve(
         for role in _unknown(settings):
             logs.get(name).warning("no TLS key of this role is known: it gets nothing here", role=role)
         server.run(sockets=[listener])
+        stop_tracing()
         logs.get(name).info("stopped")
 
 
@@ -82,6 +86,8 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
     files = certificate_files(settings)
     if files is None:
         tls.require_plain_http_allowed(settings.address, asked=settings.plain_http)
+    else:
+        add_certificate_gauge(app.state.metrics, files.certificate)
     gate = _gate(app, settings)
     config = uvicorn.Config(
         app,

@@ -10,6 +10,7 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 
 _LONGEST_PAUSE = 30.0
@@ -28,14 +29,17 @@ class FailureBackoff(Failures):
         return task in self._attempts and self._attempts[task].is_resting
 
     def record_failure(self, task: str, failure: Exception) -> None:
-        """The log gets the name of what was wrong; a message may quote what is not for it."""
+        """The log gets the name of what was wrong, and the message of an error of this project's own."""
         attempts = self._attempts.setdefault(task, self._backoff().start())
         rests = attempts.fail()
-        name, failures = type(failure).__name__, attempts.failures
-        self.log.warning("a task's step failed", task=task, error=name, failures=failures, rests=rests)
+        failures = attempts.failures
+        self.log.warning("a task's step failed", task=task, **logs.described(failure), failures=failures, rests=rests)
 
     def record_success(self, task: str) -> None:
         self._attempts.pop(task, None)
+
+    def count(self) -> int:
+        return len(self._attempts)
 
     def _backoff(self) -> Backoff:
         return Backoff(first=2 * self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
@@ -77,4 +81,4 @@ class Ticker(Background):
                 failures = 0
             except (CrowdFLError, OSError) as failure:
                 failures += 1
-                self.log.warning("tick failed", error=type(failure).__name__, failures=failures)
+                self.log.warning("tick failed", **logs.described(failure), failures=failures)

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredPayment
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, untold
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
@@ -33,6 +34,10 @@ class Failures:
         return failure
 
     def record_success(self, task: str) -> None: ...
+
+    def count(self) -> int:
+        """Tasks whose last step failed."""
+        return 0
 
 
 class MoneyPorts(Protocol):
@@ -68,6 +73,8 @@ class SpOptions:
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
+    events: Events = untold
+    around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
 
 

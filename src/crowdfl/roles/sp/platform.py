@@ -94,7 +94,8 @@ class Sp:
                 continue
             if self.store.lease(stored.task, options.owner, self.clock.now(), options.lease_seconds):
                 try:
-                    moved |= self._step(stored.task)
+                    with options.around_step(stored.task):
+                        moved |= self._step(stored.task)
                     failures.record_success(stored.task)
                 except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
                     trouble = trouble or failures.record_failure(stored.task, failure)

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
@@ -163,6 +164,7 @@ class RoundSteps:
         name = publication_name(task, number, final=final)
         if not self._ports.blobs.has(name):
             self._ports.blobs.put(name, self._round(task, number).average(final=final))
+            self._core.options.events("average published", task=task, number=number, final=final)
 
     def _round(self, task: str, number: int) -> AggregationRound:
         sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer
@@ -198,7 +200,7 @@ class _CspLink:
             return partial(ports.blobs.get, name)
         if ahead is None:
             return partial(bytes, self._keep(name, ports.csp.answer(task, request)))
-        return self._waiting(task, name, ahead.submit(ports.csp.answer, task, request))
+        return self._waiting(task, name, ahead.submit(copy_context().run, ports.csp.answer, task, request))
 
     def _waiting(self, task: str, name: str, future: "Future[bytes]") -> Callable[[], bytes]:
         def reply() -> bytes:

@@ -5,6 +5,7 @@ A thread per request would cost more than the work, and would slow the event loo
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -43,7 +44,8 @@ class Batches(Generic[_Key, _Item, _Outcome]):
     def _start(self, place: _Place[_Key]) -> None:
         tasks = self._tasks.setdefault(place, set())
         if sum(not task.done() for task in tasks) < _AT_ONCE:  # one that has ended stays until the loop comes round
-            task = place[0].create_task(self._serve(place))
+            # In no request's context: a batch is the work of many.
+            task = place[0].create_task(self._serve(place), context=Context())
             tasks.add(task)
             task.add_done_callback(partial(self._ended, place))
 

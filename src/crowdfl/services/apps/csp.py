@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,8 @@ class Answers(Background):
             # One worker a task: CSP's side of a task works on one request at a time.
             if key[0] not in self._workers:
                 self._workers[key[0]] = ThreadPoolExecutor(1, f"csp-{key[0][:8]}")
-            self._futures[key] = future = self._workers[key[0]].submit(self._compute, key[0], request)
+            work = partial(copy_context().run, self._compute, key[0], request)  # under the caller's request id
+            self._futures[key] = future = self._workers[key[0]].submit(work)
             future.add_done_callback(partial(self._forget_success, key))
             self._prune()
             return future

@@ -13,6 +13,7 @@ from fastapi import Depends, FastAPI, Request
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Security, TokenEntry, Tokens
 from crowdfl.services.http.bodies import (
@@ -105,12 +106,14 @@ def create_app(
         """The caller's own bundle: the token says whose, and the connection proves it."""
         definition, appointment, secret = kgc.bundle(task, caller.role)
         dealt.labels(caller.role).inc()
+        logs.get("kgc").info("bundle dealt", task=task, role=caller.role)
         return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}
 
     @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
     def acknowledge(task: TaskId, role: Annotated[str, Depends(_Receiver(server, owner))]) -> None:
         """The caller keeps its bundle durably: KGC's copy is destroyed."""
         kgc.acknowledge(task, role)
+        logs.get("kgc").info("bundle destroyed", task=task, role=role)
 
     # No token: the invitation is the right to join.
     known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)

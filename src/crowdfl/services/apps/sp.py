@@ -72,6 +72,7 @@ def create_app(
     """SP's app; `signing` signs receipts."""
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
+    metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
     metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))

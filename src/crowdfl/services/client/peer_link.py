@@ -1,12 +1,12 @@
 """A server's connection to another one, whose token and certificates may be replaced while it runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 
-from crowdfl.services.client.transport import Bearer, Link
+from crowdfl.services.client.transport import Bearer, Link, Watch, unwatched
 from crowdfl.storage.atomic import read_secret
 
 
@@ -46,10 +46,10 @@ class PeerAccess:
 class PeerLink:
     """One peer, as `service`."""
 
-    def __init__(self, access: PeerAccess) -> None:
+    def __init__(self, access: PeerAccess, watch: Watch = unwatched) -> None:
         self._bearer = Bearer(access.read_token())
         self._transport = _CurrentTransport(access.link.transport())
-        self.service = access.link.open(self._bearer, transport=self._transport)
+        self.service = replace(access.link.open(self._bearer, transport=self._transport), watch=watch)
 
     def prepare(self, access: PeerAccess) -> Callable[[], None]:
         """Read everything again, and fail if something is wrong with it; what is returned puts it to use."""

@@ -9,6 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import LimitExceeded, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.http import tls
+from crowdfl.services.http.context import outgoing
 from crowdfl.services.http.wire import (
     DIGEST_HEADER,
     PROTOCOL,
@@ -35,6 +37,12 @@ _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RETRIES = Backoff(deadline=120.0)
 _Kind = TypeVar("_Kind", str, int)
+Watch = Callable[[str, str], AbstractContextManager[None]]
+"""What is around each call of a method and a target, with all its tries: it sees how the call ends."""
+
+
+def unwatched(_method: str, _target: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass
@@ -121,11 +129,16 @@ class Service:
     credential: Credential | None = None
     retries: Backoff = _RETRIES
     now: Callable[[], float] = time.time  # for signed requests
+    watch: Watch = unwatched
 
     def call(
         self, method: str, target: str, body: bytes = b"", *, media_type: str | None = None, repeatable: bool = True
     ) -> Reply:
         """One request. A repeatable one is tried again when the connection or the service fails, until the deadline."""
+        with self.watch(method, target):
+            return self._call(method, target, body, media_type, repeatable=repeatable)
+
+    def _call(self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool) -> Reply:
         attempts = self.retries.start()
         while True:
             outcome, asked = self._try(method, target, body, media_type, repeatable=repeatable)
@@ -163,7 +176,7 @@ class Service:
         return error, _seconds(reply.headers.get("retry-after", ""))
 
     def _once(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
-        headers = {PROTOCOL_HEADER: PROTOCOL}
+        headers = {PROTOCOL_HEADER: PROTOCOL} | outgoing()
         headers |= {"Content-Type": media_type} if media_type else {}
         if self.credential is not None:
             headers |= self.credential.headers(method, target, body, self.now())

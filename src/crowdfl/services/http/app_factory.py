@@ -18,6 +18,7 @@ from crowdfl.services.http.auth import ROLES, SCHEMES, Security, TokenEntry, Tok
 from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics
 from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
+from crowdfl.services.watching import add_disk_gauge
 from crowdfl.version import __version__
 
 _NO_TASK = "0" * 32  # the store answers that it is not there
@@ -59,6 +60,7 @@ def make_app(
     )
     app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.state.service, app.state.metrics = name, metrics  # for the server, which counts connections
+    add_disk_gauge(metrics, folder)
     problems.install(app)
     app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
 

@@ -1,22 +1,34 @@
-"""Logs as lines of JSON on stderr. Bodies, headers, tokens and messages of unexpected errors are never logged."""
+"""Logs as lines of JSON on stderr: `docs/operations.md` lists the events.
 
+Bodies, headers, tokens and messages of unexpected errors are never logged. An error of this project's own (`errors.py`) is made
+to be shown: its message is logged.
+"""
+
+import contextlib
 import logging
+import secrets
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import structlog
-from structlog.types import FilteringBoundLogger, Processor
+from structlog.types import EventDict, FilteringBoundLogger, Processor
 
-_SHARED: tuple[Processor, ...] = (
-    structlog.contextvars.merge_contextvars,
-    structlog.processors.add_log_level,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-)
+from crowdfl.errors import CrowdFLError
+from crowdfl.roles.ports import Events
+from crowdfl.services.http.context import request_id
+
+_LONGEST_REASON = 300
+_MOST_FRAMES = 40  # of each error of a chain
+_MOST_CAUSES = 5
+_WARNINGS = frozenset({"payment unknown", "upload damaged"})
 
 
 def configure(level: int = logging.INFO) -> None:
-    """For a process that serves: structlog's and the standard library's lines alike."""
+    """For a process that serves: structlog's and the standard library's lines alike, those of dying threads included."""
     structlog.configure(
         processors=[*_SHARED, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -36,6 +48,7 @@ def configure(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    _log_what_nobody_caught()
 
 
 def get(service: str) -> FilteringBoundLogger:
@@ -43,7 +56,98 @@ def get(service: str) -> FilteringBoundLogger:
     return logger
 
 
+def events(service: str) -> Events:
+    """Whoever is told what a role did, as lines of its log."""
+    log = get(service)
+
+    def tell(event: str, /, **fields: object) -> None:
+        with contextlib.suppress(OSError, ValueError):  # what happened stays so if the line cannot be written
+            (log.warning if event in _WARNINGS else log.info)(event, **fields)
+
+    return tell
+
+
+@contextlib.contextmanager
+def working_under(identity: str | None = None) -> Iterator[str]:
+    """One piece of work: its lines, and the calls it makes to other services, carry this id or a new one."""
+    name = identity or secrets.token_hex(12)
+    token = request_id.set(name)
+    try:
+        with structlog.contextvars.bound_contextvars(request=name):
+            yield name
+    finally:
+        request_id.reset(token)
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """An error by its name; one of this project's own with its message, which is made to be shown."""
+    if not isinstance(error, CrowdFLError):
+        return {"error": type(error).__name__}
+    reason = str(error)[:_LONGEST_REASON].encode("utf-8", "replace").decode()
+    return {"error": type(error).__name__, "reason": reason}
+
+
 def where(error: BaseException) -> list[str]:
-    """Where an error came from, without its message: that could hold anything."""
-    frames = traceback.extract_tb(error.__traceback__)[-12:]
-    return [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    """An error with what caused it, one line per place, the innermost last. Messages and values could hold anything: none."""
+    lines: list[str] = []
+    for place, one in enumerate(_chain(error)):
+        lines.append(("" if place == 0 else "after ") + type(one).__name__)
+        frames = traceback.extract_tb(one.__traceback__)
+        if len(frames) > _MOST_FRAMES:
+            lines.append(f"  ({len(frames) - _MOST_FRAMES} more)")
+        lines += [f"  {_place(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-_MOST_FRAMES:]]
+    return lines
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from or met while handling, as Python itself would show it."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and len(seen) < _MOST_CAUSES and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
+def _place(filename: str) -> str:
+    """From the package on: what lies above says where this machine keeps its files."""
+    parts = Path(filename).parts
+    for name in ("site-packages", "src"):
+        if name in parts:
+            return "/".join(parts[len(parts) - parts[::-1].index(name) :])
+    return "/".join(parts[-2:])
+
+
+def _without_messages(_logger: object, _method: str, fields: EventDict) -> EventDict:
+    """A library's traceback in our form: its own would show the message, and the source lines."""
+    given: Any = fields.pop("exc_info", None)
+    fields.pop("exc_text", None)
+    if given is True:
+        given = sys.exc_info()
+    error = given[1] if isinstance(given, tuple) else given
+    if isinstance(error, BaseException):
+        fields.update(described(error), where=where(error))
+    record = fields.get("_record")
+    if record is not None:
+        record.exc_info = record.exc_text = None
+    return fields
+
+
+def _log_what_nobody_caught() -> None:
+    def fatal(error: BaseException | None, thread: str) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt):
+            get("process").critical("died", thread=thread, **described(error), where=where(error))
+
+    def in_thread(given: threading.ExceptHookArgs) -> None:
+        fatal(given.exc_value, given.thread.name if given.thread is not None else "unknown")
+
+    sys.excepthook = lambda _kind, error, _trace: fatal(error, "main")
+    threading.excepthook = in_thread
+
+
+_SHARED: tuple[Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    _without_messages,
+)

@@ -3,13 +3,10 @@
 An unexpected error ends here as a problem without details.
 """
 
-import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -17,14 +14,19 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.errors import StoreError
+from crowdfl.services import tracing
 from crowdfl.services.http import logs
+from crowdfl.services.http.context import REQUEST_ID_HEADER, accepted_id
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
 
-REQUEST_ID_HEADER = "X-Request-Id"
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_SHOWN = ("task", "number", "who")  # of a path's parts
+_LONGEST_PART = 64
+_UPLOADS = (
+    ("PUT", "/v1/tasks/{task}/rounds/{number}/uploads/{who}"),
+    ("POST", "/v1/tasks/{task}/rounds/{number}/uploads/{who}/commit"),
+)
 
 
 class ServiceMetrics:
@@ -41,6 +43,10 @@ class ServiceMetrics:
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, labels, registry=self.registry)
+
+    def number(self, name: str, meaning: str, read: Callable[[], float]) -> None:
+        """One number, looked up at each scrape."""
+        Gauge(name, meaning, registry=self.registry).set_function(read)
 
     def gauge(self, name: str, meaning: str, label: str, read: Callable[[], Mapping[str, int]]) -> None:
         """Numbers that are looked up at each scrape."""
@@ -77,9 +83,9 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
+        request_id = accepted_id(Headers(scope=scope).get(REQUEST_ID_HEADER, ""))
         scope["crowdfl.request_id"] = request_id
-        with structlog.contextvars.bound_contextvars(request=request_id):
+        with logs.working_under(request_id):
             await self._serve(scope, receive, send, request_id)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
@@ -96,8 +102,10 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            require_protocol(PROTOCOL if version is None else version)
-            await self.app(scope, receive, sending)
+            with tracing.current().span(_method(scope), {}, kind="server", parent=Headers(scope=scope)) as span:
+                require_protocol(PROTOCOL if version is None else version)
+                await self.app(scope, receive, sending)
+                span.add(route=_route(scope), status=status)
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
             if status:
@@ -107,23 +115,36 @@ class RequestMiddleware:
             self._record(scope, status, time.monotonic() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
-        method = scope["method"] if scope["method"] in _METHODS else "other"  # anyone can invent more of them
+        route = _route(scope)
+        method = _method(scope)
         self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
-        fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
-        fields |= {name: value for name, value in scope.get("path_params", {}).items() if name in ("task", "number")}
+        fields: dict[str, object] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        parts = scope.get("path_params", {}).items()
+        fields |= {name: str(value)[:_LONGEST_PART] for name, value in parts if name in _SHOWN}
         error = scope.get("crowdfl.problem")
         if error is not None:
-            fields["error"] = type(error).__name__
-        if isinstance(error, StoreError):  # the caller is not told which database, nor why
-            fields["why"] = str(error)
+            fields |= logs.described(error)
         if error is not None and status in (0, 500):
             self.log.error("failed", where=logs.where(error), **fields)
+        elif error is not None and status > 500:
+            self.log.warning("unavailable", **fields)
         else:
-            self.log.info("served", **fields)
+            self.log.info(_event(method, route, refused=error is not None), **fields)
 
 
-def _request_id(headers: Headers) -> str:
-    given = headers.get(REQUEST_ID_HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
+def _method(scope: Scope) -> str:
+    """One name for all that anyone can invent."""
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
+def _route(scope: Scope) -> str:
+    route: str = getattr(scope.get("route"), "path", "unmatched")
+    return route
+
+
+def _event(method: str, route: str, *, refused: bool) -> str:
+    """What a request was, by its outcome; an upload's line is the event of its acknowledgement too."""
+    if (method, route) in _UPLOADS:
+        return "upload refused" if refused else "upload acknowledged"
+    return "refused" if refused else "served"

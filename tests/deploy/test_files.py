@@ -1,0 +1,129 @@
+"""What can be checked of deploy/ without building or starting anything."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+
+import pytest
+
+from crowdfl.settings import ServiceSettings
+from tests.deploy.parts import DEPLOY, HOME, ROLES, ROOT, command_of, compose, copied, of_image, stages
+from tests.http.loopback import serving
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_roles_image_starts_the_role_as_nobody_and_says_how_it_is(role, tmp_path):
+    """Its own command, a user without rights, a check, its port, and SIGTERM."""
+    assert command_of(role, tmp_path) == ["crowdfl", role, "serve", f"{tmp_path}/settings.toml"]
+    assert of_image(role, "USER") == "10001:10001"
+    assert "healthcheck.py" in (of_image(role, "HEALTHCHECK") or "")
+    assert of_image(role, "EXPOSE") == {"kgc": "7101", "sp": "7102", "csp": "7103"}[role]
+    assert (of_image(role, "STOPSIGNAL"), of_image(role, "VOLUME")) == ("SIGTERM", HOME)
+
+
+def test_the_images_are_built_in_stages_from_what_the_checkout_has():
+    """What builds stays behind; every source is there and reaches the build; the extras exist."""
+    known = stages()
+    assert {stage.base for stage in known.values()} == {"${BASE}", "role"}
+    assert next(rest for name, rest in known["role"].steps if name == "COPY").startswith("--from=build")
+    shown = [line[1:] for line in (ROOT / ".containerignore").read_text().splitlines() if line.startswith("!")]
+    assert len(copied()) >= 6
+    for source in copied():
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch(source, pattern) for pattern in shown), f"{source} is ignored"
+    assert (ROOT / ".dockerignore").read_text() == (ROOT / ".containerignore").read_text()
+    (install,) = (rest for name, rest in known["build"].steps if name == "RUN")
+    extras = re.search(r"'\.\[([a-z,]+)\]'", install)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras is not None
+    assert set(extras.group(1).split(",")) == {"services", "tracing"} <= set(declared)
+
+
+def test_the_trial_gives_each_role_its_own_folder_and_no_rights():
+    """No role's container sees another's keys; the database's password is asked for."""
+    services = compose()["services"]
+    for role in ROLES:
+        own = services[role]
+        assert own["volumes"] == [f"{role}:{HOME}"]
+        assert (own["read_only"], own["cap_drop"], own["build"]["target"]) == (True, ["ALL"], role)
+        assert "no-new-privileges:true" in own["security_opt"]
+        assert (DEPLOY / "trial" / own["build"]["context"] / own["build"]["dockerfile"]).resolve().is_file()
+        assert all(port.startswith("127.0.0.1:") for port in own.get("ports", ()))
+    assert services["database"]["environment"]["POSTGRES_PASSWORD"].startswith("${POSTGRES_PASSWORD:?")
+    for service in services.values():
+        mounted = [volume.partition(":")[0] for volume in service["volumes"]]
+        assert all((DEPLOY / "trial" / source).is_file() for source in mounted if source.startswith("."))
+        assert {source for source in mounted if not source.startswith(".")} <= set(compose()["volumes"])
+
+
+def test_a_container_is_healthy_while_its_role_answers(tmp_path):
+    """Over TLS, by the settings of the role, and not after its end; without a file it says so."""
+    check = [sys.executable, str(DEPLOY / "healthcheck.py"), str(tmp_path / "kgc" / "settings.toml")]
+
+    def status():
+        return subprocess.run(check, capture_output=True, timeout=60, check=False)  # noqa: S603
+
+    assert status().returncode == 1
+    with serving(tmp_path) as platform:
+        port = platform.urls["kgc"].rpartition(":")[2]
+        text = f'host = "127.0.0.1"\nlisten = "0.0.0.0"\nport = {port}\ncertificate = "x"\nca = "{platform.ca}"\n'
+        (tmp_path / "kgc" / "settings.toml").write_text(text)
+        assert (status().returncode, status().stderr) == (0, b"")
+    assert status().returncode == 1
+    assert b"not alive" in status().stderr
+    assert {"host", "listen", "port", "certificate", "ca"} <= set(ServiceSettings.model_fields)
+
+
+UNIT = DEPLOY / "systemd" / "crowdfl@.service"
+
+
+def test_a_unit_is_what_systemd_understands(tmp_path):
+    """For each role, with the program where the unit looks for it; and the unit leaves the role few rights."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: the unit's syntax is not checked")
+    program = tmp_path / "crowdfl"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / "network-online.target").write_text("[Unit]\n")
+    text = UNIT.read_text().replace("/opt/crowdfl/bin/crowdfl", str(program))
+    text = re.sub(
+        "^(User|Group|Documentation|After|Wants)=.*\n", "", text, flags=re.M
+    )  # none of them is on this machine
+    for role in ROLES:
+        (tmp_path / f"crowdfl@{role}.service").write_text(text)
+        command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / f"crowdfl@{role}.service")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+        said = [line for line in done.stderr.splitlines() if "crowdfl" in line]
+        assert (done.returncode, said) == (0, []), done.stderr
+
+
+def test_a_unit_restarts_reloads_and_stops_a_role_and_takes_its_rights():
+    """Line by line: what the service needs of a supervisor."""
+    lines = UNIT.read_text().splitlines()
+    for wanted in (
+        "ExecStart=/opt/crowdfl/bin/crowdfl %i serve /var/lib/crowdfl-%i/settings.toml",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "Restart=on-failure",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "StateDirectory=crowdfl-%i",
+        "StateDirectoryMode=0700",
+        "CapabilityBoundingSet=",
+        "LimitCORE=0",
+    ):
+        assert wanted in lines
+    users = (DEPLOY / "systemd" / "crowdfl.sysusers").read_text()
+    assert all(f"u crowdfl-{role} " in users for role in ROLES)
+
+
+def test_the_rules_are_what_prometheus_understands():
+    """By its own tool."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: the rules are read as YAML only")
+    for command in (["check", "rules", "alerts.yml"], ["check", "config", "--syntax-only", "prometheus.yml"]):
+        path = DEPLOY / "prometheus" / command.pop()
+        done = subprocess.run(["promtool", *command, str(path)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        assert done.returncode == 0, done.stdout + done.stderr

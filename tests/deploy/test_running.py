@@ -1,0 +1,270 @@
+"""deploy/ at work: the trial's services with PostgreSQL, nginx in front of SP, the images where they can be built."""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from crowdfl.roles.agent import Agent
+from crowdfl.services.client.peers import SpClient
+from crowdfl.services.client.transport import Link
+from crowdfl.services.http import tls
+from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
+from tests.hosts import INITIAL_MODEL
+from tests.http.loopback import serving
+from tests.http.observed import SHORT
+from tests.http.world import task_definition
+from tests.roles.test_agent import Trainer
+
+pytestmark = pytest.mark.second
+SERVER = os.environ.get("CROWDFL_TEST_POSTGRES")
+BASE_IMAGE = os.environ.get("CROWDFL_TEST_BASE_IMAGE")
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in held]
+
+
+@pytest.fixture
+def databases():
+    """The trial's databases under names of their own, made by its own script; the URL of a role's, with ROLE in it."""
+    if SERVER is None:
+        pytest.skip("set CROWDFL_TEST_POSTGRES to start the trial's services: there is no PostgreSQL")
+    own, server = f"trial_{secrets.token_hex(4)}", make_url(SERVER)
+    script = (DEPLOY / "trial" / "databases.sql").read_text().replace("crowdfl_", f"{own}_")
+    names = re.findall(r"CREATE DATABASE (\w+);", script)
+    plain = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    yield server.set(drivername="postgresql+psycopg", database=f"{own}_ROLE").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+
+
+def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, databases):
+    """Its init script, the images' own commands, PostgreSQL for each role; a requester creates a task; SIGTERM ends them."""
+    shim = tmp_path / "bin" / "crowdfl"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m crowdfl "$@"\n')
+    shim.chmod(0o755)
+    path, folder = f"{shim.parent}:{os.environ['PATH']}", tmp_path / "campaign"
+    ports = dict(zip(ROLES, free_ports(3), strict=True))
+    options = " ".join(f"--{role}-port {port}" for role, port in ports.items())
+    hosts = {f"{role.upper()}_HOST": "127.0.0.1" for role in ROLES}
+    given = {"CAMPAIGN": str(folder), "DATABASE_URL": databases, "INIT_OPTIONS": options, "LISTEN": "127.0.0.1"}
+    shell = compose()["services"]["init"]["entrypoint"][0]
+    script = [shell, str(DEPLOY / "trial" / "init.sh")]
+    for _ in range(2):  # the second time there is nothing to do
+        subprocess.run(script, env=os.environ | {"PATH": path} | hosts | given, check=True, timeout=120)  # noqa: S603
+    with contextlib.ExitStack() as stack:
+        started = {role: stack.enter_context(_role(role, folder / role, path)) for role in ROLES}
+        for role, process in started.items():
+            _wait_until_alive(process, folder / role / "settings.toml")
+        with httpx.Client(verify=tls.client_context(folder / "sp" / "ca.pem")) as http:
+            ready = [http.get(f"https://127.0.0.1:{port}/readyz").status_code for port in ports.values()]
+        assert ready == [200, 200, 200]
+        task = tmp_path / "task.toml"
+        new = [str(shim), "task", "new"]
+        task.write_bytes(subprocess.run(new, check=True, stdout=subprocess.PIPE, timeout=120).stdout)  # noqa: S603
+        create = [str(shim), "task", "create", str(task), "-s", str(folder / "requester" / "settings.toml")]
+        made = subprocess.run(create, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.split()[-1]  # noqa: S603
+        for process in started.values():
+            process.terminate()
+        assert [process.wait(60) for process in started.values()] == [0, 0, 0]
+    for role in ROLES:
+        url = make_url(databases.replace("ROLE", role)).set(drivername="postgresql")
+        with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+            assert connection.execute("SELECT task FROM tasks").fetchall() == [(made,)]
+        assert not (folder / role / "state.db").exists()
+
+
+@contextlib.contextmanager
+def _role(role, folder, path):
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(command_of(role, folder), env=os.environ | {"PATH": path}, stderr=log)  # noqa: S603
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_alive(process, settings):
+    check = [sys.executable, str(DEPLOY / "healthcheck.py"), str(settings)]
+    until = time.monotonic() + 90
+    while subprocess.run(check, capture_output=True, check=False).returncode:  # noqa: S603
+        assert process.poll() is None, (settings.parent / "log").read_text()[-2000:]
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def nginx_before(platform, folder, **changes):
+    """The example in front of a running SP, on a free port, with this machine's certificates; its address."""
+    (port,) = free_ports(1)
+    text = (DEPLOY / "nginx" / "crowdfl-sp.conf").read_text()
+    there = platform.urls["sp"].removeprefix("https://")
+    replaced = {
+        "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
+        "    listen [::]:443 ssl;\n": "",
+        "server 127.0.0.1:7102;": f"server {there};",
+        "/etc/ssl/crowdfl/sp.pem": str(next(folder.glob("sp*.pem"))),
+        "/etc/ssl/crowdfl/sp.key": str(next(folder.glob("sp*.key"))),
+        "/etc/ssl/crowdfl/ca.pem": str(platform.ca),
+        "proxy_ssl_name sp.example.org;": "proxy_ssl_name localhost;",
+    } | changes
+    for before, after in replaced.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    (folder / "site.conf").write_text(text)
+    temporary = "".join(
+        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;\n" if os.getuid() == 0 else ""
+    (folder / "nginx.conf").write_text(
+        f"{user}daemon off;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
+        f"http {{\naccess_log {folder}/access.log;\n{temporary}include {folder}/site.conf;\n}}\n"
+    )
+    command = ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")]
+    tested = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)  # noqa: S603
+    assert tested.returncode == 0, tested.stderr
+    process = subprocess.Popen(command)  # noqa: S603
+    try:
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def with_nginx():
+    """Where it is installed."""
+    if shutil.which("nginx") is None:
+        pytest.skip("nginx is not installed: its example is not started (Debian: apt-get install nginx-light)")
+
+
+def through(platform, url, requester, task, whole):
+    """A participant that reaches SP through nginx."""
+    direct = platform.join(requester, task, whole)
+    service = Link(url, platform.ca).open()
+    platform.closing.callback(service.close)
+    direct.sp = SpClient(service, whole)
+    return direct
+
+
+@pytest.mark.usefixtures("with_nginx")
+def test_phones_take_part_through_nginx_and_survive_its_limits(tmp_path):
+    """Uploads whole and in pieces, averages, rewards and claims, though nginx turns most of what comes at once away."""
+    slow = {"rate=20r/s": "rate=4r/s", "burst=60": "burst=2"}
+    with serving(tmp_path) as platform, nginx_before(platform, tmp_path, **slow) as url:
+        requester = platform.requester()
+        task = requester.create(task_definition(**SHORT), INITIAL_MODEL)
+        requester.fund(task, 80_000_000, "first")
+        platform.confirm(task, "first", 80_000_000)
+        people = [through(platform, url, requester, task, whole) for whole in (2**18, 500, 2**18)]
+        agents = [Agent(person, lambda seconds: time.sleep(min(seconds, 0.3))) for person in people]
+        definition = people[0].look()
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda agent: agent.take_part(definition, Trainer(), ""), agents))
+        paid = [int(person.blobs.get("paid")) for person in people]
+        assert 35_000_000 < sum(paid) <= 36_000_000
+        log = (tmp_path / "access.log").read_text()
+    turned_away = len(re.findall(r'" 429 ', log))
+    assert turned_away > 0
+
+
+@pytest.mark.usefixtures("with_nginx")
+def test_nginx_turns_away_with_a_problem_and_hides_what_is_the_operators(tmp_path):
+    """429 with a time to wait, in the services' own form; /metrics and /readyz are not there; a long body is refused."""
+    slow = {"rate=20r/s": "rate=1r/s", "burst=60": "burst=3", "client_max_body_size 350m": "client_max_body_size 1m"}
+    with serving(tmp_path) as platform, nginx_before(platform, tmp_path, **slow) as url:
+        with httpx.Client(base_url=url, verify=tls.client_context(platform.ca)) as http:
+            _wait_for_port(http)
+            answers = [http.get("/healthz") for _ in range(12)]
+            refused = [answer for answer in answers if answer.status_code == 429]
+            assert len(refused) >= 5
+            assert {answer.headers["retry-after"] for answer in refused} == {"2"}
+            assert json.loads(refused[0].text)["type"] == "urn:crowdfl:problem:service-unavailable"
+            found = [_patiently(http, "GET", path).status_code for path in ("/metrics", "/readyz", "/healthz")]
+            assert found == [404, 404, 200]
+            long = _patiently(http, "POST", "/v1/tasks", content=bytes(2 * 1024 * 1024))
+            assert long.status_code == 413
+        with contextlib.closing(SpClient(Link(url, platform.ca).open())) as sp:
+            assert sp.key() == sp.key()  # by a client that waits as it is told
+
+
+def _wait_for_port(http):
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        with contextlib.suppress(httpx.ConnectError):
+            http.get("/metrics")
+            return
+        time.sleep(0.05)
+
+
+def _patiently(http, method, path, **given):
+    """Past the limit."""
+    for _ in range(30):
+        answer = http.request(method, path, **given)
+        if answer.status_code != 429:
+            return answer
+        time.sleep(1.0)
+    raise AssertionError("it was always turned away")
+
+
+@pytest.mark.slow
+def test_the_images_packages_can_be_installed():
+    """The very line of the Containerfile, resolved and not installed."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--constraint", "constraints.txt"]
+    done = subprocess.run([*command, ".[services,tracing]"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+
+
+_IN_THE_IMAGE = """
+test "$(id -u)" = 10001
+crowdfl init /tmp/campaign --kgc-port $0 > /dev/null
+crowdfl kgc serve /tmp/campaign/kgc/settings.toml &
+until python3 /usr/local/lib/crowdfl/healthcheck.py /tmp/campaign/kgc/settings.toml 2> /dev/null; do sleep 0.2; done
+kill $!
+wait $!
+"""
+
+
+def test_an_image_is_built_and_its_role_answers_in_it():
+    """With buildah, from a base image that is there: CROWDFL_TEST_BASE_IMAGE names one with Python 3.11."""
+    if shutil.which("buildah") is None or BASE_IMAGE is None:
+        pytest.skip("needs buildah, and a base image that CROWDFL_TEST_BASE_IMAGE names: images are read, not built")
+
+    def buildah(*arguments: str) -> str:
+        done = subprocess.run(["buildah", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603, S607
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.strip()
+
+    options = [*os.environ.get("CROWDFL_TEST_BUILD_OPTIONS", "").split(), "--build-arg", f"BASE={BASE_IMAGE}"]
+    for role in ROLES:
+        buildah("bud", "--layers", *options, "-f", "deploy/Containerfile", "--target", role, "-t", f"test-{role}", ".")
+        made = json.loads(buildah("inspect", "--type", "image", f"test-{role}"))["OCIv1"]["config"]
+        assert (made["User"], made["Entrypoint"][:3]) == ("10001:10001", ["crowdfl", role, "serve"])
+    container = buildah("from", "test-kgc")
+    try:
+        (port,) = free_ports(1)
+        buildah("run", container, "--", "timeout", "120", "sh", "-ec", _IN_THE_IMAGE, str(port))
+    finally:
+        buildah("rm", container)

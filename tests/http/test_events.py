@@ -1,0 +1,291 @@
+"""What an operator reads: one event per transition, under an id that travels, with readable traces and without secrets."""
+
+import json
+import logging
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import structlog
+
+from crowdfl.errors import Conflict, ServiceUnavailable
+from crowdfl.roles.ports import DepositState, StoredDeposit, StoredTask
+from crowdfl.roles.requester import own_key
+from crowdfl.services.client.peers import CspClient
+from crowdfl.services.http import logs
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.context import REQUEST_ID_HEADER, outgoing
+from crowdfl.storage.observed import ObservedStore
+from tests.hosts import INITIAL_MODEL
+from tests.http.loopback import serving, wait_for_round
+from tests.http.observed import SHORT, ObservedWorld, found_in
+from tests.http.world import task_definition
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory, portal):
+    """A campaign from its first deposit to its settlement, with all that was logged, and everything that is secret in it."""
+    folder = tmp_path_factory.mktemp("observed")
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as entries:
+        records = _Records()
+        logging.getLogger().addHandler(records)
+        level = logging.getLogger().level
+        logging.getLogger().setLevel(logging.DEBUG)
+        world = ObservedWorld(folder, portal)
+        bundles = {path: path.read_bytes() for path in folder.glob("*/keys/*")}
+        task, people, uploads = world.whole_campaign()
+        bundles |= {path: path.read_bytes() for path in folder.glob("*/keys/*") if path.is_file()}
+        logging.getLogger().removeHandler(records)
+        logging.getLogger().setLevel(level)
+    secrets = [token for _, given in world.tokens.values() for token in given.values()]
+    secrets += [world.signing.private, world.receipts.private, own_key(world.disk.blobs("requester")).private]
+    for person in people:
+        secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
+        secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
+    secrets += [*bundles.values(), *uploads, *world.sp.store.seeds(task, 1).values()]
+    memory = world.csp.store.memory(task)
+    secrets += [memory[name] for name in memory if len(memory[name]) >= 16]
+    amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]
+    secrets += [amount for amount in amounts if len(amount) >= 7]  # shorter ones are in any text
+    yield _Seen(task, list(entries), records.lines, [one for one in secrets if one])
+    world.close()
+
+
+class _Records(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+class _Seen:
+    def __init__(self, task, entries, lines, secrets):
+        self.task, self.entries, self.lines, self.secrets = task, entries, lines, secrets
+
+    def of(self, service):
+        """A service's events of the task, but for its answers to requests."""
+        mine = [entry for entry in self.entries if entry.get("service") == service and entry.get("task") == self.task]
+        return [entry["event"] for entry in mine if entry["event"] not in ("served", "refused")]
+
+
+def test_every_transition_of_a_campaign_is_one_event(seen):
+    """In order, from SP's log alone, an operator can tell the campaign."""
+    assert seen.of("sp") == [
+        "task added",
+        "deposit announced",
+        "deposit confirmed",
+        *["participant joined"] * 3,
+        "round open",
+        *["upload acknowledged"] * 3,
+        "round closed",
+        "round weighed",
+        "average published",
+        "round rewarded",
+        "task finished",
+        *["payment pending"] * 3,
+        "task settled",
+    ]
+    assert Counter(seen.of("kgc")) == {
+        "task added": 1,
+        "bundle dealt": 2,
+        "bundle destroyed": 3,
+        "participant certified": 3,
+    }
+    assert {"task added": 1, "participant joined": 3}.items() <= Counter(seen.of("csp")).items()
+    assert Counter(seen.of("csp"))["request answered"] > 5
+
+
+def test_every_line_has_an_id_and_csps_lines_have_those_of_sps_steps(seen):
+    """One id from the step of SP's worker, or from a phone's claim, through CSP's line and CSP's event."""
+    assert [entry for entry in seen.entries if not entry.get("request")] == []
+    own = {entry["request"] for entry in seen.entries if entry["event"] in ("round weighed", "average published")}
+    claims = {entry["request"] for entry in seen.entries if entry.get("route") == "/v1/tasks/{task}/claims"}
+    answered = {entry["request"] for entry in seen.entries if entry["event"] == "request answered"}
+    assert (len(own), len(claims)) == (2, 3)
+    assert answered == own | claims
+
+
+def test_no_secret_is_in_any_line(seen):
+    """Tokens, private keys, seeds, bundles, uploads, masks, rewards: in hex, base64, decimal, or as they are."""
+    text = json.dumps(seen.entries, default=repr) + "\n".join(seen.lines)
+    assert len(seen.secrets) > 40
+    assert len(text) > 10_000
+    assert found_in(text, seen.secrets) == []
+    for secret in seen.secrets:  # the search finds what is there
+        assert found_in(text + (secret if isinstance(secret, str) else secret.hex()), [secret])
+
+
+def test_what_is_rolled_back_is_not_told(tmp_path):
+    """An event is of something durable: neither of a transaction that failed, nor of a part of one that was undone."""
+    told = []
+    store = ObservedStore(f"sqlite:///{tmp_path}/state.db", lambda event, **fields: told.append((event, fields)))
+    store.create_tables()
+    deposit = StoredDeposit("t", "first", 5, DepositState.PENDING, 0.0)
+
+    def undone(change):
+        with store.transaction():
+            change()
+            assert told == []
+            raise Conflict("no")
+
+    with pytest.raises(Conflict):
+        undone(lambda: store.add_task(StoredTask("t", "d", "a", "running")))
+    assert told == []
+    with store.transaction():
+        store.add_task(StoredTask("t", "d", "a", "running"))
+        with pytest.raises(Conflict):
+            undone(lambda: store.add_deposit(deposit))
+    store.add_task(StoredTask("t", "d", "a", "running"))  # again: it is there
+    store.set_state("t", "running")
+    store.set_state("t", "paused")
+    assert told == [("task added", {"task": "t"}), ("task paused", {"task": "t", "before": "running"})]
+    store.close()
+
+
+def test_a_call_to_a_peer_that_fails_says_which_and_why(tmp_path, portal, logged):
+    """Refused or away: peer, error and its message; "not there yet" is an answer."""
+    observed = ObservedWorld(tmp_path, portal)
+    csp = CspClient(observed.peer("csp", "sp"))
+    with pytest.raises(Exception, match="no task"):
+        csp.enrol("0" * 32, "{}")
+    observed.apps["csp"] = _away
+    with pytest.raises(ServiceUnavailable):
+        csp.prepare("0" * 32)
+    failed = [entry for entry in logged if entry["event"] == "peer call failed"]
+    assert [(entry["peer"], entry["error"], entry["service"]) for entry in failed] == [
+        ("CSP", "UnknownTask", "sp"),
+        ("CSP", "ServiceUnavailable", "sp"),
+    ]
+    assert "no task" in failed[0]["reason"]
+    observed.close()
+
+
+async def _away(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 503, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_phones_id_travels_and_nobody_elses_is_sent():
+    """Outside any work there is no id to send; a phone sends none."""
+    assert outgoing() == {}
+    with logs.working_under("abc"):
+        assert outgoing() == {REQUEST_ID_HEADER: "abc"}
+        with logs.working_under() as inner:
+            assert outgoing() == {REQUEST_ID_HEADER: inner}
+    assert outgoing() == {}
+
+
+def test_a_refusal_and_an_outage_say_why(campaign, logged):
+    """By the error's name and the message that the caller was told."""
+    http = campaign.world.http("sp")
+    http.get(f"/v1/tasks/{'0' * 32}")
+    http.put(f"/v1/tasks/{campaign.task}/rounds/1/uploads/{'0' * 20}", content=b"x")
+    events = [(entry["event"], entry["error"], entry["log_level"]) for entry in logged]
+    assert events == [("refused", "UnknownTask", "info"), ("upload refused", "NotAuthenticated", "info")]
+    assert "there is no task" in logged[0]["reason"]
+    assert logged[1]["who"] == "0" * 20
+
+
+def _inner(secret):
+    raise KeyError(secret)
+
+
+def _outer(secret):
+    try:
+        _inner(secret)
+    except KeyError as cause:
+        raise ValueError(f"lambda = {secret}") from cause
+
+
+def test_a_trace_is_readable_and_shows_causes_without_messages():
+    """One line per place, from the package on, the innermost last, then what it came from."""
+    with pytest.raises(ValueError, match="s3cret") as raised:
+        _outer("s3cret")
+    lines = logs.where(raised.value)
+    assert lines[0] == "ValueError"
+    assert [line.split()[-1] for line in lines if line.startswith("  ")] == [
+        "test_a_trace_is_readable_and_shows_causes_without_messages",
+        "_outer",
+        "_outer",
+        "_inner",
+    ]
+    assert lines[3] == "after KeyError"
+    assert all("http/test_events.py:" in line for line in lines if line.startswith("  "))
+    assert "s3cret" not in "".join(lines)
+
+
+def test_an_endless_chain_ends():
+    """Two errors that name each other as their cause, and a recursion that went deep."""
+    first, second = ValueError(), ValueError()
+    first.__cause__, second.__cause__ = second, first
+    assert logs.where(first) == ["ValueError", "after ValueError"]
+
+    def deep(left):
+        return 1 / 0 if left == 0 else deep(left - 1)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        deep(200)
+    assert 20 < len(logs.where(raised.value)) < 60
+
+
+_DYING = """
+import logging, threading
+from crowdfl.services.http import logs
+logs.configure()
+
+def fail():
+    raise ValueError("s3cret")
+
+thread = threading.Thread(target=fail, name="worker")
+thread.start()
+thread.join()
+try:
+    fail()
+except ValueError:
+    logging.getLogger("uvicorn.error").error("from below", exc_info=True)
+fail()
+"""
+
+
+def test_what_nobody_caught_is_a_line_like_the_others():
+    """A thread that dies, a library's own traceback, and the end of the process: JSON, with places, without messages."""
+    done = subprocess.run([sys.executable, "-c", _DYING], capture_output=True, text=True, check=False)  # noqa: S603
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(line["event"], line["error"]) for line in lines] == [
+        ("died", "ValueError"),
+        ("from below", "ValueError"),
+        ("died", "ValueError"),
+    ]
+    assert [line.get("thread") for line in lines] == ["worker", None, "main"]
+    assert all(line["where"][-1].endswith(" fail") for line in lines)
+    assert "s3cret" not in done.stderr + done.stdout
+    assert done.returncode == 1
+
+
+@pytest.mark.second
+def test_services_as_they_are_run_tell_the_same(tmp_path, logged):
+    """Opened from settings, over TLS: events, ids from SP's worker to CSP, and a peer that refuses SP's token."""
+    with serving(tmp_path) as platform:
+        requester = platform.requester()
+        task = requester.create(task_definition(**SHORT), INITIAL_MODEL)
+        requester.fund(task, 80_000_000, "first")
+        platform.confirm(task, "first", 80_000_000)
+        people = [platform.join(requester, task) for _ in range(3)]
+        wait_for_round(people[0].sp, task, "open")
+        for person in people:
+            person.encrypt(1, [np.ones((2, 3)), np.ones(2)], 5)
+            person.send(1)
+        wait_for_round(people[0].sp, task, "rewarded")
+        Tokens(tmp_path / "kgc" / "tokens.json").revoke("sp")
+        with pytest.raises(ServiceUnavailable, match="KGC does not accept"):
+            platform.impatient(requester).create(task_definition(**SHORT, window=200), INITIAL_MODEL)
+    steps = {entry["request"] for entry in logged if entry["event"] in ("round weighed", "average published")}
+    assert {entry["request"] for entry in logged if entry["event"] == "request answered"} == steps
+    assert len(steps) == 2
+    (failed,) = [entry for entry in logged if entry["event"] == "peer call failed"]
+    assert (failed["service"], failed["peer"], failed["error"]) == ("sp", "KGC", "NotAuthenticated")
+    assert {"task added", "round rewarded", "participant certified"} <= {entry["event"] for entry in logged}
