@@ -34,6 +34,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.pins import Pins
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
+from crowdfl.services.peer_calls import PeerCalls
 from crowdfl.services.reload import Reloads
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
@@ -92,19 +93,23 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
     keys, store, kgc = open_keys(settings), _store(settings), _kgc(settings, reloads)
+    peers = PeerCalls(logs.get("csp"))
+    kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
         FileBlobs(folder / "blobs"),
         keys,
-        KgcClient(kgc.service),
+        KgcClient(kgc_service),
         settings.kgc_key,
         _tools(settings, backend, observer),
         settings.sp_key,
     )
-    background = (_Resources(store.close, kgc.service.close, close), reloads)
+    background = (_Resources(store.close, kgc.service.close, close), reloads, peers)
     pins = _pins(settings, reloads)
-    app = csp_app.create_app(csp, _tokens(settings), folder=folder, pins=pins, background=background)
+    app = csp_app.create_app(
+        csp, _tokens(settings), folder=folder, pins=pins, background=background, peers=peers.breakers
+    )
     app.state.reloads = reloads
     return app
 
@@ -112,9 +117,10 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    keys, store = open_keys(settings), _store(settings)
-    reloads = Reloads(logs.get("sp"), settings)
-    kgc, csp = _kgc(settings, reloads).service, _csp(settings, reloads).service
+    keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
+    reloads, peers = Reloads(log, settings), PeerCalls(log)
+    kgc = peers.guard(_kgc(settings, reloads).service, "KGC")
+    csp = peers.guard(_csp(settings, reloads).service, "CSP")
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     ports = SpPorts(
@@ -124,7 +130,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         _tools(settings, backend, observer),
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
-        failures=FailureBackoff(logs.get("sp"), settings.tick_seconds),
+        failures=FailureBackoff(log, settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
@@ -142,11 +148,14 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
-        Payouts(sp.payments, logs.get("sp"), settings.tick_seconds),
-        Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
+        Payouts(log, sp.payments, settings.tick_seconds),
+        Ticker(log, sp.tick, settings.tick_seconds),
+        peers,
     )
     signing = signing_key(folder / "signing.key")
-    app = sp_app.create_app(sp, _tokens(settings), folder=folder, signing=signing, background=background)
+    app = sp_app.create_app(
+        sp, _tokens(settings), folder=folder, signing=signing, background=background, peers=peers.breakers
+    )
     app.state.reloads = reloads
     return app
 

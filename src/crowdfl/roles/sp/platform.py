@@ -6,7 +6,7 @@ Payments are made beside that, by `payments.run_one`.
 import json
 from typing import Any
 
-from crowdfl.errors import CrowdFLError, NotReady, UnknownParticipant
+from crowdfl.errors import Cancelled, NotReady, UnknownParticipant
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
@@ -91,7 +91,9 @@ class Sp:
                 try:
                     moved |= self._step(stored.task)
                     failures.record_success(stored.task)
-                except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
+                except Cancelled:  # this process is being stopped
+                    raise
+                except Exception as failure:  # noqa: BLE001 -- whatever it is, it does not keep the other tasks waiting
                     trouble = trouble or failures.record_failure(stored.task, failure)
                 finally:
                     self.store.release(stored.task, options.owner)

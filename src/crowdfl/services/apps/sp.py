@@ -15,7 +15,9 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.ports import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.apps.sp_uploads import add_upload_routes
+from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
@@ -63,6 +65,7 @@ def create_app(
     folder: Path,
     signing: SigningKey,
     background: Sequence[Background] = (),
+    peers: Sequence[Breaker] = (),
 ) -> FastAPI:
     """SP's app; `signing` signs receipts."""
     metrics = ServiceMetrics()
@@ -70,6 +73,8 @@ def create_app(
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
     metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))
+
+    add_peer_gauge(metrics, peers)
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:
@@ -82,13 +87,14 @@ def create_app(
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
-    _add_requester_routes(app, sp, tokens, by_owner)
+    patience = PeerPatience()
+    _add_requester_routes(app, sp, tokens, by_owner, patience)
     _add_bank_routes(app, sp, tokens)
-    _add_participant_routes(app, sp, by_participant, by_owner)
+    _add_participant_routes(app, sp, by_participant, by_owner, patience)
     return app
 
 
-def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner) -> None:
+def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, patience: PeerPatience) -> None:
     requester = [Depends(tokens.require("requester"))]
     owner = [Depends(by_owner)]
     task_body = Annotated[Takeover, Depends(json_body(Takeover, JSON_LIMIT + _MODEL_LIMIT * 4 // 3))]
@@ -96,7 +102,8 @@ def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwne
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
     def create(body: task_body) -> dict[str, str]:
         """Take a task over; safe to repeat."""
-        return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
+        with patience():
+            return {"task": sp.create_task(body.definition, body.appointment, from_base64(body.initial))}
 
     @app.put("/v1/tasks/{task}/deposits/{name}", status_code=204, openapi_extra=takes_json(Deposit))
     def deposit(
@@ -153,7 +160,9 @@ class _AverageReader:
         return (await self.participant(request, task)).who
 
 
-def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
+def _add_participant_routes(
+    app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner, patience: PeerPatience
+) -> None:
     signer = Annotated[Signed, Depends(by_participant)]
     reader = _AverageReader(by_participant, by_owner)
 
@@ -199,7 +208,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
     def claim(task: TaskId, body: Annotated[bytes, Depends(binary_body(_CLAIM_LIMIT))]) -> dict[str, Any]:
         """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
-        outcome = sp.claim(task, body)
+        with patience():
+            outcome = sp.claim(task, body)
         if outcome.short:
             logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
         return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}

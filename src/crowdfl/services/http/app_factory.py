@@ -58,6 +58,7 @@ def make_app(
         lifespan=_lifespan(background),
     )
     app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    app.state.background = tuple(background)
     problems.install(app)
     app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
 
