@@ -29,7 +29,8 @@
     │   ├── Truncated
     │   ├── TrailingBytes
     │   ├── UnsupportedVersion
-    │   └── LimitExceeded           longer than the receiver allows
+    │   ├── LimitExceeded           longer than the receiver allows
+    │   └── UploadDamaged           a stored upload is missing, or not the one that was acknowledged
     ├── PoolError                   a pool of randomizers cannot be used
     │   ├── PoolExhausted
     │   └── PoolDamaged
@@ -55,6 +56,7 @@
     ├── CampaignError               a campaign's rules forbid it now
     │   ├── DocumentError           a signed document is not what it should be
     │   ├── UnknownTask             no such task here
+    │   ├── QuotaExceeded           more than this service grants one task or one requester
     │   ├── UnknownParticipant      nobody of that name is enrolled
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
@@ -90,6 +92,7 @@
     │   ├── StorageFull             the service has no room left on its disk
     │   ├── TooSlow                 a request came in too slowly
     │   └── ServiceUnavailable      no answer, or none that can be used
+    │       └── ClockInDoubt        the service does not know what time it is
     ├── BackendUnavailable          the compute backend that was asked for is not available
     │   ├── ClusterTaken            the cluster works for another role
     │   └── ClusterUnprotected      a cluster without TLS is allowed on loopback only, on request
@@ -222,6 +225,10 @@ class LimitExceeded(FormatError):
     """The bytes announce more than the receiver allows."""
 
 
+class UploadDamaged(FormatError):
+    """The file of an upload is missing, or does not hold what was acknowledged."""
+
+
 class PoolError(CrowdFLError):
     """A pool of randomizers cannot be used."""
 
@@ -320,6 +327,10 @@ class DocumentError(CampaignError):
 
 class UnknownTask(CampaignError):
     """There is no such task here."""
+
+
+class QuotaExceeded(CampaignError):
+    """A task asks for more than this service grants, or its requester has too many."""
 
 
 class UnknownParticipant(CampaignError):
@@ -464,6 +475,10 @@ class TooSlow(ServiceError):
 
 class ServiceUnavailable(ServiceError):
     """A service gives no answer, or none that can be used: try again later."""
+
+
+class ClockInDoubt(ServiceUnavailable):
+    """The service's clock has jumped and nobody has confirmed it: try again later."""
 
 
 class PeerUnavailable(CrowdFLError):

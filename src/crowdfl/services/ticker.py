@@ -29,7 +29,9 @@ class FailureBackoff(Failures):
         """The log gets the name of what was wrong; a message may quote what is not for it."""
         attempts = self._attempts.setdefault(task, self._backoff().start())
         rests = attempts.fail()
-        log_failure(self.log, "a task's step failed", failure, task=task, failures=attempts.failures, rests=rests)
+        name, _, work = task.partition(" ")  # a task's own steps, or a chore beside them
+        fields = {"task": name, "failures": attempts.failures, "rests": rests} | ({"work": work} if work else {})
+        log_failure(self.log, "a task's step failed", failure, **fields)
 
     def record_success(self, task: str) -> None:
         self._attempts.pop(task, None)

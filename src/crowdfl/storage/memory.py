@@ -228,6 +228,14 @@ class MemoryStore:
         uploads = {who: one for who, one in record.uploads.get(number, {}).items() if who in enrolled}
         return UploadContext(state, record.rounds.get(number), enrolled, left, uploads)
 
+    def drop_upload(self, task: str, number: int, who: str) -> None:
+        with self._changing(task) as record:
+            known = dict(record.uploads.get(require_whole(number), {}))
+            dropped = known.pop(who, None)
+            if dropped is not None:
+                record.uploads[number] = known
+                record.digests.discard(dropped.digest)
+
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         with self._changing(task) as record:
             if record.seeds.setdefault((number, purpose), state) != state:

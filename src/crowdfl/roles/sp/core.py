@@ -1,18 +1,19 @@
 """What every concern of SP shares: the ports, the options, and look-ups that are the same for all."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl.errors import Forbidden, TaskNotRunning
+from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sp.time import ClockWatch
 
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
@@ -69,6 +70,8 @@ class SpOptions:
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
+    watch: ClockWatch | None = None  # without one, the clock is believed
+    on_alert: Callable[[str, Mapping[str, object]], object] = lambda _event, _fields: None  # for whoever runs SP
 
 
 class SpCore:
@@ -83,6 +86,20 @@ class SpCore:
         if task not in self._definitions:
             self._definitions[task] = Definition.open(self.ports.store.task(task).definition)
         return self._definitions[task]
+
+    def alert(self, event: str, **fields: object) -> None:
+        self.options.on_alert(event, fields)
+
+    def clock_is_sure(self) -> bool:
+        return self.options.watch is None or self.options.watch.is_sure()
+
+    def now(self) -> float:
+        """The time, for what cannot be undone; `ClockInDoubt` while nobody knows what time it is."""
+        if not self.clock_is_sure():
+            raise ClockInDoubt(
+                "this platform's clock is in doubt, and nothing that depends on it is done: try again later"
+            )
+        return self.ports.clock.now()
 
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.ports.store.movements(task))
@@ -116,7 +133,7 @@ class SpCore:
         """What the clock and the uploads make of a round, whether anyone has looked since or not."""
         uploaded, missing = self.ports.store.turnout(task, current.number)  # who left is not waited for
         settings = self.definition(task).settings
-        return current.decide(settings, self.ports.clock.now(), uploaded, uploaded + missing)
+        return current.decide(settings, self.now(), uploaded, uploaded + missing)
 
     def renew_lease(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""

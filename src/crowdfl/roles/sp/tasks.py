@@ -100,7 +100,7 @@ class Tasks:
             store.set_state(task, TaskState.CANCELLED, self._ports.clock.now())
 
     def enrol(self, task: str, certificate: str) -> str:
-        """A certified participant joins; CSP is told too, so that its rewards can be sealed. Idempotent."""
+        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
         definition, store = self._core.definition(task), self._ports.store
         opened = Certificate.open(certificate, self._ports.kgc_key)
         if opened.task != task:
@@ -111,7 +111,6 @@ class Tasks:
         self._core.require_running(task)
         participant = StoredParticipant(opened.identity, certificate)
         store.add_participant(task, participant, definition.settings.max_participants)
-        self._ports.csp.enrol(task, certificate)
         return opened.identity.who
 
     def leave(self, task: str, who: str) -> None:
