@@ -81,6 +81,7 @@
     │   └── LearningUnavailable     a package that training needs is not installed
     ├── StoreError                  a database cannot be used
     │   ├── StoreUnavailable        it cannot be reached, or is locked for too long
+    │   ├── StoreExposed            other users could read its file
     │   ├── StoreOutdated           it lacks tables or columns that this program needs
     │   └── StoreTooNew             a newer program has changed it
     ├── ServiceError                a service refuses, or cannot be used
@@ -431,6 +432,10 @@ class StoreError(CrowdFLError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached, or stays locked for too long."""
+
+
+class StoreExposed(StoreError):
+    """Someone other than the owner could read the database's file, which holds secrets."""
 
 
 class StoreOutdated(StoreError):

@@ -1,6 +1,7 @@
 """A role opened over its data folder: its store, its files, its peers, its app. `server` then serves the app."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
@@ -34,7 +37,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.pins import Pins
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
-from crowdfl.services.peer_calls import PeerCalls
+from crowdfl.services.peer_calls import PeerCalls, tell_doubt
 from crowdfl.services.reload import Reloads
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
@@ -81,6 +84,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
         signing,
         insecure_test_key=settings.insecure_test_key,
         sp_key=settings.sp_key,
+        bounds=TaskBounds.of(settings),
     )
     reloads = Reloads(logs.get("kgc"), settings)
     pins, background = _pins(settings, reloads), (_Resources(store.close), reloads)
@@ -118,9 +122,11 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
-    reloads, peers = Reloads(log, settings), PeerCalls(log)
+    watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
+    reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
     kgc = peers.guard(_kgc(settings, reloads).service, "KGC")
     csp = peers.guard(_csp(settings, reloads).service, "CSP")
+    watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     ports = SpPorts(
@@ -135,6 +141,9 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
+        quotas=SpQuotas.of(settings),
+        watch=watch,
+        on_alert=lambda event, fields: log.error(event, **fields),
     )
     sp = Sp(ports, options)
     background = (

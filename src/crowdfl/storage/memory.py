@@ -299,7 +299,7 @@ class MemoryStore:
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         with self._changing(task) as record:
-            if is_leased_to_another(record.lease, owner, now):
+            if is_leased_to_another(record.lease, owner, now, seconds):
                 return False
             record.lease = owner, now + seconds
             return True

@@ -328,7 +328,7 @@ class SqlStore:
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         held = select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)
         with self._write() as c:
-            if is_leased_to_another(c.execute(held).first(), owner, now):
+            if is_leased_to_another(c.execute(held).first(), owner, now, seconds):
                 return False
             _put(c, t.leases, {"task": task}, {"owner": owner, "until": now + seconds})
             return True

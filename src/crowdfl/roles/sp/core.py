@@ -10,6 +10,7 @@ from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, SpStore, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
@@ -69,6 +70,7 @@ class SpOptions:
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
+    quotas: SpQuotas = field(default_factory=SpQuotas)
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
     watch: ClockWatch | None = None  # without one, the clock is believed
     on_alert: Callable[[str, Mapping[str, object]], object] = lambda _event, _fields: None  # for whoever runs SP
@@ -131,9 +133,11 @@ class SpCore:
 
     def as_of_now(self, task: str, current: Round) -> Round:
         """What the clock and the uploads make of a round, whether anyone has looked since or not."""
-        uploaded, missing = self.ports.store.turnout(task, current.number)  # who left is not waited for
-        settings = self.definition(task).settings
-        return current.decide(settings, self.now(), uploaded, uploaded + missing)
+        return self.decided(task, current, *self.ports.store.turnout(task, current.number))
+
+    def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
+        """The same of a turnout that was just read; who left is not missing."""
+        return current.decide(self.definition(task).settings, self.now(), uploaded, uploaded + missing)
 
     def renew_lease(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""

@@ -48,7 +48,7 @@ class Sp:
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim = self.claims.pay
-        self.definition, self.ledger = core.definition, core.ledger
+        self.definition, self.ledger, self.clock_is_sure = core.definition, core.ledger, core.clock_is_sure
 
     @property
     def store(self) -> SpStore:

@@ -58,7 +58,8 @@ class RoundSteps:
         """Whether `step` has something to do with this round, by reading alone."""
         if last.state in UNDER_WAY:
             return True
-        return self._core.as_of_now(task, last) != last or self._can_start_ahead(task, last.number)
+        uploaded, missing = self._ports.store.turnout(task, last.number)
+        return self._core.decided(task, last, uploaded, missing) != last or self._is_quiet(task, last.number, uploaded)
 
     def can_open(self, task: str, last: Round | None) -> bool:
         """Whether there are enough people and enough money for the next round, if there is one."""
@@ -126,9 +127,9 @@ class RoundSteps:
                 store.put_round(task, decided)
         return True
 
-    def _can_start_ahead(self, task: str, number: int) -> bool:
+    def _is_quiet(self, task: str, number: int, uploaded: int) -> bool:
         """Add up while no uploads come: receiving them matters more, and what is left is added up at the close."""
-        uploaded, before = self._ports.store.turnout(task, number)[0], self._last_look.get(task)
+        before = self._last_look.get(task)
         self._last_look[task] = number, uploaded
         return before == (number, uploaded) and self._aggregators.is_behind(task, number, uploaded)
 

@@ -75,6 +75,10 @@ def create_app(
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))
 
     add_peer_gauge(metrics, peers)
+    doubt = "Whether the clock is in doubt: rounds stand still until it is confirmed"
+    metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.clock_is_sure())})
+    dropped = "Uploads whose file was missing or altered, since this process began"
+    metrics.gauge("crowdfl_uploads_dropped", dropped, "why", lambda: {"damaged": sp.steps.dropped})
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:
