@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from tests.hosts import Desk
 
-READS = 5  # statements of one task at one look, beginnings and ends of transactions apart
+READS = 6  # statements of one task at one look, beginnings and ends of transactions apart
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from crowdfl.services.worker import Worker
 from crowdfl.settings import ServiceSettings, SpSettings
 
 _LOOK_SECONDS = 0.5
-_LONGEST_STOP = 8.0  # seconds; requests, workers and programs have 3 each
+_LONGEST_STOP = 8.0  # seconds; requests have 3 of them, each worker has 2
 _DIED = 3  # the status of a named error
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)

@@ -21,7 +21,7 @@ class Worker(Background):
     without: ClassVar[str] = "background work is not done"  # what its absence means
 
     log: FilteringBoundLogger
-    patience: float = field(default=3.0, kw_only=True)  # seconds that `stop` waits for the work at hand
+    patience: float = field(default=2.0, kw_only=True)  # seconds that `stop` waits for the work at hand
     on_death: Callable[[], object] = field(default=lambda: None, kw_only=True, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
     _thread: threading.Thread | None = field(default=None, init=False, repr=False)
