@@ -37,6 +37,8 @@ def events_in_the_code() -> set[str]:
                     and not opens_a_log(node)
                 ):
                     found |= named(node.args[0])
+                if isinstance(node, ast.Call) and called(node) == "log_failure" and len(node.args) > 1:
+                    found |= named(node.args[1])
                 if isinstance(node, ast.FunctionDef) and node.name == "_event":
                     found |= {one.value for one in ast.walk(node) if is_event(one)}
     return found

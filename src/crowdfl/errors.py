@@ -29,7 +29,8 @@
     │   ├── Truncated
     │   ├── TrailingBytes
     │   ├── UnsupportedVersion
-    │   └── LimitExceeded           longer than the receiver allows
+    │   ├── LimitExceeded           longer than the receiver allows
+    │   └── UploadDamaged           a stored upload is missing, or not the one that was acknowledged
     ├── PoolError                   a pool of randomizers cannot be used
     │   ├── PoolExhausted
     │   └── PoolDamaged
@@ -55,6 +56,7 @@
     ├── CampaignError               a campaign's rules forbid it now
     │   ├── DocumentError           a signed document is not what it should be
     │   ├── UnknownTask             no such task here
+    │   ├── QuotaExceeded           more than this service grants one task or one requester
     │   ├── UnknownParticipant      nobody of that name is enrolled
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
@@ -79,6 +81,7 @@
     │   └── LearningUnavailable     a package that training needs is not installed
     ├── StoreError                  a database cannot be used
     │   ├── StoreUnavailable        it cannot be reached, or is locked for too long
+    │   ├── StoreExposed            other users could read its file
     │   ├── StoreOutdated           it lacks tables or columns that this program needs
     │   └── StoreTooNew             a newer program has changed it
     ├── ServiceError                a service refuses, or cannot be used
@@ -90,6 +93,7 @@
     │   ├── StorageFull             the service has no room left on its disk
     │   ├── TooSlow                 a request came in too slowly
     │   └── ServiceUnavailable      no answer, or none that can be used
+    │       └── ClockInDoubt        the service does not know what time it is
     ├── BackendUnavailable          the compute backend that was asked for is not available
     │   ├── ClusterTaken            the cluster works for another role
     │   └── ClusterUnprotected      a cluster without TLS is allowed on loopback only, on request
@@ -222,6 +226,10 @@ class LimitExceeded(FormatError):
     """The bytes announce more than the receiver allows."""
 
 
+class UploadDamaged(FormatError):
+    """The file of an upload is missing, or does not hold what was acknowledged."""
+
+
 class PoolError(CrowdFLError):
     """A pool of randomizers cannot be used."""
 
@@ -320,6 +328,10 @@ class DocumentError(CampaignError):
 
 class UnknownTask(CampaignError):
     """There is no such task here."""
+
+
+class QuotaExceeded(CampaignError):
+    """A task asks for more than this service grants, or its requester has too many."""
 
 
 class UnknownParticipant(CampaignError):
@@ -422,6 +434,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached, or stays locked for too long."""
 
 
+class StoreExposed(StoreError):
+    """Someone other than the owner could read the database's file, which holds secrets."""
+
+
 class StoreOutdated(StoreError):
     """The database lacks tables or columns that this program needs: migrate it."""
 
@@ -464,6 +480,10 @@ class TooSlow(ServiceError):
 
 class ServiceUnavailable(ServiceError):
     """A service gives no answer, or none that can be used: try again later."""
+
+
+class ClockInDoubt(ServiceUnavailable):
+    """The service's clock has jumped and nobody has confirmed it: try again later."""
 
 
 class PeerUnavailable(CrowdFLError):

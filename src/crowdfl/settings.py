@@ -346,7 +346,20 @@ class ServiceSettings(Settings):
         return self
 
 
-class KgcSettings(ServiceSettings):
+class TaskLimits(Settings):
+    """What a service accepts of a new task. Tasks that are there already go on."""
+
+    max_rounds: _Count = Field(default=1000, description="Rounds of a new task.")
+    max_claim_window: _Positive = Field(
+        default=366 * 86400.0, description="Seconds: the longest `claim_window` of a new task."
+    )
+    max_task_days: _Positive = Field(
+        default=1830.0,
+        description="Days that a new task may last: its rounds, each with two windows and the grace, and the claims.",
+    )
+
+
+class KgcSettings(TaskLimits, ServiceSettings):
     """The key generation centre."""
 
     role: Literal["kgc"] | None = _optional("kgc", _ROLE)
@@ -406,7 +419,7 @@ class CspSettings(ComputingSettings):
         return dict(self.pins or SpPin())
 
 
-class SpSettings(ComputingSettings):
+class SpSettings(TaskLimits, ComputingSettings):
     """The sensing platform."""
 
     role: Literal["sp"] | None = _optional("sp", _ROLE)
@@ -426,6 +439,12 @@ class SpSettings(ComputingSettings):
     min_claim_window: _Number = Field(
         default=86400.0, ge=0, le=10**12, description="The least `claim_window` that a task with rewards must have."
     )
+    max_clock_jump: _Seconds = Field(
+        default=300.0,
+        description="A clock that jumps further, or is further from a peer's, closes no round until it is confirmed.",
+    )
+    max_tasks: _Count = Field(default=100, description="Tasks of one requester that are not settled yet.")
+    max_initial_bytes: _Count = Field(default=256 * 2**20, description="The size of a task's initial weights.")
     csp: PeerSettings = Field(description="Where CSP is.")
 
 

@@ -26,6 +26,7 @@ class Scripted:
 
     def __init__(self, *answers):
         self.answers, self.asked, self.pauses, self.time = list(answers), [], [], 0.0
+        self.answer_with = None
         http = httpx.Client(transport=httpx.MockTransport(self.answer), base_url="https://service")
         retries = Backoff(deadline=60.0, sleep=self.sleep, clock=lambda: self.time)
         self.service = Service(http, Bearer("token"), retries)
@@ -33,6 +34,8 @@ class Scripted:
     def answer(self, request):
         """The next answer."""
         self.asked.append(request)
+        if self.answer_with is not None:
+            self.answers = [self.answer_with()]  # each time afresh: a stream is read once
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -68,6 +71,53 @@ def test_what_may_pass_is_tried_again(failure):
     scripted = Scripted(failure, failure, {"key": "00" * 32})
     assert KgcClient(scripted.service).key() == bytes(32)
     assert len(scripted.asked) == 3
+
+
+def garbage(**headers):
+    """A body that is not what its headers say, read as it comes."""
+
+    class Parts(httpx.SyncByteStream):
+        def __iter__(self):
+            yield b"not compressed at all"
+
+    return httpx.Response(200, headers=headers, stream=Parts())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(lambda: garbage(**{"Content-Encoding": "gzip"}), id="gzip"),
+        pytest.param(lambda: garbage(**{"Content-Encoding": "deflate"}), id="deflate"),
+        pytest.param(lambda: httpx.TooManyRedirects("round and round"), id="redirects"),
+        pytest.param(lambda: httpx.InvalidURL("nowhere"), id="url"),
+        pytest.param(httpx.StreamConsumed, id="stream"),
+        pytest.param(lambda: httpx.RemoteProtocolError("illegal header line"), id="headers"),
+        pytest.param(lambda: httpx.Response(200, json={"key": "not hex"}), id="hex"),
+        pytest.param(lambda: httpx.Response(200, content=b"[" * 100_000), id="nested"),
+    ],
+)
+def test_an_answer_that_nobody_expected_has_a_name(reply):
+    """Whatever comes back, the caller gets an error of ours: one that nobody foresaw would end its thread."""
+    scripted = Scripted({})
+    scripted.answer_with = reply
+    with pytest.raises(ServiceUnavailable):
+        KgcClient(scripted.service).key()
+
+
+@pytest.mark.parametrize("about", [{}, {"status": 7}, {"definition": 1, "appointment": "a"}])
+def test_a_platform_that_says_something_else_about_a_task_is_named(about):
+    """A phone does not fall over it."""
+    sp = SpClient(Scripted(about).service)
+    for ask in (sp.papers, sp.status):
+        with pytest.raises(ServiceUnavailable, match="lacks"):
+            ask("0" * 32)
+
+
+def test_a_page_in_place_of_an_answer_is_not_kept_as_one():
+    """SP keeps CSP's answers for good: what a proxy says in CSP's place must not become one."""
+    csp = CspClient(Scripted(httpx.Response(200, html="<p>Welcome")).service)
+    with pytest.raises(ServiceUnavailable, match="not of the expected type"):
+        csp.answer("0" * 32, b"request")
 
 
 @pytest.mark.parametrize("error", [UnknownTask("no"), TooLate("no"), Conflict("no"), NotAuthenticated("no")])

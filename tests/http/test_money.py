@@ -106,7 +106,7 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
     """Meanwhile SP goes on; a service that must end waits so long and no longer, and then nobody knows."""
     slow = desk.sp.options.on_paid = Slow()
-    payouts = Payouts(desk.sp.payments, structlog.get_logger(), interval=0.01, patience=0.05)
+    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.01, patience=0.05)
     payouts.start()
     try:
         assert slow.begun.wait(PATIENCE)
@@ -132,7 +132,7 @@ def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     desk.run()
     assert desk.sp.status(desk.task)["state"] == "settled"
     desk.sp.options.on_paid = lambda payment: told.append(payment.who)
-    payouts = Payouts(desk.sp.payments, structlog.get_logger(), interval=0.01)
+    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.01)
     payouts.start()
     until = time.monotonic() + PATIENCE
     while not told:

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 import structlog
 
@@ -161,31 +162,48 @@ class Steps:
         return self.calls < 4
 
 
-@pytest.mark.parametrize("failure", [ServiceUnavailable("CSP is away"), OSError(28, "full")])
-def test_a_step_that_fails_is_logged_by_name_and_tried_again(failure, logged):
-    """Whatever the peers do, the rounds go on when they are back."""
+@pytest.mark.parametrize(
+    ("failure", "level"),
+    [
+        (ServiceUnavailable("CSP is away"), "warning"),
+        (OSError(28, "away"), "warning"),
+        (ZeroDivisionError("away"), "error"),
+        (httpx.DecodingError("away"), "error"),
+    ],
+)
+def test_a_step_that_fails_is_logged_by_name_and_tried_again(failure, level, logged):
+    """Whatever it was, foreseen or not, the rounds go on."""
     steps = Steps(failure)
-    ticker = Ticker(steps.tick, structlog.get_logger(), interval=0.01)
+    ticker = Ticker(structlog.get_logger(), steps.tick, interval=0.01)
     ticker.start()
     assert steps.rested.wait(10)
     ticker.check()
     ticker.stop()
-    assert logged[0]["error"] == type(failure).__name__
+    assert (logged[0]["error"], logged[0]["log_level"], len(logged)) == (type(failure).__name__, level, 1)
+    assert logged[0]["where"][-1].endswith(" tick")
     assert ("away" in str(logged)) is isinstance(failure, ServiceUnavailable)  # an error of our own is made to be shown
     assert "full" not in str(logged)
     with pytest.raises(ServiceUnavailable):
         ticker.check()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_work_that_has_died_shows_in_readiness():
-    """An error that nobody foresaw must not leave a platform that looks well and stands still."""
-    steps = Steps(ZeroDivisionError())
-    ticker = Ticker(steps.tick, structlog.get_logger(), interval=0.0)
+class Death(BaseException):
+    """What no worker survives."""
+
+
+def test_work_that_has_died_shows_in_readiness_and_is_told(logged):
+    """A platform that looks well and stands still helps nobody."""
+    steps, told = Steps(Death("secret")), threading.Event()
+    ticker = Ticker(structlog.get_logger(), steps.tick, interval=0.0, on_death=told.set)
     ticker.start()
+    assert told.wait(10)
     ticker._thread.join(10)
-    with pytest.raises(ServiceUnavailable, match="do not move"):
+    with pytest.raises(ServiceUnavailable, match="the rounds do not move"):
         ticker.check()
+    assert [(entry["worker"], entry["error"], entry["log_level"]) for entry in logged] == [
+        ("sp-ticker", "Death", "error")
+    ]
+    assert "secret" not in str(logged)
 
 
 def test_nothing_of_a_role_is_open_to_others(tmp_path):

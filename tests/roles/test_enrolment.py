@@ -161,4 +161,5 @@ def test_a_certificate_under_another_name_is_refused(desk, server):
     certificate = Certificate(desk.task, replace(me.identity, who=taken)).sign(desk.signing)
     with pytest.raises(DocumentError, match="somebody else than the owner of its signing key"):
         getattr(desk, server).enrol(desk.task, certificate)
+    desk.run()  # CSP is told of those who joined
     assert getattr(desk, server).store.participants(desk.task)[0].identity == desk.crowd[0].keys.identity

@@ -19,6 +19,7 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition, Invitation, participant_name, sign_document
 from crowdfl.roles.enrolment import enrol
+from crowdfl.roles.participant import arrays_to_npz
 from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
@@ -36,6 +37,7 @@ __all__ = ["World", "closing", "meanwhile"]
 
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
+INITIAL = arrays_to_npz([np.zeros(1)])
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
 
@@ -128,7 +130,7 @@ class World:
             "terms",
             "readers",
             ModelShape(("w",), ((1,),)),
-            hashlib.sha256(b"initial").hexdigest(),
+            hashlib.sha256(INITIAL).hexdigest(),
             self.settings,
             CLAIMS,
             _signing("requester").public,
@@ -136,7 +138,7 @@ class World:
         )
         self.about, text = definition.spec, definition.sign(_signing("requester"))
         self.created = self.kgc.create_task(text)
-        self.task = self.sps[0].create_task(text, self.created.appointment, b"initial")
+        self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)
 
     def join(self, number: int, which: int = 0) -> None:
         """Enrol, or again."""

@@ -212,6 +212,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path):
     """And left as it is."""
     path = tmp_path / "x.db"
     path.write_bytes(b"not a database" * 100)
+    path.chmod(0o600)
     with pytest.raises(StoreUnavailable):
         SqlStore(f"sqlite:///{path}").tasks()
     assert path.read_bytes() == b"not a database" * 100

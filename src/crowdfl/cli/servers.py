@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from crowdfl.cli.clock import clock_app
 from crowdfl.cli.money import deposit_app, payouts, resolve
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
@@ -102,5 +103,6 @@ kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies par
 sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", SpSettings, serve_sp)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
 sp_app.add_typer(deposit_app, name="deposit")
+sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
 sp_app.command("resolve")(resolve)

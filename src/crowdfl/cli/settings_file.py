@@ -20,6 +20,7 @@ from crowdfl.settings import (
     ServiceSettings,
     SpSettings,
     TaskFile,
+    TaskLimits,
     TaskSettings,
     TrainingSettings,
 )
@@ -30,6 +31,7 @@ _PAGES = (
     ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
     ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
     ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
+    ("KGC and SP", "What both accept of a new task; tasks that are there go on.", TaskLimits),
     ("KGC", "The key generation centre has besides:", KgcSettings),
     ("SP and CSP", "The sensing platform and the computation server have besides:", ComputingSettings),
     ("SP", "The sensing platform has besides:", SpSettings),

@@ -17,6 +17,7 @@ from crowdfl.roles.documents import (
     participant_name,
 )
 from crowdfl.roles.enrolment import Enrolled
+from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
 _DEALT = ("sp", "csp")
@@ -41,6 +42,7 @@ class Kgc:
     signing: SigningKey = field(repr=False)
     insecure_test_key: bool = False
     sp_key: bytes | None = None  # whose word that a task has ended counts; None: nobody's
+    bounds: TaskBounds = field(default_factory=TaskBounds)
     _dealing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def create_task(self, definition: str) -> Created:
@@ -50,6 +52,7 @@ class Kgc:
         profile_named(opened.settings.profile)  # refused here, an unknown one gets no appointment, and so no further
         with self._dealing:  # a retry may come while keys are made
             if not self.bundles.has(f"{task}.dealt"):
+                self.bounds.require(opened)  # before keys are made, which takes long
                 self._deal(opened)
         appointment = self.bundles.get(f"{task}.appointment").decode()
         self.store.add_task(StoredTask(task, definition, appointment, "open"))

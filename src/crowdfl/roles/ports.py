@@ -220,6 +220,9 @@ class SpStore(CrowdStore, Protocol):
         """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
         `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before."""
 
+    def drop_upload(self, task: str, number: int, who: str) -> None:
+        """As if it had never come: the same bytes may come again. Idempotent."""
+
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
 

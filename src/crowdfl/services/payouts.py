@@ -1,18 +1,12 @@
 """How payments leave SP: the operator's program for each, run by a thread of its own beside the rounds."""
 
 import subprocess
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from structlog.types import FilteringBoundLogger
-
-from crowdfl.errors import CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
+from crowdfl.errors import PaymentFailed, PaymentUnknown
 from crowdfl.roles.ports import StoredPayment
 from crowdfl.roles.sp.payments import Payments
-from crowdfl.services.http import logs
-from crowdfl.services.http.app_factory import Background
-
-_LONGEST_STOP = 30.0  # seconds that a program which is still running keeps the service from ending
+from crowdfl.services.worker import Worker, log_failure
 
 
 @dataclass(frozen=True)
@@ -48,37 +42,25 @@ class PayoutCommand:
 
 
 @dataclass
-class Payouts(Background):
+class Payouts(Worker):
     """The thread that makes payments. What fails is logged by name; the payment itself says what became of it."""
 
     payments: Payments
-    log: FilteringBoundLogger
     interval: float = 1.0
-    patience: float = _LONGEST_STOP
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def start(self) -> None:
-        self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name="sp-payouts", daemon=True)
-        self._thread.start()
+    name = "sp-payouts"
+    without = "payments are not made"
 
     def stop(self) -> None:
         """A program that has not ended by then goes on by itself, and its payment is unknown."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(self.patience)
-            if self._thread.is_alive():
-                self.payments.abandon()
+        super().stop()
+        if self._is_alive:
+            self.payments.abandon()
 
-    def check(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            raise ServiceUnavailable("payments are not made: restart this service and look into its log")
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stop.wait(self.interval):
             try:
                 while not self._stop.is_set() and self.payments.run_one():
                     pass
-            except (CrowdFLError, OSError) as failure:
-                self.log.warning("payments failed", **logs.described(failure))
+            except Exception as failure:  # noqa: BLE001 -- of one payment, or of a store that is away
+                log_failure(self.log, "payments failed", failure)

@@ -1,6 +1,7 @@
 """A role opened over its data folder: its store, its files, its peers, its app. `server` then serves the app."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
@@ -34,6 +37,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.pins import Pins
 from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
+from crowdfl.services.peer_calls import PeerCalls, tell_doubt
 from crowdfl.services.reload import Reloads
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.services.tracing import TracedRounds
@@ -83,6 +87,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
         signing,
         insecure_test_key=settings.insecure_test_key,
         sp_key=settings.sp_key,
+        bounds=TaskBounds.of(settings),
     )
     reloads = Reloads(logs.get("kgc"), settings)
     pins, background = _pins(settings, reloads), (_Resources(store.close), reloads)
@@ -95,19 +100,23 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
     keys, store, kgc = open_keys(settings), _store(settings), _kgc(settings, reloads)
+    peers = PeerCalls(logs.get("csp"))
+    kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
     csp = Csp(
         store,
         FileBlobs(folder / "blobs"),
         keys,
-        KgcClient(kgc.service),
+        KgcClient(kgc_service),
         settings.kgc_key,
         _tools(settings, backend, observer),
         settings.sp_key,
     )
-    background = (_Resources(store.close, kgc.service.close, close), reloads)
+    background = (_Resources(store.close, kgc.service.close, close), reloads, peers)
     pins = _pins(settings, reloads)
-    app = csp_app.create_app(csp, _tokens(settings), folder=folder, pins=pins, background=background)
+    app = csp_app.create_app(
+        csp, _tokens(settings), folder=folder, pins=pins, background=background, peers=peers.breakers
+    )
     app.state.reloads = reloads
     return app
 
@@ -115,9 +124,12 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
 def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     """SP's app over its data folder, with its rounds moving as long as it is served."""
     folder = _folder(settings)
-    keys, store = open_keys(settings), _store(settings)
-    reloads = Reloads(logs.get("sp"), settings)
-    kgc, csp = _kgc(settings, reloads).service, _csp(settings, reloads).service
+    keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
+    watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
+    reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
+    kgc = peers.guard(_kgc(settings, reloads).service, "KGC")
+    csp = peers.guard(_csp(settings, reloads).service, "CSP")
+    watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
     ports = SpPorts(
@@ -127,13 +139,15 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         _tools(settings, backend, observer),
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
-        failures=FailureBackoff(logs.get("sp"), settings.tick_seconds),
+        failures=FailureBackoff(log, settings.tick_seconds),
         ahead=ahead,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
         events=logs.events("sp"),
         around_step=around_step,
+        quotas=SpQuotas.of(settings),
+        watch=watch,
     )
     sp = Sp(ports, options)
     background = (
@@ -147,11 +161,14 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
-        Payouts(sp.payments, logs.get("sp"), settings.tick_seconds),
-        Ticker(sp.tick, logs.get("sp"), settings.tick_seconds),
+        Payouts(log, sp.payments, settings.tick_seconds),
+        Ticker(log, sp.tick, settings.tick_seconds),
+        peers,
     )
     signing = signing_key(folder / "signing.key")
-    app = sp_app.create_app(sp, _tokens(settings), folder=folder, signing=signing, background=background)
+    app = sp_app.create_app(
+        sp, _tokens(settings), folder=folder, signing=signing, background=background, peers=peers.breakers
+    )
     app.state.reloads = reloads
     return app
 

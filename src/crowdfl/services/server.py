@@ -2,16 +2,20 @@
 
 import contextlib
 import gc
+import os
 import signal
 import socket
 import ssl
+import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TypeVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
@@ -24,7 +28,12 @@ from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
 from crowdfl.services.watching import add_certificate_gauge
+from crowdfl.services.worker import Worker
 from crowdfl.settings import CspSettings, KgcSettings, ServiceSettings, SpSettings
+
+_LOOK_SECONDS = 0.5
+_LONGEST_STOP = 8.0  # seconds; requests have 3 of them, each worker has 2
+_DIED = 3  # the status of a named error
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
 _SWEEP_SECONDS = 5
@@ -62,6 +71,8 @@ def _serve(
     # end: the process must not look killed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: setattr(server, "should_exit", True))
+    ending = _Ending(server, logs.get(name))
+    ending.watch(app)
     gc.collect()
     gc.freeze()  # what exists by now stays: collecting it again and again took a tenth of a request's time
     with contextlib.closing(listener):
@@ -75,6 +86,39 @@ def _serve(
         server.run(sockets=[listener])
         stop_tracing()
         logs.get(name).info("stopped")
+    ending.require_all_alive()
+
+
+class _Ending:
+    """How a process ends: in a few seconds, whatever its threads wait for, and with an error if one of its workers has died.
+
+    What is cut off is done again after the next start, as after a crash.
+    """
+
+    def __init__(self, server: uvicorn.Server, log: FilteringBoundLogger) -> None:
+        self._server, self._log, self._died = server, log, False
+
+    def watch(self, app: FastAPI) -> None:
+        for work in app.state.background:
+            if isinstance(work, Worker):
+                work.on_death = self._end
+        # It looks instead of being told: whoever handles a signal may hold any lock.
+        threading.Thread(target=self._leave_in_time, name="ending", daemon=True).start()
+
+    def require_all_alive(self) -> None:
+        if self._died:
+            raise ServiceUnavailable("a worker of this service has died: its log says why; start the service again")
+
+    def _end(self) -> None:
+        self._died = self._server.should_exit = True
+
+    def _leave_in_time(self) -> None:
+        while not self._server.should_exit:
+            time.sleep(_LOOK_SECONDS)
+        time.sleep(_LONGEST_STOP)
+        self._log.warning("left unfinished work behind", threads=[thread.name for thread in threading.enumerate()])
+        sys.stderr.flush()
+        os._exit(_DIED if self._died else 0)
 
 
 serve_kgc = partial(_serve, open_kgc, "kgc")
@@ -97,7 +141,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
         access_log=False,  # the middleware writes one line per request, without addresses
         server_header=False,
         proxy_headers=False,  # who can write a header must not choose its address
-        timeout_graceful_shutdown=20,
+        timeout_graceful_shutdown=3,  # seconds
         callback_notify=_sweeping(gate),
         timeout_notify=_SWEEP_SECONDS,
     )

@@ -1,17 +1,14 @@
 """SP's own work in the background: `tick` until nothing is left to do, then wait a little."""
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
-from crowdfl.services.http import logs
-from crowdfl.services.http.app_factory import Background
+from crowdfl.services.worker import Worker, log_failure
 
 _LONGEST_PAUSE = 30.0
 
@@ -32,8 +29,9 @@ class FailureBackoff(Failures):
         """The log gets the name of what was wrong, and the message of an error of this project's own."""
         attempts = self._attempts.setdefault(task, self._backoff().start())
         rests = attempts.fail()
-        failures = attempts.failures
-        self.log.warning("a task's step failed", task=task, **logs.described(failure), failures=failures, rests=rests)
+        name, _, work = task.partition(" ")  # a task's own steps, or a chore beside them
+        fields = {"task": name, "failures": attempts.failures, "rests": rests} | ({"work": work} if work else {})
+        log_failure(self.log, "a task's step failed", failure, **fields)
 
     def record_success(self, task: str) -> None:
         self._attempts.pop(task, None)
@@ -46,32 +44,16 @@ class FailureBackoff(Failures):
 
 
 @dataclass
-class Ticker(Background):
+class Ticker(Worker):
     """A thread that ticks. What fails is logged by name and tried again later, the later the more often it failed."""
 
     tick: Callable[[], bool]
-    log: FilteringBoundLogger
     interval: float = 1.0
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def start(self) -> None:
-        self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name="sp-ticker", daemon=True)
-        self._thread.start()
+    name = "sp-ticker"
+    without = "the rounds do not move"
 
-    def stop(self) -> None:
-        """End after the step at hand, which a restart would only repeat."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_LONGEST_PAUSE)
-
-    def check(self) -> None:
-        """Raise if the thread has ended, as it does at an unexpected error."""
-        if self._thread is None or not self._thread.is_alive():
-            raise ServiceUnavailable("the rounds do not move: restart this service and look into its log")
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         backoff = Backoff(first=self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter)
         failures = 0
         while not self._stop.wait(backoff.delay(failures)):
@@ -79,6 +61,8 @@ class Ticker(Background):
                 while not self._stop.is_set() and self.tick():
                     pass
                 failures = 0
-            except (CrowdFLError, OSError) as failure:
+            except Exception as failure:  # noqa: BLE001 -- the next look may find it mended
+                if self._stop.is_set():
+                    return
                 failures += 1
-                self.log.warning("tick failed", **logs.described(failure), failures=failures)
+                log_failure(self.log, "tick failed", failure, failures=failures)

@@ -12,8 +12,9 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlchemyError, StatementError
 
-from crowdfl.errors import CrowdFLError, FormatError, StoreOutdated, StoreUnavailable
+from crowdfl.errors import CrowdFLError, FormatError, StoreExposed, StoreOutdated, StoreUnavailable
 from crowdfl.retry import Backoff, retry
+from crowdfl.storage.atomic import require_owner_only
 
 _PATIENCE = 30  # seconds to wait for another writer
 _CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers on 40 threads
@@ -97,6 +98,8 @@ def _parse(url: str) -> URL:
         raise StoreUnavailable(f"{parsed.drivername} is not supported: use sqlite or postgresql")
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StoreUnavailable("an in-memory database is lost with the process: use sqlite:///FILE")
+    if parsed.get_backend_name() == "sqlite" and ("uri" in parsed.query or str(parsed.database).startswith("file:")):
+        raise StoreUnavailable("SQLite's own URIs are not supported: use sqlite:///FILE")
     return parsed
 
 
@@ -107,12 +110,23 @@ def _arguments(url: URL) -> dict[str, Any]:
 
 
 def _make_private(url: URL) -> None:
-    """Create the file with mode 0600; SQLite gives its companion files the same mode."""
+    """Create the file with mode 0600; SQLite gives its companion files the same mode. One that others can read is refused."""
     path = Path(str(url.database))
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _require_private(path, os.O_RDWR | os.O_CREAT)
+        for companion in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):  # there while somebody uses the database, or after a crash
+                _require_private(path.with_name(path.name + companion), os.O_RDONLY)
     except OSError as problem:
         raise StoreUnavailable(f"{path} cannot be opened: {problem.strerror}") from None
+
+
+def _require_private(path: Path, how: int) -> None:
+    descriptor = os.open(path, how, 0o600)
+    try:
+        require_owner_only(descriptor, path, StoreExposed)
+    finally:
+        os.close(descriptor)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -233,6 +233,14 @@ class MemoryStore:
         uploads = {who: one for who, one in record.uploads.get(number, {}).items() if who in enrolled}
         return UploadContext(state, record.rounds.get(number), enrolled, left, uploads)
 
+    def drop_upload(self, task: str, number: int, who: str) -> None:
+        with self._changing(task) as record:
+            known = dict(record.uploads.get(require_whole(number), {}))
+            dropped = known.pop(who, None)
+            if dropped is not None:
+                record.uploads[number] = known
+                record.digests.discard(dropped.digest)
+
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         with self._changing(task) as record:
             if record.seeds.setdefault((number, purpose), state) != state:
@@ -296,7 +304,7 @@ class MemoryStore:
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         with self._changing(task) as record:
-            if is_leased_to_another(record.lease, owner, now):
+            if is_leased_to_another(record.lease, owner, now, seconds):
                 return False
             record.lease = owner, now + seconds
             return True

@@ -9,6 +9,7 @@ from crowdfl.roles.sp.rounds import RoundState
 
 LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
 _LARGEST = 2**31 - 1
+_LONGEST_LEASE = 3600.0  # seconds
 
 
 def require_text(value: str, longest: int | None = LONGEST_NAME) -> str:
@@ -65,5 +66,6 @@ def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) ->
     return True
 
 
-def is_leased_to_another(held: tuple[str, float] | None, owner: str, now: float) -> bool:
-    return held is not None and held[0] != owner and held[1] > now
+def is_leased_to_another(held: tuple[str, float] | None, owner: str, now: float, seconds: float) -> bool:
+    """A lease that reaches much further than any was made before the clock was set back: it keeps nobody waiting."""
+    return held is not None and held[0] != owner and now < held[1] <= now + max(_LONGEST_LEASE, 2 * seconds)

@@ -265,6 +265,11 @@ class SqlStore:
             rows = c.execute(select(u.who, u.digest, u.late).where(*wanted).order_by(u.position))
             return [Upload(*row) for row in rows]
 
+    def drop_upload(self, task: str, number: int, who: str) -> None:
+        u = t.uploads.c
+        with self._write() as c:
+            c.execute(delete(t.uploads).where(u.task == task, u.number == number, u.who == who))
+
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """A second process with a seed of its own is refused before it masks anything."""
         refusal = Conflict(f"a mask seed for {purpose} of round {number} is stored already")
@@ -323,7 +328,7 @@ class SqlStore:
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         held = select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)
         with self._write() as c:
-            if is_leased_to_another(c.execute(held).first(), owner, now):
+            if is_leased_to_another(c.execute(held).first(), owner, now, seconds):
                 return False
             _put(c, t.leases, {"task": task}, {"owner": owner, "until": now + seconds})
             return True

@@ -10,9 +10,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from crowdfl.errors import FormatError
+from crowdfl.errors import NotReady, UploadDamaged
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.core import SpCore
 
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
@@ -64,6 +65,26 @@ class RoundAggregators:
             aggregator.added.update(uploads)
         return len(fresh)
 
+    def is_behind(self, task: str, number: int, uploads: int) -> bool:
+        """Whether some of so many uploads are not added up yet, and there is room to do it ahead of time."""
+        known = self._rounds.get((task, number))
+        if known is None:
+            return uploads > 0 and len(self._rounds) < _MOST_KEPT  # else rounds would push each other out for ever
+        return len(known.added) < uploads
+
+    def damaged(self, task: str, number: int) -> list[Upload]:
+        """The uploads of a round that are missing, or not as they were acknowledged; one at a time is read."""
+        return [
+            upload for upload in self._core.ports.store.uploads(task, number) if self._is_damaged(task, number, upload)
+        ]
+
+    def _is_damaged(self, task: str, number: int, upload: Upload) -> bool:
+        try:
+            self._read(task, number, upload.digest)
+        except UploadDamaged:
+            return True
+        return False
+
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
         self.add_new(task, number)
@@ -90,9 +111,12 @@ class RoundAggregators:
 
     def _read(self, task: str, number: int, digest: str) -> bytes:
         """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
-        upload = self._core.ports.blobs.get(upload_name(task, number, digest))
+        try:
+            upload = self._core.ports.blobs.get(upload_name(task, number, digest))
+        except NotReady:
+            raise UploadDamaged(f"the file of upload {digest} in round {number} is missing") from None
         if hashlib.sha256(upload).hexdigest() != digest:
-            raise FormatError(f"the file of upload {digest} in round {number} was altered: restore it from a backup")
+            raise UploadDamaged(f"the file of upload {digest} in round {number} was altered")
         return upload
 
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpProtocol:

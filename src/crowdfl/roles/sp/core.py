@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl.errors import Forbidden, TaskNotRunning
+from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, untold
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sp.time import ClockWatch
 
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
@@ -75,7 +77,9 @@ class SpOptions:
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     events: Events = untold
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
+    quotas: SpQuotas = field(default_factory=SpQuotas)
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
+    watch: ClockWatch | None = None  # without one, the clock is believed
 
 
 class SpCore:
@@ -90,6 +94,17 @@ class SpCore:
         if task not in self._definitions:
             self._definitions[task] = Definition.open(self.ports.store.task(task).definition)
         return self._definitions[task]
+
+    def clock_is_sure(self) -> bool:
+        return self.options.watch is None or self.options.watch.is_sure()
+
+    def now(self) -> float:
+        """The time, for what cannot be undone; `ClockInDoubt` while nobody knows what time it is."""
+        if not self.clock_is_sure():
+            raise ClockInDoubt(
+                "this platform's clock is in doubt, and nothing that depends on it is done: try again later"
+            )
+        return self.ports.clock.now()
 
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.ports.store.movements(task))
@@ -121,9 +136,11 @@ class SpCore:
 
     def as_of_now(self, task: str, current: Round) -> Round:
         """What the clock and the uploads make of a round, whether anyone has looked since or not."""
-        uploaded, missing = self.ports.store.turnout(task, current.number)  # who left is not waited for
-        settings = self.definition(task).settings
-        return current.decide(settings, self.ports.clock.now(), uploaded, uploaded + missing)
+        return self.decided(task, current, *self.ports.store.turnout(task, current.number))
+
+    def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
+        """The same of a turnout that was just read; who left is not missing."""
+        return current.decide(self.definition(task).settings, self.now(), uploaded, uploaded + missing)
 
     def renew_lease(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""

@@ -4,15 +4,18 @@ Payments are made beside that, by `payments.run_one`.
 """
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from crowdfl.errors import CrowdFLError, NotReady, UnknownParticipant
-from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant
+from crowdfl.errors import Cancelled, NotReady, UnknownParticipant
+from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.introductions import Introductions
 from crowdfl.roles.sp.payments import Payments
-from crowdfl.roles.sp.rounds import RoundState, TaskState
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
@@ -32,15 +35,20 @@ class Sp:
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
         tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
+        introductions, self._tasks = Introductions(core), tasks
+        self._chores = (
+            _Chore("", self._due, self._step),
+            _Chore(" enrolments", introductions.due, introductions.step),
+        )
         # What others call, by the concern that does it.
-        self.create_task, self.order = tasks.create, tasks.order
+        self.create_task, self.order = tasks.create, self._order
         self.deposit = deposits.announce
         self.confirm_deposit, self.reject_deposit = deposits.confirm, deposits.reject  # the operator's alone
         self.enrol, self.leave = tasks.enrol, tasks.leave
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim, self.claim_limit = self.claims.pay, self.claims.limit
-        self.definition, self.ledger = core.definition, core.ledger
+        self.definition, self.ledger, self.clock_is_sure = core.definition, core.ledger, core.clock_is_sure
 
     @property
     def store(self) -> SpStore:
@@ -74,7 +82,10 @@ class Sp:
         self.participant(task, who)
         self._require_rewarded(task, number)
         if self.store.upload(task, number, who) is None:
-            raise UnknownParticipant(f"{who} was not averaged in round {number}: there is no reward")
+            why = (
+                "its upload was damaged here and dropped" if self.steps.was_dropped(task, number, who) else "no upload"
+            )
+            raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
         return bytes.fromhex(envelopes[who])
 
@@ -85,25 +96,62 @@ class Sp:
             raise NotReady(f"round {number} is {state}: nothing of it can be read")
 
     def tick(self) -> bool:
-        """One step of every task that has one to take and that nobody else works on; True if any was taken."""
+        """One step of every task that has one to take and that nobody else works on; True if any was taken.
+
+        A task with nothing to do costs a few reads. While the clock is in doubt, nothing moves.
+        """
+        if not self._can_tell_time():
+            return False
         moved = False
         trouble: Exception | None = None
-        failures, options = self.options.failures, self.options
         for stored in self.store.tasks():
-            if stored.state in (TaskState.PAUSED, TaskState.SETTLED) or failures.is_backing_off(stored.task):
-                continue
-            if self.store.lease(stored.task, options.owner, self.clock.now(), options.lease_seconds):
-                try:
-                    with options.around_step(stored.task):
-                        moved |= self._step(stored.task)
-                    failures.record_success(stored.task)
-                except (CrowdFLError, OSError) as failure:  # does not keep the other tasks waiting
-                    trouble = trouble or failures.record_failure(stored.task, failure)
-                finally:
-                    self.store.release(stored.task, options.owner)
+            if stored.state not in (TaskState.PAUSED, TaskState.SETTLED):
+                for chore in self._chores:
+                    took, failure = self._attempt(stored, chore)
+                    moved, trouble = moved or took, trouble or failure
+        if moved and self.options.watch is not None:
+            self.options.watch.note()
         if trouble is not None and not moved:  # while others move, the caller comes back at once
             raise trouble
         return moved
+
+    def _can_tell_time(self) -> bool:
+        watch = self.options.watch
+        if watch is None or watch.is_sure():
+            return True
+        watch.ask_peers()
+        return watch.is_sure()
+
+    def _attempt(self, stored: StoredTask, chore: "_Chore") -> tuple[bool, Exception | None]:
+        """Whether a step was taken, and what is to be raised once the other tasks had theirs."""
+        failures, options, name = self.options.failures, self.options, f"{stored.task}{chore.name}"
+        if failures.is_backing_off(name):
+            return False, None
+        try:
+            took = False
+            if chore.due(stored) and self.store.lease(
+                stored.task, options.owner, self.clock.now(), options.lease_seconds
+            ):
+                try:
+                    with options.around_step(stored.task):
+                        took = chore.step(stored.task)
+                finally:
+                    self.store.release(stored.task, options.owner)
+            failures.record_success(name)
+        except Cancelled:  # this process is being stopped
+            raise
+        except Exception as failure:  # noqa: BLE001 -- whatever it is, it does not keep the other tasks waiting
+            return False, failures.record_failure(name, failure)
+        return took, None
+
+    def _due(self, stored: StoredTask) -> bool:
+        """Whether `_step` has something to do, by reading alone."""
+        last = self._core.last_round(stored.task)
+        if last is not None and not last.is_over:
+            return self.steps.due(stored.task, last)
+        if stored.state == TaskState.RUNNING:
+            return self._is_done(stored.task, last) or self.steps.can_open(stored.task, last)
+        return self.settlement.due(stored.task, stored)
 
     def _step(self, task: str) -> bool:
         if self.steps.step(task):
@@ -112,8 +160,25 @@ class Sp:
         if last is not None and not last.is_over:
             return False
         if stored.state == TaskState.RUNNING:
-            done = last is not None and last.number >= self.definition(task).settings.rounds
+            done = self._is_done(task, last)
             return self.settlement.finish(task, last) if done else self.steps.open_next(task)
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
             return self.settlement.settle(task, stored)
         return False
+
+    def _is_done(self, task: str, last: Round | None) -> bool:
+        return last is not None and last.number >= self.definition(task).settings.rounds
+
+    def _order(self, task: str, order: str) -> None:
+        """An order counts from the moment it is given: that moment must be known."""
+        self._core.now()
+        self._tasks.order(task, order)
+
+
+@dataclass(frozen=True)
+class _Chore:
+    """One kind of work for every task; what fails of it does not delay the others."""
+
+    name: str  # after the task's, in the record of failures
+    due: Callable[[StoredTask], bool]  # reads only
+    step: Callable[[str], bool]

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, RoundEnded, WrongAmount
+from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, RoundEnded, UploadDamaged, WrongAmount
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
@@ -14,6 +14,7 @@ from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
 
 _ROOM = 4096
+_UNDELIVERABLE = "undeliverable"
 
 
 class Claims:
@@ -97,21 +98,42 @@ class Settlement:
                 raise
         with self._ports.store.transaction():
             if self._ports.store.task(task).state == TaskState.RUNNING:
-                self._ports.store.set_state(task, TaskState.FINISHED, self._ports.clock.now())
+                self._ports.store.set_state(task, TaskState.FINISHED, self._core.now())
         return True
 
     def deliver(self, task: str) -> bool:
         """The requester gets the last average that was paid for, even if later rounds were given up or cancelled."""
+        number = self._undelivered(task)
+        if number is None:
+            return False
+        try:
+            self._steps.publish(task, number, final=True)
+        except UploadDamaged:  # for good: the sum cannot be made again
+            self._ports.store.memory(task)[_UNDELIVERABLE] = b""
+            self._core.options.events("model lost", task=task, number=number)
+        self._aggregators.forget(task, number)
+        return True
+
+    def _undelivered(self, task: str) -> int | None:
+        """The round whose average the requester is to get, and has not got."""
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
         if not paid or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
-            return False
-        self._steps.publish(task, paid[-1], final=True)
-        self._aggregators.forget(task, paid[-1])
-        return True
+            return None
+        return None if _UNDELIVERABLE in self._ports.store.memory(task) else paid[-1]
+
+    def due(self, task: str, stored: StoredTask) -> bool:
+        """Whether `settle` has something to do, by reading alone."""
+        if self._core.now() >= self._claims_end(task, stored) or self._core.ledger(task).balance(ESCROW) > 0:
+            return True
+        return self._undelivered(task) is not None
+
+    def _claims_end(self, task: str, stored: StoredTask) -> float:
+        ended = stored.ended_at if stored.ended_at is not None else self._core.now()
+        return ended + self._core.definition(task).claim_window
 
     def settle(self, task: str, stored: StoredTask) -> bool:
         """Escrow returns at once; after the claim deadline uploads are scrubbed, ids stay, and the unclaimed returns."""
-        store, now = self._ports.store, self._ports.clock.now()
+        store, now = self._ports.store, self._core.now()
         ended = stored.ended_at if stored.ended_at is not None else now
         ledger = self._core.ledger(task)
         if ledger.balance(ESCROW) > 0:

@@ -12,15 +12,17 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, RoundEnded, RoundsExhausted, TaskNotRunning
+from crowdfl.errors import Conflict, CrowdFLError, RoundEnded, RoundsExhausted, TaskNotRunning, UploadDamaged
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.roles.sp.aggregators import RoundAggregators
+from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
 
+_ASKED = "asked about round"
+_DROPPED = "dropped from round"
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
@@ -43,6 +45,7 @@ class RoundSteps:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
         self._csp = _CspLink(core)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
+        self.dropped = 0  # uploads, by this process
 
     def step(self, task: str) -> bool:
         last = self._core.last_round(task)
@@ -52,26 +55,40 @@ class RoundSteps:
             return self._with_csp(task, last)
         return False
 
+    def due(self, task: str, last: Round) -> bool:
+        """Whether `step` has something to do with this round, by reading alone."""
+        if last.state in UNDER_WAY:
+            return True
+        uploaded, missing = self._ports.store.turnout(task, last.number)
+        return self._core.decided(task, last, uploaded, missing) != last or self._is_quiet(task, last.number, uploaded)
+
+    def can_open(self, task: str, last: Round | None) -> bool:
+        """Whether there are enough people and enough money for the next round, if there is one."""
+        settings = self._core.definition(task).settings
+        if _next_number(last) > settings.rounds or not self._core.options.opens_rounds:
+            return False
+        enough = self._core.active(task) >= settings.min_participants
+        return enough and self._core.ledger(task).balance(ESCROW) >= self._payment(task)
+
     def open_next(self, task: str) -> bool:
         """The next round, once there are enough people and enough money; False also when there is none left."""
-        settings, last = self._core.definition(task).settings, self._core.last_round(task)
-        number = 1 if last is None else last.number + 1
-        if number > settings.rounds or not self._core.options.opens_rounds:
-            return False
-        payment = to_millionths(settings.budget) if settings.budget is not None else 0
         with self._ports.store.transaction():  # what was true a moment ago may not be any more: an order may have come
-            ready = self._ports.store.task(task).state == TaskState.RUNNING and self._core.last_round(task) == last
-            enough = self._core.active(task) >= settings.min_participants
-            if not ready or not enough or self._core.ledger(task).balance(ESCROW) < payment:
+            last = self._core.last_round(task)
+            ready = self._ports.store.task(task).state == TaskState.RUNNING and (last is None or last.is_over)
+            if not ready or not self.can_open(task, last):
                 return False
-            self._open(task, number, payment)
+            self._open(task, _next_number(last), self._payment(task))
         return True
+
+    def _payment(self, task: str) -> int:
+        budget = self._core.definition(task).settings.budget
+        return to_millionths(budget) if budget is not None else 0
 
     def open(self, task: str, payment: int, *, final: bool = False) -> int:
         """Open the next round at once, for a caller that opens rounds itself; its number."""
         with self._ports.store.transaction():
             last = self._core.last_round(task)
-            number = 1 if last is None else last.number + 1
+            number = _next_number(last)
             rounds = self._core.definition(task).settings.rounds
             if number > rounds:
                 raise RoundsExhausted(f"round {number} of {rounds}: the masks were sized for those")
@@ -85,7 +102,7 @@ class RoundSteps:
     def _open(self, task: str, number: int, payment: int) -> None:
         """Prepaid before it opens."""
         self._ports.store.post(task, self._core.ledger(task).fund_round(number, payment))
-        self._ports.store.put_round(task, Round(number, self._ports.clock.now()))
+        self._ports.store.put_round(task, Round(number, self._core.now()))
 
     def abort(self, task: str, current: Round) -> None:
         """Give a round up: its money returns to escrow. The caller holds a transaction."""
@@ -96,7 +113,7 @@ class RoundSteps:
     def out_of_patience(self, task: str, current: Round) -> bool:
         """Whether CSP has stayed away longer than anyone can wait."""
         last_call = current.last_call(self._core.definition(task).settings)
-        return self._ports.clock.now() > last_call + self._core.options.csp_patience
+        return self._core.now() > last_call + self._core.options.csp_patience
 
     def _decide(self, task: str, number: int) -> bool:
         store = self._ports.store
@@ -111,18 +128,28 @@ class RoundSteps:
                 store.put_round(task, decided)
         return True
 
-    def _head_start(self, task: str, number: int) -> bool:
+    def _is_quiet(self, task: str, number: int, uploaded: int) -> bool:
         """Add up while no uploads come: receiving them matters more, and what is left is added up at the close."""
-        uploaded, before = self._ports.store.turnout(task, number)[0], self._last_look.get(task)
+        before = self._last_look.get(task)
         self._last_look[task] = number, uploaded
-        return before == (number, uploaded) and self._aggregators.add_new(task, number, _PIECE) > 0
+        return before == (number, uploaded) and self._aggregators.is_behind(task, number, uploaded)
+
+    def _head_start(self, task: str, number: int) -> bool:
+        if not self._aggregators.is_behind(task, number, self._ports.store.turnout(task, number)[0]):
+            return False
+        try:
+            return self._aggregators.add_new(task, number, _PIECE) > 0
+        except UploadDamaged:
+            return self._drop_damaged(task, self._ports.store.round(task, number))
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money."""
         try:
             return self._weigh_or_publish(task, current)
         except (CrowdFLError, ConnectionError) as failure:
-            if not isinstance(failure, RoundEnded) and not self.out_of_patience(task, current):
+            if isinstance(failure, UploadDamaged):  # CSP was asked about it: the others' sum would be another one
+                self._core.options.events("round void", task=task, number=current.number)
+            elif not isinstance(failure, RoundEnded) and not self.out_of_patience(task, current):
                 raise
             with self._ports.store.transaction():
                 if self._still(task, current):
@@ -130,10 +157,52 @@ class RoundSteps:
             return True
 
     def _weigh_or_publish(self, task: str, current: Round) -> bool:
+        if not self._is_asked(task, current.number) and self._drop_damaged(task, current):
+            return True
         payment = self._core.ledger(task).balance(round_account(current.number))
         if current.state is RoundState.CLOSED and payment > 0:
             return self._weigh(task, current, payment)
         return self._publish(task, current)
+
+    def _is_asked(self, task: str, number: int) -> bool:
+        """Whether CSP may have heard of the round; seeds tell of one that an older version of this program has begun."""
+        store = self._ports.store
+        return f"{_ASKED} {number}" in store.memory(task) or bool(store.seeds(task, number))
+
+    def was_dropped(self, task: str, number: int, who: str) -> bool:
+        return f"{_DROPPED} {number} {who}" in self._ports.store.memory(task)
+
+    def _drop_damaged(self, task: str, current: Round) -> bool:
+        """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
+
+        Its owner may send it again while the round is open. A closed round in which too few are left is given up. If all is
+        well with a closed round, its uploads are settled from now on: CSP answers for one set of them only.
+        """
+        number, store = current.number, self._ports.store
+        damaged = self._aggregators.damaged(task, number)
+        for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
+            self._ports.blobs.delete(upload_name(task, number, upload.digest))
+        with store.transaction():
+            if not self._still(task, current) or self._is_asked(task, number):
+                return True
+            for upload in damaged:
+                store.drop_upload(task, number, upload.who)
+                store.memory(task)[f"{_DROPPED} {number} {upload.who}"] = upload.digest.encode()
+            if current.state is not RoundState.OPEN:
+                self._settle_uploads(task, current, changed=bool(damaged))
+        if damaged:
+            self._aggregators.forget(task, number)
+            self.dropped += len(damaged)
+            self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
+        return bool(damaged)
+
+    def _settle_uploads(self, task: str, current: Round, *, changed: bool) -> None:
+        """The caller holds a transaction."""
+        few = self._ports.store.turnout(task, current.number)[0] < self._core.definition(task).settings.min_participants
+        if changed and few:
+            self.abort(task, current)
+        else:
+            self._ports.store.memory(task)[f"{_ASKED} {current.number}"] = b""
 
     def _weigh(self, task: str, current: Round, payment: int) -> bool:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
@@ -173,6 +242,10 @@ class RoundSteps:
     def _still(self, task: str, expected: Round) -> bool:
         """Whether a round is as it was when this step began: another process may have gone on with it meanwhile."""
         return self._ports.store.round(task, expected.number) == expected
+
+
+def _next_number(last: Round | None) -> int:
+    return 1 if last is None else last.number + 1
 
 
 class _CspLink:

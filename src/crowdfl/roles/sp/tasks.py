@@ -34,7 +34,7 @@ class Tasks:
             raise DocumentError("this appointment is for another task")
         if hashlib.sha256(initial).hexdigest() != opened.initial:
             raise DocumentError("the initial weights are not those the definition names")
-        self._require_time_to_claim(opened)
+        self._require_acceptable(opened, initial)
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
@@ -44,16 +44,30 @@ class Tasks:
         ports.blobs.put(f"{task}/initial", initial)
         ports.kgc.acknowledge(task)
         ports.csp.prepare(task)
-        ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
+        with ports.store.transaction():  # of two that come at once, the second sees the first
+            self._require_place(opened)
+            ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
         return task
 
-    def _require_time_to_claim(self, definition: Definition) -> None:
-        """Of a new task: what is not claimed in time goes back to the requester."""
-        with contextlib.suppress(UnknownTask):
-            self._ports.store.task(definition.task)
+    def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
+        """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
+        if self._is_known(definition.task):
             return
+        options = self._core.options
+        options.quotas.require(definition, initial)
+        self._require_place(definition)
         if definition.settings.budget is not None:
-            require_claim_window(definition.claim_window, self._core.options.min_claim_window)
+            require_claim_window(definition.claim_window, options.min_claim_window)
+
+    def _require_place(self, definition: Definition) -> None:
+        if not self._is_known(definition.task):
+            self._core.options.quotas.require_place(definition, self._ports.store.tasks())
+
+    def _is_known(self, task: str) -> bool:
+        with contextlib.suppress(UnknownTask):
+            self._ports.store.task(task)
+            return True
+        return False
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
@@ -100,7 +114,7 @@ class Tasks:
             store.set_state(task, TaskState.CANCELLED, self._ports.clock.now())
 
     def enrol(self, task: str, certificate: str) -> str:
-        """A certified participant joins; CSP is told too, so that its rewards can be sealed. Idempotent."""
+        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
         definition, store = self._core.definition(task), self._ports.store
         opened = Certificate.open(certificate, self._ports.kgc_key)
         if opened.task != task:
@@ -111,7 +125,6 @@ class Tasks:
         self._core.require_running(task)
         participant = StoredParticipant(opened.identity, certificate)
         store.add_participant(task, participant, definition.settings.max_participants)
-        self._ports.csp.enrol(task, certificate)
         return opened.identity.who
 
     def leave(self, task: str, who: str) -> None:

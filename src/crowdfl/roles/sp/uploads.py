@@ -72,17 +72,25 @@ class Uploads:
         known = standing.uploads.get(arrival.who)
         if known is not None and known.digest == arrival.digest:
             return known, False
-        current, now = self._extended(task, number, standing.round), self._core.time(task, standing.state)
+        current = self._extended(task, number, standing.round)
+        now = self._time(task, standing.state, current)
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
         if arrival.who in standing.left:
             raise Forbidden(f"{arrival.who} has left this task: join again to take part")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
+    def _time(self, task: str, state: str, current: Round) -> float:
+        """While the clock is in doubt no upload comes too late: the round is open until its end is known to have come."""
+        now = self._core.time(task, state)
+        return now if self._core.clock_is_sure() else min(now, current.deadline(self._core.definition(task).settings))
+
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
         """A round as it was just seen, extended if it is below the quorum and its window has just passed."""
         if seen is not None and self._ports.clock.now() < seen.deadline(self._core.definition(task).settings):
             return seen
+        if not self._core.clock_is_sure():
+            return self._ports.store.round(task, number)
         store = self._ports.store
         with store.transaction():
             current = store.round(task, number)

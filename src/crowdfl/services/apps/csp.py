@@ -14,6 +14,8 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
+from crowdfl.services.apps.peers import add_peer_gauge
+from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.bodies import (
@@ -47,6 +49,7 @@ class Answers(Background):
     csp: Csp
     patience: float = 5.0  # seconds until a caller is sent away to poll
     most: int = 64
+    longest_stop: float = 3.0  # seconds
     _futures: dict[tuple[str, str], Future[None]] = field(default_factory=dict, repr=False)
     _workers: dict[str, ThreadPoolExecutor] = field(default_factory=dict, repr=False)
     # Reentrant: a computation may end while the thread that started it still holds the lock.
@@ -74,9 +77,12 @@ class Answers(Background):
         return (task, digest) in self._futures or self.csp.store.answered(task, digest) is not None
 
     def stop(self) -> None:
-        """Let what is being computed end and be stored; drop what has not begun."""
+        """Drop what has not begun, and wait a little for what is being computed: SP asks again for what is not stored."""
+        with self._lock:
+            computing = list(self._futures.values())
         for workers in self._workers.values():
-            workers.shutdown(wait=True, cancel_futures=True)
+            workers.shutdown(wait=False, cancel_futures=True)
+        wait(computing, self.longest_stop)
 
     def _stored(self, task: str, digest: str) -> BinaryIO:
         blob = self.csp.store.answered(task, digest)
@@ -130,17 +136,21 @@ def create_app(
     patience: float = 5.0,
     pins: Pins | None = None,
     background: Sequence[Background] = (),
+    peers: Sequence[Breaker] = (),
 ) -> FastAPI:
     """CSP's app; `patience` is how long a request is held before its caller is sent to poll."""
     metrics, answers = ServiceMetrics(), Answers(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
+    add_peer_gauge(metrics, peers)
+    kgc_patience = PeerPatience()
     for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
 
     @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp)
     def prepare(task: TaskId) -> None:
         """Fetch the task's bundle from KGC."""
-        csp.prepare(task)
+        with kgc_patience():
+            csp.prepare(task)
 
     extra, certificate = takes_json(CertificateForm), json_body(CertificateForm, SMALL_LIMIT)
 

@@ -15,8 +15,10 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.ports import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.apps.sp_claims import add_claim_route
 from crowdfl.services.apps.sp_uploads import add_upload_routes
+from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
@@ -68,6 +70,7 @@ def create_app(
     folder: Path,
     signing: SigningKey,
     background: Sequence[Background] = (),
+    peers: Sequence[Breaker] = (),
 ) -> FastAPI:
     """SP's app; `signing` signs receipts."""
     metrics = ServiceMetrics()
@@ -76,6 +79,12 @@ def create_app(
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
     metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))
+
+    add_peer_gauge(metrics, peers)
+    doubt = "Whether the clock is in doubt: rounds stand still until it is confirmed"
+    metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.clock_is_sure())})
+    dropped = "Uploads whose file was missing or altered, since this process began"
+    metrics.gauge("crowdfl_uploads_dropped", dropped, "why", lambda: {"damaged": sp.steps.dropped})
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:
@@ -88,21 +97,25 @@ def create_app(
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
     )
-    _add_requester_routes(app, sp, tokens, by_owner, folder)
+    patience = PeerPatience()
+    _add_requester_routes(app, sp, tokens, by_owner, folder, patience)
     _add_bank_routes(app, sp, tokens)
     _add_participant_routes(app, sp, by_participant, by_owner)
-    add_claim_route(app, sp, folder, by_participant)
+    add_claim_route(app, sp, folder, by_participant, patience)
     return app
 
 
-def _add_requester_routes(app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, folder: Path) -> None:
+def _add_requester_routes(
+    app: FastAPI, sp: Sp, tokens: Tokens, by_owner: ByOwner, folder: Path, patience: PeerPatience
+) -> None:
     requester = [Depends(tokens.require("requester"))]
     owner = [Depends(by_owner)]
     large = CapacityLimiter(_LARGE_AT_ONCE)
 
     def take_over(body: Body) -> dict[str, str]:
         given = parse(Takeover, body.read())
-        return {"task": sp.create_task(given.definition, given.appointment, from_base64(given.initial))}
+        with patience():
+            return {"task": sp.create_task(given.definition, given.appointment, from_base64(given.initial))}
 
     @app.post("/v1/tasks", status_code=201, dependencies=requester, openapi_extra=takes_json(Takeover))
     async def create(request: Request) -> dict[str, str]:

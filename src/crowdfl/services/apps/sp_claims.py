@@ -16,6 +16,7 @@ from fastapi import Depends, FastAPI, Request
 
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.client.breaker import PeerPatience
 from crowdfl.services.http import logs
 from crowdfl.services.http.auth import Security
 from crowdfl.services.http.bodies import Body, TaskId, spooled, takes_bytes
@@ -52,6 +53,7 @@ class _ClaimDesk:
 
     sp: Sp
     folder: Path
+    patience: PeerPatience
     _unsigned: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(_UNSIGNED_AT_ONCE), repr=False
     )
@@ -73,14 +75,15 @@ class _ClaimDesk:
             self._unsigned.release()
 
     def pay(self, task: str, body: Body) -> dict[str, Any]:
-        outcome = self.sp.claim(task, body.read())
+        with self.patience():
+            outcome = self.sp.claim(task, body.read())
         if outcome.short:
             logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
         return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
 
 
-def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant) -> None:
-    desk, few = _ClaimDesk(sp, folder), partial(to_thread.run_sync, limiter=CapacityLimiter(_AT_ONCE))
+def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, patience: PeerPatience) -> None:
+    desk, few = _ClaimDesk(sp, folder, patience), partial(to_thread.run_sync, limiter=CapacityLimiter(_AT_ONCE))
     claimant = Annotated[Signed | None, Depends(_Claimant(sp, guard))]
 
     @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())

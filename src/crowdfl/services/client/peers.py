@@ -13,7 +13,7 @@ from crowdfl.errors import Conflict, Forbidden, NotAuthenticated, NotReady, Serv
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.ports import PaidClaim
-from crowdfl.services.client.transport import Service, Signer
+from crowdfl.services.client.transport import Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import OCTETS, from_base64
 
 _PIECE = 256 * 1024
@@ -28,7 +28,7 @@ class KgcClient:
     service: Service
 
     def key(self) -> bytes:
-        return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
+        return self.service.call("GET", "/v1/key").hex("key")
 
     def create_task(self, definition: str) -> Created:
         reply = self.service.send_json("POST", "/v1/tasks", {"definition": definition})
@@ -77,7 +77,7 @@ class CspClient:
 
     def _answer(self, task: str, request: bytes) -> bytes:
         place, digest = f"/v1/tasks/{task}/requests", hashlib.sha256(request).hexdigest()
-        attempts = replace(self.service.retries, deadline=self.patience).start()
+        attempts = in_time(replace(self.service.retries, deadline=self.patience)).start()
         reply = self.service.call("POST", place, request, media_type=OCTETS)
         while reply.status == 202:
             if not attempts.wait():
@@ -86,7 +86,11 @@ class CspClient:
                 reply = self.service.call("GET", f"{place}/{digest}")
             except NotReady:  # CSP was restarted and has forgotten the request
                 reply = self.service.call("POST", place, request, media_type=OCTETS)
-        return reply.body
+        return reply.require_octets().body
+
+    def look(self) -> None:
+        """Whether it is there; every answer says what time it is."""
+        self.service.call("GET", "/healthz")
 
 
 @dataclass(frozen=True)
@@ -97,18 +101,20 @@ class SpClient:
     whole: int = 256 * 1024  # a longer upload goes in pieces, so that a lost connection costs one of them
 
     def key(self) -> bytes:
-        return bytes.fromhex(self.service.call("GET", "/v1/key").text("key"))
+        return self.service.call("GET", "/v1/key").hex("key")
 
     def about(self, task: str) -> dict[str, Any]:
-        return self.service.call("GET", f"/v1/tasks/{task}").json()
+        return self._about(task).json()
+
+    def _about(self, task: str) -> Reply:
+        return self.service.call("GET", f"/v1/tasks/{task}")
 
     def papers(self, task: str) -> tuple[str, str]:
-        about = self.about(task)
-        return str(about["definition"]), str(about["appointment"])
+        reply = self._about(task)
+        return reply.text("definition"), reply.text("appointment")
 
     def status(self, task: str) -> dict[str, Any]:
-        status: dict[str, Any] = self.about(task)["status"]
-        return status
+        return self._about(task).table("status")
 
     def initial_weights(self, task: str) -> bytes:
         return self.service.call("GET", f"/v1/tasks/{task}/initial").body

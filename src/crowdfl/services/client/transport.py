@@ -10,20 +10,23 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import LimitExceeded, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, LimitExceeded, ServiceUnavailable
 from crowdfl.retry import Backoff
+from crowdfl.services.client.breaker import Breaker, seconds_left
 from crowdfl.services.http import tls
 from crowdfl.services.http.context import outgoing
 from crowdfl.services.http.wire import (
     DIGEST_HEADER,
+    OCTETS,
+    PROBLEM_TYPE,
     PROTOCOL,
     PROTOCOL_HEADER,
     REQUESTER_HEADER,
@@ -34,8 +37,15 @@ from crowdfl.services.http.wire import (
 
 _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
+_PEER_SECONDS = 30.0  # between servers: whoever computes longer says so, and is asked again
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_GATEWAY = frozenset({502, 503, 504})  # what a proxy says of a server that is away
 _RETRIES = Backoff(deadline=120.0)
+_PEER_RETRIES = Backoff(longest=2.0, deadline=10.0)
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_UNREADABLE = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)  # everything that httpx raises
+Sleep = Callable[[float], None]
+Heard = Callable[[Mapping[str, str]], None]
 _Kind = TypeVar("_Kind", str, int)
 Watch = Callable[[str, str], AbstractContextManager[None]]
 """What is around each call of a method and a target, with all its tries: it sees how the call ends."""
@@ -100,6 +110,24 @@ class Reply:
     def text(self, name: str) -> str:
         return self._field(name, str)
 
+    def hex(self, name: str) -> bytes:
+        try:
+            return bytes.fromhex(self.text(name))
+        except ValueError:
+            raise ServiceUnavailable(f"the service's answer holds no {name}") from None
+
+    def table(self, name: str) -> dict[str, Any]:
+        found = self.json().get(name)
+        if not isinstance(found, dict):
+            raise ServiceUnavailable(f"the service's answer lacks {name}")
+        return found
+
+    def require_octets(self) -> "Reply":
+        """Bytes that a service made, not a page that somebody on the way put in their place."""
+        if self.headers.get("content-type") != OCTETS:
+            raise ServiceUnavailable("the service's answer is not of the expected type: check its address")
+        return self
+
     def whole(self, name: str) -> int:
         return self._field(name, int)
 
@@ -130,17 +158,24 @@ class Service:
     retries: Backoff = _RETRIES
     now: Callable[[], float] = time.time  # for signed requests
     watch: Watch = unwatched
+    breaker: Breaker | None = None  # between servers
+    heard: Heard = lambda _headers: None  # of every answer
 
     def call(
         self, method: str, target: str, body: bytes = b"", *, media_type: str | None = None, repeatable: bool = True
     ) -> Reply:
-        """One request. A repeatable one is tried again when the connection or the service fails, until the deadline."""
+        """One request. A repeatable one is tried again when the connection or the service fails, until the deadline.
+
+        While the breaker is open, and when a request that is being answered has no time left, it fails at once.
+        """
         with self.watch(method, target):
             return self._call(method, target, body, media_type, repeatable=repeatable)
 
     def _call(self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool) -> Reply:
-        attempts = self.retries.start()
+        attempts = in_time(self.retries).start()
         while True:
+            if seconds_left() == 0.0:
+                raise ServiceUnavailable(f"{self.http.base_url} was not asked in time: try again later")
             outcome, asked = self._try(method, target, body, media_type, repeatable=repeatable)
             if isinstance(outcome, Reply):
                 return outcome
@@ -151,6 +186,11 @@ class Service:
         raw = json.dumps(body).encode()
         return self.call(method, target, raw, media_type="application/json", repeatable=repeatable)
 
+    def as_peer(self, breaker: Breaker, sleep: Sleep, heard: Heard) -> "Service":
+        """The same for a server that calls another: short waits, which `sleep` may end, and the peer's circuit breaker."""
+        self.http.timeout = httpx.Timeout(_PEER_SECONDS, connect=5.0)
+        return replace(self, retries=replace(_PEER_RETRIES, sleep=sleep), breaker=breaker, heard=heard)
+
     def close(self) -> None:
         self.http.close()
 
@@ -159,13 +199,11 @@ class Service:
     ) -> tuple[Reply | Exception, float]:
         """A reply, or a failure that may pass and how long the service asks to wait; what does not pass is raised."""
         try:
-            reply = self._once(method, target, body, media_type)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as failure:  # it was never sent
-            if "CERTIFICATE_VERIFY_FAILED" in str(failure):  # waiting does not change that
-                raise self._unreachable(failure) from None
-            return self._unreachable(failure), 0.0
-        except httpx.TransportError as failure:
-            if not repeatable:
+            reply = self._guarded(method, target, body, media_type)
+        except _UNREADABLE as failure:
+            # Waiting changes no certificate, and what was sent may have been done.
+            lasting = "CERTIFICATE_VERIFY_FAILED" in str(failure)
+            if lasting or (not repeatable and not isinstance(failure, _NEVER_SENT)):
                 raise self._unreachable(failure) from None
             return self._unreachable(failure), 0.0
         if reply.status < 400:
@@ -175,14 +213,39 @@ class Service:
             raise error
         return error, _seconds(reply.headers.get("retry-after", ""))
 
+    def _guarded(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
+        """One exchange; the breaker hears whether there was an answer. An error in the services' own form is one."""
+        if self.breaker is None:
+            return self._once(method, target, body, media_type)
+        self.breaker.admit()
+        answered = False
+        try:
+            reply = self._once(method, target, body, media_type)
+            answered = reply.status not in _GATEWAY or _is_problem(reply.body)
+        except CrowdFLError:
+            answered = True
+            raise
+        finally:
+            self.breaker.record(answered=answered)
+        return reply
+
     def _once(self, method: str, target: str, body: bytes, media_type: str | None) -> Reply:
         headers = {PROTOCOL_HEADER: PROTOCOL} | outgoing()
         headers |= {"Content-Type": media_type} if media_type else {}
         if self.credential is not None:
             headers |= self.credential.headers(method, target, body, self.now())
-        with self.http.stream(method, target, content=body or None, headers=headers) as response:
+        with self.http.stream(
+            method, target, content=body or None, headers=headers, timeout=self._timeout()
+        ) as response:
+            self.heard(response.headers)
             require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
             return Reply(response.status_code, _read(response), dict(response.headers))
+
+    def _timeout(self) -> httpx.Timeout:
+        left, usual = seconds_left(), self.http.timeout
+        if left is None:
+            return usual
+        return httpx.Timeout(**{name: min(left, value or left) for name, value in usual.as_dict().items()})
 
     def _unreachable(self, failure: Exception) -> ServiceUnavailable:
         return ServiceUnavailable(f"{self.http.base_url} cannot be reached ({type(failure).__name__}): {failure}")
@@ -234,6 +297,17 @@ def _read(response: httpx.Response) -> bytes:
             raise LimitExceeded(f"an answer of more than {_RESPONSE_LIMIT} bytes")
         parts.append(part)
     return b"".join(parts)
+
+
+def in_time(retries: Backoff) -> Backoff:
+    """The same, within what is left to the request that this thread answers."""
+    left = seconds_left()
+    return retries if left is None else replace(retries, deadline=min(retries.deadline, left))
+
+
+def _is_problem(body: bytes) -> bool:
+    found = _parsed(body)
+    return isinstance(found, dict) and str(found.get("type", "")).startswith(PROBLEM_TYPE)
 
 
 def _parsed(body: bytes) -> object:

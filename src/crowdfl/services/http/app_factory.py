@@ -61,6 +61,7 @@ def make_app(
     app.openapi = partial(_described, app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.state.service, app.state.metrics = name, metrics  # for the server, which counts connections
     add_disk_gauge(metrics, folder)
+    app.state.background = tuple(background)
     problems.install(app)
     app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
 

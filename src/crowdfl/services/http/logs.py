@@ -24,7 +24,7 @@ from crowdfl.services.http.context import request_id
 _LONGEST_REASON = 300
 _MOST_FRAMES = 40  # of each error of a chain
 _MOST_CAUSES = 5
-_WARNINGS = frozenset({"payment unknown", "upload damaged"})
+_WARNINGS = frozenset({"model lost", "participant refused by CSP", "payment unknown", "round void", "uploads damaged"})
 
 
 def configure(level: int = logging.INFO) -> None:

@@ -1,0 +1,78 @@
+"""What a service grants a new task, and a requester. Tasks that were accepted before go on, whatever the limits are now."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from crowdfl.errors import LimitExceeded, QuotaExceeded
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.settings import SpSettings, TaskLimits
+
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class TaskBounds:
+    """How long one task may last. The defaults, for all roles in one process, allow everything."""
+
+    rounds: float = math.inf
+    claim_window: float = math.inf  # seconds
+    days: float = math.inf
+
+    @classmethod
+    def of(cls, settings: TaskLimits) -> "TaskBounds":
+        return cls(settings.max_rounds, settings.max_claim_window, settings.max_task_days)
+
+    def require(self, definition: Definition) -> None:
+        settings, window = definition.settings, definition.claim_window
+        # A round is extended once by a window; the longest case counts.
+        days = (settings.rounds * (2 * settings.window + settings.grace) + window) / _DAY
+        _require("rounds", settings.rounds, self.rounds, "max_rounds")
+        _require("seconds of `claim_window`", window, self.claim_window, "max_claim_window")
+        _require("days in all, with every window, grace and the claims", days, self.days, "max_task_days")
+
+
+@dataclass(frozen=True)
+class SpQuotas:
+    """What SP grants besides: how many tasks a requester has at a time, and how large a task's initial weights are."""
+
+    bounds: TaskBounds = field(default_factory=TaskBounds)
+    tasks: float = math.inf
+    initial_bytes: float = math.inf
+
+    @classmethod
+    def of(cls, settings: SpSettings) -> "SpQuotas":
+        return cls(TaskBounds.of(settings), settings.max_tasks, settings.max_initial_bytes)
+
+    def require(self, definition: Definition, initial: bytes) -> None:
+        """The definition within its bounds, and initial weights that are the model's."""
+        self.bounds.require(definition)
+        if len(initial) > self.initial_bytes:
+            raise LimitExceeded(
+                f"the initial weights have {len(initial)} bytes, and this platform takes {self.initial_bytes}: "
+                "use a smaller model, or ask its operator for a larger `max_initial_bytes`"
+            )
+        arrays_from_npz(initial, definition)
+
+    def require_place(self, definition: Definition, stored: Iterable[StoredTask]) -> None:
+        """Every task that is not settled keeps keys, uploads and money here."""
+        held = [one for one in stored if one.state != TaskState.SETTLED]
+        if len(held) < self.tasks:
+            return
+        theirs = sum(Definition.open(one.definition).requester == definition.requester for one in held)
+        if theirs >= self.tasks:
+            raise QuotaExceeded(
+                f"this requester has {theirs} tasks here that are not settled, and {self.tasks} are the most: wait until "
+                "one is settled, or ask the operator of SP for a larger `max_tasks`"
+            )
+
+
+def _require(what: str, asked: float, most: float, setting: str) -> None:
+    if asked > most:
+        raise QuotaExceeded(
+            f"this task asks for {asked:,.15g} {what}, and {most:,.15g} are the most here: ask for less, or ask the operator "
+            f"of this service for a larger `{setting}`"
+        )

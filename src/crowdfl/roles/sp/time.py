@@ -1,0 +1,90 @@
+"""Whether this machine's clock can be believed. A wrong one would close rounds and end the time to claim for everyone.
+
+The clock is compared with what goes on beside it: a steady clock that counts seconds and knows no date, the time that the store
+saw last, and the date on every answer of a peer. One that has jumped further than the bound, forward or back, is in doubt until
+a peer's date agrees with it, until it is set right, or until the operator confirms it. A machine that was off for a week finds
+that a peer agrees.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crowdfl.roles.ports import Clock, SpStore
+
+_PLACE, _SEEN, _CONFIRMED = "clock", "seen", "confirmed"  # no task is called so: an id has 32 digits
+_NOTED = 4  # parts of the bound that may pass between two notes of the time
+
+
+def confirm_clock(store: SpStore, clock: Clock) -> float:
+    """The operator's word that the clock is right as it is now; a running SP sees it at its next look."""
+    now = clock.now()
+    store.memory(_PLACE)[_CONFIRMED] = repr(now).encode()
+    return now
+
+
+@dataclass
+class ClockWatch:
+    """One for each process. Threads may share it."""
+
+    clock: Clock
+    steady: Callable[[], float]  # seconds since some moment; nobody can set it
+    store: SpStore
+    bound: float  # seconds of a jump, at most
+    on_change: Callable[[bool], object] = lambda _sure: None  # hears whether the clock is sure from now on
+    ask_peers: Callable[[], object] = lambda: None  # makes them answer, with a date
+    _peers: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    # Differences between a date and the steady clock. The date that belongs to one now is the steady clock's time and it.
+    _anchor: float | None = field(default=None, init=False, repr=False)  # when the clock was last known to be right
+    _confirmed: float | None = field(default=None, init=False, repr=False)  # by the operator
+    _noted: float | None = field(default=None, init=False, repr=False)
+    _sure: bool = field(default=True, init=False, repr=False)
+
+    def heard(self, peer: str, date: float) -> None:
+        """A peer's answer says that it is now this time there."""
+        with self._lock:
+            self._peers[peer] = date - self.steady()
+
+    def is_sure(self) -> bool:
+        with self._lock:
+            sure = self._is_sure()
+            changed, self._sure = sure != self._sure, sure
+        if changed:
+            self.on_change(sure)
+        return sure
+
+    def note(self) -> None:
+        """Make the time durable, now and then: the next start compares with it. For a process that writes anyway."""
+        now = self.clock.now()
+        if self._noted is None or abs(now - self._noted) > self.bound / _NOTED:
+            self.store.memory(_PLACE)[_SEEN] = repr(now).encode()
+            self._noted = now
+
+    def _is_sure(self) -> bool:
+        own = self.clock.now() - self.steady()
+        if self._anchor is None:
+            self._anchor = self._as_stored(own)
+        if any(self._near(own, date) for date in self._peers.values()):
+            self._anchor = own
+            return True
+        if not self._peers and self._near(own, self._anchor):
+            return True
+        return self._near(own, self._confirmed) or self._confirms(own)
+
+    def _as_stored(self, own: float) -> float:
+        """As a start finds it: what the store saw last, unless the clock fits to it."""
+        seen = self.store.memory(_PLACE).get(_SEEN)
+        stored = own if seen is None else float(seen) - self.steady()
+        return own if self._near(own, stored) else stored
+
+    def _confirms(self, own: float) -> bool:
+        """Whether the operator has confirmed a time that it is about now."""
+        word = self.store.memory(_PLACE).get(_CONFIRMED)
+        if word is None or abs(self.clock.now() - float(word)) > self.bound:
+            return False
+        self._confirmed = self._anchor = own
+        return True
+
+    def _near(self, own: float, other: float | None) -> bool:
+        return other is not None and abs(own - other) <= self.bound

@@ -1,0 +1,274 @@
+"""SP as a process, whatever CSP does: it answers everyone else, its rounds go on when CSP is back, and it ends when told to."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.roles.ports import PaymentState
+from crowdfl.roles.sp.time import confirm_clock
+from crowdfl.services.client.peers import CspClient, SpClient
+from crowdfl.services.client.transport import Bearer, Link
+from crowdfl.services.http.auth import Tokens
+from crowdfl.storage.atomic import write_private
+from crowdfl.storage.memory import ManualClock
+from crowdfl.storage.sql import SqlStore
+from tests.http.site import PATIENCE, Site, site, until
+
+pytestmark = pytest.mark.second
+
+
+@pytest.fixture
+def sp_site(tmp_path):
+    """Services in the test's own folder."""
+    with site(tmp_path) as found:
+        yield found
+
+
+def upload(people):
+    """Everyone's."""
+    for person in people:
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+
+
+def is_ready(sp_site: Site) -> bool:
+    """Whether store, disk and workers are well."""
+    return sp_site.service().call("GET", "/readyz").status == 200
+
+
+def open_round(sp_site: Site):
+    """A task with three people whose round takes uploads."""
+    task = sp_site.post()
+    people = [sp_site.join(task) for _ in range(3)]
+    until(lambda: sp_site.state(task) == "open")
+    return task, people
+
+
+@pytest.mark.parametrize("mode", ["garbage", "closed", "hang"])
+def test_a_csp_that_talks_nonsense_or_nothing_keeps_no_round_for_ever(sp_site, mode):
+    """The worker lives, the round waits, and goes on when CSP is well again."""
+    sp_site.start()
+    task, people = open_round(sp_site)
+    sp_site.gate.set(mode)
+    came = sp_site.gate.came
+    upload(people)
+    until(lambda: sp_site.state(task) == "closed")
+    if mode != "hang":  # a call that hears nothing waits half a minute
+        until(lambda: sp_site.events("a task's step failed"))
+    until(lambda: sp_site.gate.came > came)
+    assert is_ready(sp_site)
+    assert sp_site.events("a worker has died") == []
+    sp_site.gate.set("pass")
+    until(lambda: sp_site.state(task) == "rewarded")
+
+
+def test_many_who_join_while_csp_hangs_are_answered_and_so_is_everyone_else(sp_site):
+    """Forty-five at once; CSP is told of them when it is back, and before it computes for their round."""
+    sp_site.start()
+    task = sp_site.post(max_participants=48, window=3600.0, key_bits=1024)
+    sp_site.gate.set("hang")
+    invitations = sp_site.requester().invite(task, 45, 600.0)
+    people = [sp_site.person(task) for _ in invitations]
+    started = time.monotonic()
+    with ThreadPoolExecutor(45) as threads:
+        joined = list(threads.map(lambda pair: pair[0].join(pair[1]), zip(people, invitations, strict=True)))
+        assert SpClient(sp_site.service()).key()
+    assert len(set(joined)) == 45
+    assert time.monotonic() - started < PATIENCE  # two minutes, before; a few seconds, now
+    sp_site.gate.set("pass")
+    csp = SqlStore(f"sqlite:///{sp_site._folder}/csp/state.db")
+    until(lambda: len(csp.participants(task)) == 45)
+    assert {one.identity.who for one in csp.participants(task)} == set(joined)
+    csp.close()
+
+
+def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
+    """Creating a task and claiming answer 503 with a time to come back; other requests are served meanwhile."""
+    sp_site.start()
+    task, people = open_round(sp_site)
+    upload(people)
+    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
+    upload(people)  # reads the rewards
+    sp_site.gate.set("hang")
+    claims = [person.side.claim() for person in people]
+
+    def claim(place):
+        started = time.monotonic()
+        with pytest.raises(ServiceUnavailable):
+            SpClient(sp_site.service()).claim(task, claims[place % 3])
+        return time.monotonic() - started
+
+    with ThreadPoolExecutor(45) as threads:
+        waiting = [threads.submit(claim, place) for place in range(45)]
+        assert SpClient(sp_site.service()).status(task)["state"] == "finished"
+        longest = max(one.result() for one in waiting)
+    assert longest < PATIENCE  # ten seconds and what a busy machine adds
+    with pytest.raises(ServiceUnavailable, match="CSP has not answered since"):
+        SpClient(sp_site.service()).claim(task, claims[0])
+    shown = sp_site.service("operator").call("GET", "/metrics").body.decode()
+    assert 'crowdfl_peer_up{peer="CSP"} 0.0' in shown
+    assert 'crowdfl_peer_up{peer="KGC"} 1.0' in shown
+    assert is_ready(sp_site)
+    sp_site.gate.set("pass")
+
+    def is_paid():
+        try:
+            return SpClient(sp_site.service()).claim(task, claims[0]).amount > 0
+        except ServiceUnavailable:
+            return False
+
+    until(is_paid)
+
+
+def stopped_in_time(sp_site: Site) -> None:
+    """With status 0, and soon: ten seconds are promised, the rest is for a busy machine."""
+    started = time.monotonic()
+    sp_site.process.send_signal(signal.SIGTERM)
+    assert sp_site.wait() == 0
+    assert time.monotonic() - started < 20.0
+
+
+@pytest.mark.parametrize("mode", ["hang", "closed", "pass"])
+def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
+    """While the worker waits for CSP, and while a phone holds half a request; the round goes on after the next start."""
+    sp_site.start()
+    task, people = open_round(sp_site)
+    sp_site.gate.set(mode)
+    came = sp_site.gate.came
+    upload(people)
+    until(lambda: sp_site.gate.came > came or mode == "pass")
+    place = urlsplit(sp_site.url)
+    with socket.create_connection((place.hostname, place.port)) as phone:
+        phone.sendall(f"POST /v1/tasks/{task}/claims HTTP/1.1\r\nHost: sp\r\nContent-Length: 9\r\n\r\nhalf".encode())
+        stopped_in_time(sp_site)
+    sp_site.gate.set("pass")
+    sp_site.start()
+    until(lambda: sp_site.state(task) == "rewarded")
+
+
+def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
+    """The one who claims is cut off, and claims again."""
+    sp_site.start()
+    task, people = open_round(sp_site)
+    upload(people)
+    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
+    upload(people)
+    sp_site.gate.set("hang")
+    came = sp_site.gate.came
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(people[0].claim)
+        until(lambda: sp_site.gate.came > came)
+        stopped_in_time(sp_site)
+        with pytest.raises(ServiceUnavailable):
+            waiting.result()
+
+
+def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(sp_site, tmp_path):
+    """Nobody hears how it ends."""
+    pay = [
+        sys.executable,
+        "-c",
+        "import pathlib, time; pathlib.Path('%s').touch(); time.sleep(25)" % (tmp_path / "ran"),
+    ]
+    sp_site.start(on_paid=pay)
+    task, people = open_round(sp_site)
+    upload(people)
+    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
+    upload(people)
+    people[0].claim()
+    until((tmp_path / "ran").exists)
+    stopped_in_time(sp_site)
+    store = SqlStore(f"sqlite:///{sp_site._folder}/sp/state.db")
+    (payment,) = store.payments(task)
+    assert (payment.state, payment.error) == (PaymentState.UNKNOWN, "SP was stopped while it ran; check with your bank")
+    store.close()
+
+
+COMPUTING = """
+import sys, time
+from pathlib import Path
+from crowdfl.roles.csp import Csp
+from crowdfl.services.server import serve_csp
+from crowdfl.settings import CspSettings
+from crowdfl.storage.sql import SqlStore
+SqlStore.task = lambda _store, _task: None
+def answer(_csp, _task, _request):
+    Path(sys.argv[1], "computing").touch()
+    time.sleep(60)
+Csp.answer = answer
+peer = {"url": "https://127.0.0.1:1", "token": Path(sys.argv[1], "token")}
+own = {"data": Path(sys.argv[1]), "host": "127.0.0.1", "port": 0, "plain_http": True}
+serve_csp(CspSettings(**own, kgc=peer, kgc_key=bytes(32)))
+"""
+
+
+def test_sigterm_ends_a_csp_that_computes(tmp_path):
+    """What it has not stored, SP asks for again."""
+    write_private(tmp_path / "token", b"crowdfl_x")
+    token = Tokens(tmp_path / "tokens.json").add("sp", "sp")
+    with subprocess.Popen([sys.executable, "-c", COMPUTING, str(tmp_path)], stderr=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stderr is not None
+        url = json.loads(process.stderr.readline())["url"]
+        service = Link(url, plain_http=True).open(Bearer(token))
+        with ThreadPoolExecutor(1) as thread:
+            asked = thread.submit(CspClient(service).answer, "0" * 32, b"request")
+            until((tmp_path / "computing").exists)
+            started = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+            assert time.monotonic() - started < 20.0
+            service.close()
+            assert asked.exception(PATIENCE) is not None
+
+
+DEATH = """
+from crowdfl.roles.sp.platform import Sp
+class Death(BaseException): pass
+def tick(self): raise Death("secret")
+Sp.tick = tick
+"""
+
+
+def test_a_process_whose_worker_dies_ends_with_an_error(sp_site):
+    """So that whoever supervises it starts another."""
+    sp_site.start(before=DEATH)
+    assert sp_site.wait() != 0
+    sp_site.read_all()
+    (died,) = sp_site.events("a worker has died")
+    assert (died["worker"], died["error"], died["level"]) == ("sp-ticker", "Death", "error")
+    assert not any("secret" in str(entry) for entry in sp_site.log if "text" not in entry)
+
+
+AHEAD = """
+import time
+from pathlib import Path
+from crowdfl.services import run
+class Clock:
+    def now(self): return time.time() + float(Path(%r).read_text())
+run.SystemClock = Clock
+"""
+
+
+def test_a_clock_that_jumps_stops_the_rounds_until_it_is_confirmed(sp_site, tmp_path):
+    """The peers' dates say otherwise; the operator's word counts more. Uploads are taken meanwhile."""
+    ahead = tmp_path / "ahead"
+    ahead.write_text("0")
+    sp_site.start(before=AHEAD % str(ahead))
+    task, _ = open_round(sp_site)
+    ahead.write_text("100000")
+    until(lambda: sp_site.events("the clock is in doubt: set it, or confirm it with `crowdfl sp clock confirm`"))
+    shown = sp_site.service("operator").call("GET", "/metrics").body.decode()
+    assert 'crowdfl_clock_doubtful{clock="system"} 1.0' in shown
+    assert sp_site.state(task) == "open"
+    store = SqlStore(f"sqlite:///{sp_site._folder}/sp/state.db")
+    confirm_clock(store, ManualClock(time.time() + 100000))
+    store.close()
+    until(lambda: sp_site.events("the clock is sure again"))
+    until(lambda: store.round(task, 1).extended or store.round(task, 1).state != "open")

@@ -1,0 +1,147 @@
+"""An upload whose file is no longer what was acknowledged is not averaged: it is dropped, or its round is void."""
+
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import ServiceUnavailable, UnknownParticipant
+from crowdfl.roles.participant import Participant
+from crowdfl.roles.sp.aggregators import upload_name
+from tests.hosts import Desk
+from tests.roles.test_recovery import Failing
+
+DAMAGES = ["altered", "cut", "missing"]
+
+
+class WatchedDesk(Desk):
+    """A desk whose SP's alerts are seen."""
+
+    def __init__(self, folder: Path, people: int = 4, **settings: object) -> None:
+        self.alerts: list[tuple[str, dict]] = []
+        super().__init__(folder, **settings)
+        self.options.events = self._hear
+        self.invite(people)
+        self.requester.fund(self.task, 72_000_000, "all")
+        self.run()
+
+    def _hear(self, event: str, /, **fields: object) -> None:
+        if event != "average published":
+            self.alerts.append((event, fields))
+
+    def upload(self, people: list[Participant] | None = None) -> None:
+        """Everyone's, or theirs."""
+        for person in self.crowd if people is None else people:
+            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+
+    def damage(self, person: Participant, how: str) -> bytes:
+        """What was in the file of its upload to round one."""
+        entry = self.sp.store.upload(self.task, 1, person.keys.who)
+        assert entry is not None
+        file = self.folder / "sp/blobs" / upload_name(self.task, 1, entry.digest)
+        whole, width = file.read_bytes(), person.side.party.public.ciphertext_bytes
+        file.unlink()
+        if how != "missing":
+            file.write_bytes(whole[:-width] + (bytes(width) if how == "altered" else b""))  # zero is not a unit
+        return whole
+
+    def states(self) -> list[str]:
+        """Of the rounds."""
+        return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_it_is_dropped_from_an_open_round_and_may_be_sent_again(tmp_path, how):
+    """With the same bytes: then its owner is averaged and rewarded as everyone else."""
+    desk = WatchedDesk(tmp_path)
+    desk.upload(desk.crowd[:3])
+    owner = desk.crowd[0]
+    whole = desk.damage(owner, how)
+    desk.run()
+    desk.run()  # at the second look nobody has uploaded since: it is added up ahead of time
+    assert desk.alerts == [("uploads damaged", {"task": desk.task, "number": 1, "uploads": 1})]
+    assert desk.sp.store.turnout(desk.task, 1) == (2, 2)
+    assert desk.states() == ["open"]
+    assert desk.sp.upload(desk.task, 1, owner.keys.who, whole).who == owner.keys.who
+    desk.upload(desk.crowd[3:])
+    desk.run()
+    assert desk.states()[0] == "rewarded"
+    assert desk.sp.envelope(desk.task, 1, owner.keys.who)
+
+
+PAPER = {"profile": "paper", "sigma": 80, "key_bits": 1536}
+
+
+@pytest.mark.parametrize(
+    ("how", "added", "settings"),
+    [
+        ("altered", False, {}),
+        ("cut", True, {}),
+        ("missing", True, {}),
+        pytest.param("altered", False, PAPER, marks=pytest.mark.second),
+        pytest.param("altered", True, PAPER, marks=pytest.mark.second),
+    ],
+)
+def test_a_closed_round_goes_on_without_it(tmp_path, how, added, settings):
+    """Its owner gets no reward, and is told why; the others' average is theirs alone."""
+    desk = WatchedDesk(tmp_path, **settings)
+    desk.upload()
+    if added:
+        desk.sp.aggregators.add_new(desk.task, 1)  # the sum is there: rewards would read each upload again
+    owner, *others = desk.crowd
+    desk.damage(owner, how)
+    desk.run()
+    assert desk.states()[0] == "rewarded"
+    assert [event for event, _ in desk.alerts] == ["uploads damaged"]
+    assert desk.sp.steps.dropped == 1
+    if others[0].side.read(desk.sp.publication(desk.task, 1, others[0].keys.who), 1).total is not None:
+        assert others[0].read(1).total == 15
+    for other in others:
+        assert desk.sp.envelope(desk.task, 1, other.keys.who)
+    with pytest.raises(UnknownParticipant, match="damaged here and dropped: there is no reward"):
+        desk.sp.envelope(desk.task, 1, owner.keys.who)
+
+
+def test_a_closed_round_with_too_few_left_is_given_up(tmp_path):
+    """An average of two would tell each of them about the other. The money returns, the next round opens."""
+    desk = WatchedDesk(tmp_path, people=3)
+    desk.upload()
+    desk.damage(desk.crowd[0], "missing")
+    desk.run()
+    assert desk.states() == ["aborted", "open"]
+    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+
+
+def test_once_csp_was_asked_the_round_is_void(tmp_path):
+    """CSP answers for one set of uploads: a second set would open the difference between two sums."""
+    desk = WatchedDesk(tmp_path)
+    desk.upload()
+    whole = desk.sp.ports.blobs
+    desk.sp.ports.blobs = Failing(whole, "/rewards")
+    with pytest.raises(ServiceUnavailable, match="died"):
+        desk.run()
+    desk.restart()
+    desk.damage(desk.crowd[0], "altered")
+    desk.run()
+    assert desk.states() == ["aborted", "open"]
+    assert [event for event, _ in desk.alerts] == ["round void"]
+    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+
+
+def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_ending(tmp_path):
+    """The requester's copy of the last average is made from the uploads; rewards stay claimable."""
+    desk = WatchedDesk(tmp_path, rounds=3)
+    desk.upload()
+    desk.run()
+    assert desk.states() == ["rewarded", "open"]
+    for person in desk.crowd:
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk.requester.order(desk.task, "cancel")
+    desk.sp.aggregators.forget(desk.task, 1)
+    desk.damage(desk.crowd[0], "missing")
+    desk.run()
+    desk.run()
+    assert [event for event, _ in desk.alerts] == ["model lost"]
+    assert desk.crowd[0].claim() > 0
+    desk.clock.time += 1000
+    desk.run()
+    assert desk.sp.status(desk.task)["state"] == "settled"
