@@ -229,7 +229,10 @@ def test_key_folders_open_with_their_passphrase(tmp_path):
         open_kgc(settings.changed(passphrase_file=None))
     with pytest.raises(SettingsError, match="not sealed"):
         CspSettings(
-            **dict(settings) | {"kgc_key": bytes(32)},
+            data=tmp_path / "csp",
+            **LOCAL,
+            passphrase_file=file,
+            kgc_key=bytes(32),
             kgc={"url": "https://localhost:1", "token": "t"},
             compute="dask",
             dask={"scheduler": "tls://127.0.0.1:1"},

@@ -127,12 +127,12 @@ def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
     until(is_paid)
 
 
-def stopped_in_time(sp_site: Site) -> None:
+def assert_stops_in_time(sp_site: Site) -> None:
     """With status 0, and soon: ten seconds are promised, the rest is for a busy machine."""
     started = time.monotonic()
     sp_site.process.send_signal(signal.SIGTERM)
     assert sp_site.wait() == 0
-    assert time.monotonic() - started < 20.0
+    assert time.monotonic() - started < 25.0
 
 
 @pytest.mark.parametrize("mode", ["hang", "closed", "pass"])
@@ -147,7 +147,7 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
     place = urlsplit(sp_site.url)
     with socket.create_connection((place.hostname, place.port)) as phone:
         phone.sendall(f"POST /v1/tasks/{task}/claims HTTP/1.1\r\nHost: sp\r\nContent-Length: 9\r\n\r\nhalf".encode())
-        stopped_in_time(sp_site)
+        assert_stops_in_time(sp_site)
     sp_site.gate.set("pass")
     sp_site.start()
     until(lambda: sp_site.state(task) == "rewarded")
@@ -165,7 +165,7 @@ def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(people[0].claim)
         until(lambda: sp_site.gate.came > came)
-        stopped_in_time(sp_site)
+        assert_stops_in_time(sp_site)
         with pytest.raises(ServiceUnavailable):
             waiting.result()
 
@@ -184,7 +184,7 @@ def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(sp_site,
     upload(people)
     people[0].claim()
     until((tmp_path / "ran").exists)
-    stopped_in_time(sp_site)
+    assert_stops_in_time(sp_site)
     store = SqlStore(f"sqlite:///{sp_site._folder}/sp/state.db")
     (payment,) = store.payments(task)
     assert (payment.state, payment.error) == (PaymentState.UNKNOWN, "SP was stopped while it ran; check with your bank")
@@ -223,7 +223,7 @@ def test_sigterm_ends_a_csp_that_computes(tmp_path):
             started = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
-            assert time.monotonic() - started < 20.0
+            assert time.monotonic() - started < 25.0
             service.close()
             assert asked.exception(PATIENCE) is not None
 
