@@ -28,7 +28,9 @@ def work(campaign: Campaign, *roles: str) -> Counter[str]:
     steps = [name for role in roles for name in campaign.steps(role) if not idle(name)]
     chance = ("settlement.settle", "core.renew_lease<steps.reply")
     return Counter(
-        name for name in steps if not name.startswith(("run.", "migrations.")) and not any(c in name for c in chance)
+        name
+        for name in steps
+        if not name.startswith(("run.", "signing.", "migrations.")) and not any(c in name for c in chance)
     )
 
 

@@ -55,14 +55,15 @@ class Answers(Background):
     # Reentrant: a computation may end while the thread that started it still holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def ask(self, task: str, digest: str, request: Callable[[], bytes]) -> BinaryIO | None:
-        """The reply, or None if it takes longer than the caller's patience; `request` reads it when its turn has come."""
+    def ask(self, task: str, request: Body) -> BinaryIO | None:
+        """The reply, or None if it takes longer than the caller's patience. The request is read when its turn has come."""
         self.csp.store.task(task)  # no worker for a task that is not here
-        if self.csp.store.answered(task, digest) is not None:
-            return self._stored(task, digest)
-        future = self._start((task, digest), request)
+        key = task, request.digest
+        if self.csp.store.answered(*key) is not None:
+            return self._stored(*key)
+        future = self._start(key, request)
         done, _ = wait([future], self.patience)
-        return self._tell((task, digest), future) if done else None
+        return self._tell(key, future) if done else None
 
     def poll(self, task: str, digest: str) -> BinaryIO | None:
         """The reply; None while it is computed; `NotReady` if nobody has asked since this process began."""
@@ -93,7 +94,7 @@ class Answers(Background):
     def _compute(self, task: str, request: Callable[[], bytes]) -> None:
         self.csp.answer(task, request())  # which keeps it
 
-    def _start(self, key: tuple[str, str], request: Callable[[], bytes]) -> Future[None]:
+    def _start(self, key: tuple[str, str], request: Body) -> Future[None]:
         with self._lock:
             future = self._futures.get(key)
             if future is not None and not future.done():
@@ -103,7 +104,8 @@ class Answers(Background):
             # One worker a task: CSP's side of a task works on one request at a time.
             if key[0] not in self._workers:
                 self._workers[key[0]] = ThreadPoolExecutor(1, f"csp-{key[0][:8]}")
-            work = partial(copy_context().run, self._compute, key[0], request)  # under the caller's request id
+            # Under the caller's request id.
+            work = partial(copy_context().run, self._compute, key[0], request.later())
             self._futures[key] = future = self._workers[key[0]].submit(work)
             future.add_done_callback(partial(self._forget_success, key))
             self._prune()
@@ -163,7 +165,7 @@ def create_app(
 
     def answer(task: str, body: Body) -> Response:
         how = "cached" if answers.known(task, body.digest) else "answered"
-        reply = answers.ask(task, body.digest, body.later())
+        reply = answers.ask(task, body)
         asked.labels(how).inc()
         return _outcome(task, body.digest, reply)
 
