@@ -77,7 +77,7 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
         started = {role: stack.enter_context(_role(role, folder / role, path)) for role in ROLES}
         for role, process in started.items():
             _wait_until_alive(process, folder / role / "settings.toml")
-        with httpx.Client(verify=tls.client_context(folder / "sp" / "ca.pem")) as http:
+        with httpx.Client(verify=tls.client_context(folder / "sp" / "peers" / "ca.pem")) as http:
             ready = [http.get(f"https://127.0.0.1:{port}/readyz").status_code for port in ports.values()]
         assert ready == [200, 200, 200]
         task = tmp_path / "task.toml"
