@@ -55,6 +55,9 @@ class Person:
     def on_event(self, what, details):
         self.events.append((what, details))
 
+    def on_wait(self, why, seconds):
+        self.on_event("waiting", {"why": str(why), "seconds": round(seconds, 1)})
+
     def look(self):
         return self._next("look", self.looks, DEFINITION)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crowdfl.cli.money import deposit_app, payouts, resolve
+from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
@@ -104,3 +104,4 @@ csp_app = _role_app("CSP", "The computation server: answers SP with the other ha
 sp_app.add_typer(deposit_app, name="deposit")
 sp_app.command("payouts")(payouts)
 sp_app.command("resolve")(resolve)
+sp_app.command("reconcile")(reconcile)

@@ -4,6 +4,7 @@ What must survive a crash lies in `blobs`, written before it is sent: an upload 
 bytes, so that it is the same upload.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -21,19 +22,20 @@ from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import (
     AlreadyCounted,
-    BadSignature,
+    CrowdFLError,
     DocumentError,
     Forbidden,
-    FormatError,
+    MasksDoNotFit,
     NothingToContribute,
     NotReady,
     PoolExhausted,
     RewardOutOfRange,
     RoundNotOpen,
-    SealBroken,
+    ServiceError,
     TaskNotRunning,
     TooFewParticipants,
     TooLate,
+    UnknownParticipant,
 )
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
@@ -44,6 +46,9 @@ from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
 
 LEAST_PARTICIPANTS = 5
+_LONGEST_WAIT = (
+    86400.0  # seconds after the end that a missing reward is waited for, and never past half of the claim time
+)
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]
@@ -58,6 +63,7 @@ class ParticipantSp(Protocol):
     def status(self, task: str) -> dict[str, Any]: ...
     def enrol(self, task: str, certificate: str) -> str: ...
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
+    def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
@@ -81,6 +87,13 @@ class Participant:
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
+    _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
+    _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
+    _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
+
+    def on_wait(self, why: Exception, seconds: float) -> None:
+        """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
+        self.on_event("waiting", {"why": str(why), "seconds": round(seconds, 1)})
 
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
@@ -137,6 +150,7 @@ class Participant:
             self.state = "left"
             self._quit()
             return False
+        self._come_back(status)
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
         for number, state in rounds.items():
@@ -148,6 +162,35 @@ class Participant:
             if state == "aborted":
                 did |= self._explain(number)
         return did
+
+    def _come_back(self, status: Mapping[str, Any]) -> None:
+        """After SP was restored from a backup: enrol again, and forget the receipts of uploads that it no longer has."""
+        epoch = str(status.get("epoch", ""))
+        if self._epoch not in (None, epoch):
+            self.on_event("restored", {})
+            self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        for entry in status["rounds"]:
+            if entry["state"] == "open" and self._is_lost(entry, epoch):
+                self._forget_receipt(entry["number"])
+        self._epoch = epoch
+
+    def _is_lost(self, entry: Mapping[str, Any], epoch: str) -> bool:
+        """Asked once by each process, and again when SP was restored or shows fewer uploads than before."""
+        number, now = entry["number"], (epoch, int(entry.get("uploads", 0)))
+        known, held = self._looked.get(number), f"rounds/{number}/receipt"
+        news = known is None or known[0] != now[0] or known[1] > now[1]
+        lost = news and self.blobs.has(held) and self.blobs.has(f"rounds/{number}/upload")
+        lost = lost and self.sp.uploaded(self.task, number, self.keys) is None
+        self._looked[number] = now
+        return lost
+
+    def _forget_receipt(self, number: int) -> None:
+        """What was made for the round is sent again; the first receipt is kept, as evidence."""
+        receipt = self.blobs.get(f"rounds/{number}/receipt")
+        if not self.blobs.has(f"rounds/{number}/lost-receipt"):
+            self.blobs.put(f"rounds/{number}/lost-receipt", receipt)
+        self.blobs.delete(f"rounds/{number}/receipt")
+        self.on_event("sending again", {"round": number})
 
     @property
     def has_left(self) -> bool:
@@ -226,7 +269,13 @@ class Participant:
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
             return False  # the last average is for the requester
-        average = self._definition.shape.arrays(self.read(number).weights)
+        try:
+            average = self._definition.shape.arrays(self.read(number).weights)
+        except CrowdFLError as wrong:
+            if wrong.passes or isinstance(wrong, ServiceError):
+                raise  # the platform is away: training on an older model would be a pity
+            self._tell_once("average missing", number, wrong)
+            return False
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
@@ -241,13 +290,21 @@ class Participant:
             return False
         try:
             self.open_reward(number)
-        except RewardOutOfRange as wrong:  # for good: no claim of it would be paid
+        except (RewardOutOfRange, UnknownParticipant) as wrong:  # for good: no claim of it would be paid
             self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
-        except (BadSignature, SealBroken, FormatError) as wrong:  # not what CSP made: the platform may still show that
-            self.on_event("reward refused", {"round": number, "why": str(wrong)})
+        except CrowdFLError as wrong:
+            if isinstance(wrong, ServiceError) and not wrong.passes:
+                raise
+            # Not there, or not what CSP made: the platform may still show that, and one reward must not hold up the rest.
+            self._tell_once("reward missing", number, wrong)
             return False
         return True
+
+    def _tell_once(self, what: str, number: int, why: Exception) -> None:
+        if (what, number, type(why).__name__) not in self._told:
+            self._told.add((what, number, type(why).__name__))
+            self.on_event(what, {"round": number, "why": str(why)})
 
     def open_reward(self, number: int) -> int:
         envelope = self.sp.reward(self.task, number, self.keys)
@@ -263,34 +320,90 @@ class Participant:
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
         return earned
 
-    def claim(self) -> int:
-        """Claim everything earned, once, after the task's end; millionths paid."""
+    def claim(self, *, without_missing: bool = False) -> int:
+        """Claim everything earned, once, after the task's end; millionths paid.
+
+        A reward that the platform does not show is waited for (`NotReady`): a day, but not past half of the time to claim.
+        """
         if self.blobs.has("paid"):
             return int(self.blobs.get("paid"))
         if not self.blobs.has("claim"):
-            self._open_rewards()
-            self.blobs.put("claim", self.side.claim())
-        try:
-            outcome = self.sp.claim(self.task, self.blobs.get("claim"), self.keys)
-        except NotReady:
-            self.blobs.delete("claim")  # made too early: later rewards are not in it
-            raise
+            self._make_claim(self._open_rewards(without_missing=without_missing))
+        while True:
+            try:
+                return self._ask_to_pay()
+            except NotReady:
+                self.blobs.delete("claim")  # made too early: later rewards are not in it
+                raise
+            except MasksDoNotFit as refusal:  # CSP was restored from a backup, and has lost the newest rounds
+                if not self._claim_less(str(refusal)):
+                    raise
+
+    def claim_again(self) -> int:
+        """Send a claim that was paid once more: the same claim is the same payment, and an SP that has lost it pays it."""
+        paid = int(self.blobs.get("paid"))
+        with contextlib.suppress(NotReady):  # its time is over
+            return self._ask_to_pay()
+        return paid
+
+    def _ask_to_pay(self) -> int:
+        outcome = self.sp.claim(self.task, self.blobs.get("claim"), self.keys)
+        self.blobs.delete("paid")
         self.blobs.put("paid", str(outcome.amount).encode())
         self.on_event("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
         return outcome.amount
 
-    def _open_rewards(self) -> None:
-        """All of them: a claim is paid once, and whoever was away may not have read the last."""
+    def _make_claim(self, rounds: Sequence[int]) -> None:
+        side = self._new_side(self._definition, self.blobs.get("bundle"))  # it claims what was opened with it
+        for number in rounds:
+            side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+        claim = side.claim()
+        self.blobs.delete("claimed-rounds")
+        self.blobs.put("claimed-rounds", json.dumps(list(rounds)).encode())
+        self.blobs.delete("claim")
+        self.blobs.put("claim", claim)
+
+    def _claim_less(self, why: str) -> bool:
+        """Without the newest round; False if there would be nothing left."""
+        known = self.blobs.has("claimed-rounds")
+        rounds = json.loads(self.blobs.get("claimed-rounds")) if known else list(self.rewards())
+        if len(rounds) < 2:
+            return False
+        self.on_event("claiming without", {"rounds": rounds[-1:], "why": why})
+        self._make_claim(rounds[:-1])
+        return True
+
+    def _open_rewards(self, *, without_missing: bool) -> list[int]:
+        """The rounds to claim: a claim is paid once, and whoever was away may not have read the last."""
         status = self.sp.status(self.task)
         if status["state"] == "settled":
             raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
         under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
         if status["state"] in ("running", "paused") or under_way:
             raise NotReady("rewards are claimed once, after the end of the task: come back then")
-        for entry in status["rounds"]:
-            if entry["state"] == "rewarded":
-                self._open_reward(entry["number"])
-        self.rewards()
+        rewarded = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
+        for number in rewarded:
+            self._open_reward(number)
+        earned = self.rewards()
+        missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
+        if missing and not without_missing:
+            self._wait_for(missing, status.get("claim_seconds_left"))
+        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
+        if missing:
+            self.on_event("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
+        return [number for number in earned if number in rewarded]
+
+    def _is_owed(self, number: int) -> bool:
+        has = self.blobs.has
+        return has(f"rounds/{number}/receipt") and not has(f"rounds/{number}/no-reward")
+
+    def _wait_for(self, missing: Sequence[int], left: float | None) -> None:
+        window = float(self._definition.claim_window)
+        if left is not None and left > max(window / 2, window - _LONGEST_WAIT):
+            raise NotReady(
+                f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
+                "come back later, or claim the rest without it"
+            )
 
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
@@ -308,8 +421,14 @@ class Participant:
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
         if not self.blobs.has("initial"):
-            self.blobs.put("initial", self.sp.initial_weights(self.task))
+            self.blobs.put("initial", self._initial())
         return arrays_from_npz(self.blobs.get("initial"), self._definition)
+
+    def _initial(self) -> bytes:
+        initial = self.sp.initial_weights(self.task)
+        if hashlib.sha256(initial).hexdigest() != self._definition.initial:
+            raise DocumentError("the platform's initial weights are not those that the task's definition names")
+        return initial
 
     @property
     def side(self) -> ParticipantProtocol:
