@@ -15,6 +15,7 @@ from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
 
 _ROOM = 4096
+_NO_MODEL = "no model"
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
 
 
@@ -99,8 +100,6 @@ class Settlement:
     def finish(self, task: str, last: Round | None) -> bool:
         try:
             self.deliver(task)
-        except (RoundEnded, OutOfTurn):  # for good: there is no model to wait for
-            pass
         except (CrowdFLError, ConnectionError):
             if last is None or not self._steps.out_of_patience(task, last):
                 raise
@@ -112,9 +111,14 @@ class Settlement:
     def deliver(self, task: str) -> bool:
         """The requester gets the last average that was paid for, even if later rounds were given up or cancelled."""
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
-        if not paid or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
+        memory = self._ports.store.memory(task)
+        if not paid or _NO_MODEL in memory or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
             return False
-        self._steps.publish(task, paid[-1], final=True)
+        try:
+            self._steps.publish(task, paid[-1], final=True)
+        except (RoundEnded, OutOfTurn):  # for good: there is no model to wait for
+            memory[_NO_MODEL] = b""
+            return False
         self._aggregators.forget(task, paid[-1])
         return True
 
