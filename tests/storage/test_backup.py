@@ -135,6 +135,33 @@ def test_every_upload_that_a_row_names_is_in_the_archive(source: BackupSource, t
         assert hashlib.sha256(found.get(upload_name(TASK, 1, upload.digest))).hexdigest() == upload.digest
 
 
+def test_uploads_that_come_at_every_moment_of_a_backup_are_in_it_whole_or_not_at_all(
+    source: BackupSource, tmp_path: Path
+):
+    """One between any two pieces that are read: a row without its file would stop the round."""
+    blobs, store, count = FileBlobs(source.folder / "blobs"), SqlStore(source.database), iter(range(1000))
+
+    def receive(_size: int = 0) -> None:
+        number = next(count)
+        data = b"upload %d" % number
+        digest = hashlib.sha256(data).hexdigest()
+        blobs.put(upload_name(TASK, 1, digest), data)
+        store.acknowledge(TASK, 1, [Upload(f"{number:020x}", digest, late=False)])
+
+    for _ in range(3):
+        receive()
+    write_backup(source, tmp_path / "backup.tar", receive)
+    assert len(store.uploads(TASK, 1)) > 6
+    store.close()
+    emptied(source.database)
+    url = restored(tmp_path / "backup.tar", tmp_path / "again", into(source))
+    again, found = SqlStore(url), FileBlobs(tmp_path / "again/blobs")
+    rows = again.uploads(TASK, 1)
+    again.close()
+    assert len(rows) >= 3
+    assert all(found.has(upload_name(TASK, 1, upload.digest)) for upload in rows)
+
+
 def test_what_must_not_come_back_stays_out(source: BackupSource, tmp_path: Path):
     """Pools of randomizers whatever their name, unfinished uploads, the passphrase, and the live database's own files."""
     (source.folder / "randomizers.pool").write_bytes(b"CFLP\x01 and randomizers")
