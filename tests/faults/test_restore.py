@@ -238,10 +238,10 @@ def test_a_campaign_goes_on_after_sp_was_lost_and_restored(kind: str, tmp_path: 
         platform.prepare(database)
         for role in SERVERS:
             platform.start(role)
-        rehearse(platform, database)
+        check(platform, *rehearse(platform, database))
 
 
-def rehearse(platform: Platform, database: str | None) -> None:
+def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, list[Phone]]:
     """From the first upload to the last payment."""
     requester = platform.requester()
     settings = TaskSettings.of(**(SMALL_TASK | {"window": 3600.0, "rounds": ROUNDS}))
@@ -277,7 +277,7 @@ def rehearse(platform: Platform, database: str | None) -> None:
 
     for phone in phones:
         phone.wait_for("paid")
-    check(platform, requester, task, phones)
+    return requester, task, phones
 
 
 def check(platform: Platform, requester: Requester, task: str, phones: list[Phone]) -> None:

@@ -1,7 +1,10 @@
 """What a phone meets on a bad day: what may pass, what is final, and what is not from the service at all."""
 
 import hashlib
+import json
 import re
+import socket
+import time
 from dataclasses import replace
 from email.utils import formatdate
 
@@ -14,9 +17,13 @@ from crowdfl.errors import NotAuthenticated, ServiceError, ServiceUnavailable
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Service, Signer
-from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
+from crowdfl.services.http.problems import problem_for
 from crowdfl.services.http.signatures import SKEW_SECONDS
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from, signed_text
+from crowdfl.settings import TaskSettings
+from tests.cli.program import start
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition
+from tests.http.loopback import serving, wait_for, wait_for_round
 from tests.http.test_clients import Scripted, problem
 
 TASK = "0" * 32
@@ -103,14 +110,6 @@ def test_the_page_of_a_public_network_is_not_taken_for_an_answer(call, answer):
     assert failure.value.passes
 
 
-@pytest.mark.parametrize("status", [404, 405])
-def test_an_sp_of_the_last_release_does_not_say_what_it_holds(status):
-    """It has no such route: then the upload is sent again, which changes nothing where it is in."""
-    told = {"type": PROBLEM_TYPE + "method-not-allowed", "title": "Method Not Allowed", "status": status}
-    answer = httpx.Response(status, json=told, headers={"Content-Type": MEDIA_TYPE})
-    assert SpClient(Scripted(answer).service).uploaded(TASK, 1, KEYS) is None
-
-
 class Strict:
     """A service with a clock of its own, which refuses signatures of another time, as SP does."""
 
@@ -188,3 +187,47 @@ def test_a_participant_learns_what_sp_holds_of_it(campaign, person):
     place = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
     with pytest.raises(errors.Forbidden):
         other.sp.service.call("GET", place)
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("apart", [-7200.0, 7200.0])
+def test_a_phone_two_hours_off_takes_part_in_a_campaign(tmp_path, apart):
+    """Against the services as they are deployed: enrolled, uploaded, with a receipt."""
+    with serving(tmp_path) as platform:
+        requester = platform.requester()
+        task = requester.create(small_definition(TaskSettings.of(**SMALL_TASK)), INITIAL_MODEL)
+        phone, *others = [platform.join(requester, task) for _ in range(3)]
+        phone.sp = SpClient(replace(phone.sp.service, now=lambda: time.time() + apart))
+        requester.fund(task, 72_000_000, "all")
+        platform.confirm(task, "all", 72_000_000)
+        wait_for_round(phone.sp, task, "open")
+        for person in (phone, *others):
+            assert person.step(lambda arrays, _settings, _number: (arrays, 5)) is True
+        assert phone.blobs.has("rounds/1/receipt")
+        assert phone.sp.service.server_time.ahead == pytest.approx(-apart, abs=5)
+        wait_for(lambda: phone.sp.reward(task, 1, phone.keys))
+
+
+@pytest.mark.second
+def test_a_phone_says_at_once_what_it_waits_for(tmp_path):
+    """By the command line, with nobody at the platform's address: in words and as JSON, long before it gives up."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    address = f"https://127.0.0.1:{port}"
+    invitation = {"task": TASK, "invitation": "x", "kgc": address, "sp": address, "kgc_key": "00" * 32}
+    invitation |= {"sp_key": "00" * 32, "ca": None, "insecure_test_key": True}
+    (tmp_path / "invitation.json").write_text(json.dumps(invitation))
+    place = (tmp_path / "invitation.json", "--home", tmp_path / "me")
+    for command, log in ((("look", *place), "look"), (("run", *place, "--data", "watch:0", "--json"), "run")):
+        process = start("participant", *command, log=tmp_path / log)
+        try:
+            until = time.monotonic() + 60
+            while "next try" not in (said := (tmp_path / log).read_text()) and '"waiting"' not in said:
+                assert process.poll() is None, said
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            assert process.poll() is None
+            assert "cannot be reached" in said
+        finally:
+            process.kill()
+            process.wait()

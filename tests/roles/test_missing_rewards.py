@@ -99,7 +99,19 @@ def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(de
     assert person.step(train) is False
     assert person.step(train) is False
     assert [what for what, _ in said] == ["reward missing"]
-    assert person.claim(without_missing=True) == person.rewards()[1] > 0
+    desk.clock.time += 300.0  # past half of the time to claim: it may be back at any moment
+    with pytest.raises(NotReady):
+        person.claim()
+    desk.clock.time += 100.0  # less than a quarter is left
+    assert person.claim() == person.rewards()[1] > 0
+
+
+@pytest.mark.second
+def test_whoever_does_not_want_to_wait_claims_the_rest(desk: Desk):
+    """At once."""
+    lose(desk)
+    finish(desk)
+    assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[2] > 0
 
 
 @pytest.mark.second

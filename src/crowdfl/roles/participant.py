@@ -4,7 +4,6 @@ What must survive a crash lies in `blobs`, written before it is sent: an upload 
 bytes, so that it is the same upload.
 """
 
-import contextlib
 import hashlib
 import io
 import json
@@ -25,7 +24,6 @@ from crowdfl.errors import (
     CrowdFLError,
     DocumentError,
     Forbidden,
-    MasksDoNotFit,
     NothingToContribute,
     NotReady,
     PoolExhausted,
@@ -41,6 +39,7 @@ from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.claiming import Claiming
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
@@ -90,6 +89,7 @@ class Participant:
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
+    _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
     def on_wait(self, why: Exception, seconds: float) -> None:
         """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
@@ -297,6 +297,7 @@ class Participant:
             if isinstance(wrong, ServiceError) and not wrong.passes:
                 raise
             # Not there, or not what CSP made: the platform may still show that, and one reward must not hold up the rest.
+            self._unread[number] = wrong.passes
             self._tell_once("reward missing", number, wrong)
             return False
         return True
@@ -321,89 +322,26 @@ class Participant:
         return earned
 
     def claim(self, *, without_missing: bool = False) -> int:
-        """Claim everything earned, once, after the task's end; millionths paid.
-
-        A reward that the platform does not show is waited for (`NotReady`): a day, but not past half of the time to claim.
-        """
-        if self.blobs.has("paid"):
-            return int(self.blobs.get("paid"))
-        if not self.blobs.has("claim"):
-            self._make_claim(self._open_rewards(without_missing=without_missing))
-        while True:
-            try:
-                return self._ask_to_pay()
-            except NotReady:
-                self.blobs.delete("claim")  # made too early: later rewards are not in it
-                raise
-            except MasksDoNotFit as refusal:  # CSP was restored from a backup, and has lost the newest rounds
-                if not self._claim_less(str(refusal)):
-                    raise
+        """Claim everything earned, once, after the task's end; millionths paid. `roles.claiming` says what is waited for."""
+        return self._claiming.claim(without_missing=without_missing)
 
     def claim_again(self) -> int:
-        """Send a claim that was paid once more: the same claim is the same payment, and an SP that has lost it pays it."""
-        paid = int(self.blobs.get("paid"))
-        with contextlib.suppress(NotReady):  # its time is over
-            return self._ask_to_pay()
-        return paid
+        """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""
+        return self._claiming.claim_again()
 
-    def _ask_to_pay(self) -> int:
-        outcome = self.sp.claim(self.task, self.blobs.get("claim"), self.keys)
-        self.blobs.delete("paid")
-        self.blobs.put("paid", str(outcome.amount).encode())
-        self.on_event("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
-        return outcome.amount
-
-    def _make_claim(self, rounds: Sequence[int]) -> None:
-        side = self._new_side(self._definition, self.blobs.get("bundle"))  # it claims what was opened with it
-        for number in rounds:
-            side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
-        claim = side.claim()
-        self.blobs.delete("claimed-rounds")
-        self.blobs.put("claimed-rounds", json.dumps(list(rounds)).encode())
-        self.blobs.delete("claim")
-        self.blobs.put("claim", claim)
-
-    def _claim_less(self, why: str) -> bool:
-        """Without the newest round; False if there would be nothing left."""
-        known = self.blobs.has("claimed-rounds")
-        rounds = json.loads(self.blobs.get("claimed-rounds")) if known else list(self.rewards())
-        if len(rounds) < 2:
-            return False
-        self.on_event("claiming without", {"rounds": rounds[-1:], "why": why})
-        self._make_claim(rounds[:-1])
-        return True
-
-    def _open_rewards(self, *, without_missing: bool) -> list[int]:
-        """The rounds to claim: a claim is paid once, and whoever was away may not have read the last."""
-        status = self.sp.status(self.task)
-        if status["state"] == "settled":
-            raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
-        under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
-        if status["state"] in ("running", "paused") or under_way:
-            raise NotReady("rewards are claimed once, after the end of the task: come back then")
-        rewarded = [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]
-        for number in rewarded:
-            self._open_reward(number)
-        earned = self.rewards()
-        missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
-        if missing and not without_missing:
-            self._wait_for(missing, status.get("claim_seconds_left"))
-        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
-        if missing:
-            self.on_event("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
-        return [number for number in earned if number in rewarded]
-
-    def _is_owed(self, number: int) -> bool:
-        has = self.blobs.has
-        return has(f"rounds/{number}/receipt") and not has(f"rounds/{number}/no-reward")
-
-    def _wait_for(self, missing: Sequence[int], left: float | None) -> None:
-        window = float(self._definition.claim_window)
-        if left is not None and left > max(window / 2, window - _LONGEST_WAIT):
-            raise NotReady(
-                f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
-                "come back later, or claim the rest without it"
-            )
+    @property
+    def _claiming(self) -> Claiming:
+        return Claiming(
+            self.blobs,
+            self._definition,
+            status=lambda: self.sp.status(self.task),
+            pay=lambda claim: self.sp.claim(self.task, claim, self.keys),
+            new_side=lambda: self._new_side(self._definition, self.blobs.get("bundle")),
+            open_reward=self._open_reward,
+            rewards=self.rewards,
+            tell=self.on_event,
+            unread=self._unread,
+        )
 
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go

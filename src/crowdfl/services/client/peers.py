@@ -14,7 +14,6 @@ from crowdfl.errors import (
     Forbidden,
     NotAuthenticated,
     NotReady,
-    ServiceError,
     ServiceUnavailable,
     Truncated,
     WrongProtocol,
@@ -178,15 +177,10 @@ class SpClient:
         return send(task, number, upload)
 
     def uploaded(self, task: str, number: int, keys: ParticipantKeys | None = None) -> str | None:
-        """The digest of this participant's upload that SP holds; None if it holds none, or is too old to say."""
+        """The digest of this participant's upload that SP holds, if it holds one."""
         own = self._as(keys)
-        try:
-            digest = own.service.call("GET", own._place(task, number)).json().get("digest")
-        except ServiceError as refusal:
-            if refusal.passes or isinstance(refusal, NotAuthenticated | WrongProtocol):
-                raise
-            return None
-        return digest if isinstance(digest, str) else None
+        reply = own.service.call("GET", own._place(task, number))
+        return None if reply.json().get("digest", "") is None else reply.text("digest")
 
     def upload(self, task: str, number: int, upload: bytes) -> str:
         return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
