@@ -84,6 +84,10 @@
     │   ├── StoreExposed            other users could read its file
     │   ├── StoreOutdated           it lacks tables or columns that this program needs
     │   └── StoreTooNew             a newer program has changed it
+    ├── BackupError                 a backup cannot be made or restored
+    │   ├── BackupDamaged           truncated, altered, or not a backup
+    │   ├── BackupRefused           there is something already where it would go
+    │   └── BackupToolMissing       a program that it needs is not installed
     ├── ServiceError                a service refuses, or cannot be used
     │   ├── NotAuthenticated        no credential, or none that is known
     │   │   ├── TokenExpired        the token was good until a time that has passed
@@ -108,6 +112,8 @@ A message says what was wrong and what to do; none ever holds secret material.
 
 class CrowdFLError(Exception):
     """Root of the tree: catch this to catch everything CrowdFL raises on purpose."""
+
+    passes: bool = False  # whether the same may succeed later by itself; of a service's answer, its status says so too
 
 
 class KeyMaterialError(CrowdFLError):
@@ -433,6 +439,8 @@ class StoreError(CrowdFLError):
 class StoreUnavailable(StoreError):
     """The database cannot be reached, or stays locked for too long."""
 
+    passes = True
+
 
 class StoreExposed(StoreError):
     """Someone other than the owner could read the database's file, which holds secrets."""
@@ -444,6 +452,22 @@ class StoreOutdated(StoreError):
 
 class StoreTooNew(StoreError):
     """A newer program has changed the database: update this one."""
+
+
+class BackupError(CrowdFLError):
+    """A backup cannot be made or restored."""
+
+
+class BackupDamaged(BackupError):
+    """The archive is truncated, altered, or not a backup."""
+
+
+class BackupRefused(BackupError):
+    """There is something already where the backup, or what it holds, would go."""
+
+
+class BackupToolMissing(BackupError):
+    """A program that the backup of this database needs is not installed."""
 
 
 class ServiceError(CrowdFLError):
@@ -473,13 +497,19 @@ class PlainHttpRefused(ServiceError):
 class StorageFull(ServiceError):
     """The service has no room left on its disk."""
 
+    passes = True
+
 
 class TooSlow(ServiceError):
     """The request came in too slowly: send it faster, or in smaller pieces."""
 
+    passes = True
+
 
 class ServiceUnavailable(ServiceError):
     """A service gives no answer, or none that can be used: try again later."""
+
+    passes = True
 
 
 class ClockInDoubt(ServiceUnavailable):

@@ -219,6 +219,10 @@ class _SpLink(_Now):
         """The digest stands for a receipt: within one process nobody has to prove anything."""
         return str(self.upload(task, number, keys.who, upload).digest)
 
+    def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None:
+        entry = self.store.upload(task, number, keys.who)
+        return None if entry is None else str(entry.digest)
+
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
         return bytes(self.publication(task, number, keys.who))
 

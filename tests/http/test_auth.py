@@ -50,6 +50,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/claims": {SIGNED, PUBLIC},  # a phone of protocol 2 signs the claim alone
         "PUT /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "PATCH /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
+        "GET /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/uploads/{who}/offset": {SIGNED},
         "POST /v1/tasks/{task}/rounds/{number}/uploads/{who}/commit": {SIGNED},
     },

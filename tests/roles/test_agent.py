@@ -5,9 +5,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from crowdfl.errors import ClaimRefused, ModelMismatch, NotReady, ServiceUnavailable, TooLate
+from crowdfl.errors import (
+    ClaimRefused,
+    Forbidden,
+    ModelMismatch,
+    NotAuthenticated,
+    NotReady,
+    ServiceUnavailable,
+    StorageFull,
+    StoreUnavailable,
+    TaskNotRunning,
+    TooLate,
+    TooSlow,
+    UnknownTask,
+)
 from crowdfl.retry import no_jitter
 from crowdfl.roles.agent import Agent
+from crowdfl.services.http.wire import error_from
 from tests.hosts import Desk
 
 AWAY = ServiceUnavailable("gone")
@@ -54,6 +68,9 @@ class Person:
 
     def on_event(self, what, details):
         self.events.append((what, details))
+
+    def on_wait(self, why, seconds):
+        self.on_event("waiting", {"why": str(why), "seconds": round(seconds, 1)})
 
     def look(self):
         return self._next("look", self.looks, DEFINITION)
@@ -142,6 +159,39 @@ def test_a_platform_that_goes_away_in_a_round_is_waited_for():
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
     assert waits == [1.5, 3.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        StorageFull("no room"),
+        StoreUnavailable("no database"),
+        TooSlow("slow"),
+        error_from(500, None),
+        error_from(502, "<html>"),
+    ],
+    ids=lambda failure: f"{type(failure).__name__} {failure}",
+)
+def test_whatever_may_pass_is_waited_for_and_told_at_the_first_miss(failure):
+    """A full disk, a database that is away for minutes, a failing service, a proxy's page: nobody has to start it again."""
+    person = Person(steps=[failure] * 12, claims=[failure])
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert person.calls.count("step") == 13
+    assert person.calls.count("claim") == 2
+    assert [waits[0], max(waits)] == [1.5, 80.0]
+    assert person.events[0] == ("waiting", {"why": str(failure), "seconds": 1.5})
+    assert len(person.events) == len(waits) == 13
+
+
+@pytest.mark.parametrize("refusal", [UnknownTask("no"), NotAuthenticated("no"), Forbidden("no"), TaskNotRunning("no")])
+def test_a_refusal_by_name_ends_it(refusal):
+    """It would be refused for ever."""
+    person = Person(steps=[refusal])
+    agent, waits = agent_of(person)
+    with pytest.raises(type(refusal)):
+        agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert waits == []
 
 
 def test_a_claim_waits_for_the_end_of_the_task():

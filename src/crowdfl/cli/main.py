@@ -32,6 +32,8 @@ _COMMANDS = {
     "predict": "cli.evaluate:predict",
     "settings": "cli.settings_file:settings",
     "doctor": "cli.doctor.command:doctor",
+    "backup": "cli.backup:backup",
+    "restore": "cli.backup:restore",
     "demo": "lab.demo.run:demo",
     "audit": "lab.audit.command:audit",
     "bench": "lab.bench.command:app",

@@ -13,6 +13,7 @@ import typer
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.run import open_books
@@ -86,6 +87,12 @@ def resolve(
     """Say what became of a payment that is unknown, or that you made yourself."""
     with open_books(read_service(SpSettings, settings), task) as books:
         resolve_payment(books, task, who, how)
+
+
+def reconcile(settings: _Settings, task: _Task) -> None:
+    """After a restore: say that this task's payments are compared with the bank; later claims are paid by themselves again."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        reconcile_payments(books.store, task)
 
 
 def _row(payment: StoredPayment, now: float) -> dict[str, str | int]:

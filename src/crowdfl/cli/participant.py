@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +15,12 @@ from crowdfl.cli.output import JsonLines, show, show_event
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import Tools
+from crowdfl.retry import Backoff
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link
+from crowdfl.services.client.transport import Link, Service
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
@@ -38,6 +39,9 @@ _Least = Annotated[
     ),
 ]
 _LEAST_FILE = "least-participants"
+_CALLS = Backoff(
+    first=1.0, longest=5.0, deadline=30.0
+)  # each miss is told; then an agent waits longer, others are told why
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
 
 
@@ -45,6 +49,7 @@ _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being aske
 def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
     with open_participant(invitation, home, as_json=as_json) as person:
+        person.on_event = beside
         definition = person.look()
     show(definition.body(), _described(definition, person), as_json=as_json)
 
@@ -105,11 +110,19 @@ def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = F
 
 
 @app.command("claim")
-def claim_now(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
-    """Claim what you earned, after the task's end. Both servers learn the amount only then."""
+def claim_now(
+    invitation: _Invitation,
+    home: _Home = _HOME,
+    without_missing: Annotated[
+        bool, typer.Option("--without-missing", help="Do not wait for rewards that the platform does not show.")
+    ] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Claim what you earned, after the task's end. Both servers learn the amount only then. Safe to repeat."""
     with open_participant(invitation, home, as_json=as_json, joined=True) as person:
-        person.on_event = lambda _what, _details: None  # the amount is this command's answer
-        amount = from_millionths(person.claim())
+        person.on_event = beside  # the amount is this command's answer
+        again = person.blobs.has("paid")  # a platform that was restored from a backup may have lost the claim
+        amount = from_millionths(person.claim_again() if again else person.claim(without_missing=without_missing))
     show({"paid": str(amount)}, f"{amount:.6f}", as_json=as_json)
 
 
@@ -180,9 +193,16 @@ def open_participant(
         ca = Path(scratch) / "ca.pem" if found.ca else None
         if ca is not None:
             ca.write_text(found.ca or "")
-        with closing(Link(found.kgc, ca).open()) as kgc, closing(SpClient(Link(found.sp, ca).open())) as sp:
+
+        def tell(why: Exception, seconds: float) -> None:
+            person.on_wait(why, seconds)
+
+        def told(url: str) -> Service:
+            return replace(Link(url, ca).open(retries=_CALLS), on_wait=tell)
+
+        with closing(told(found.kgc)) as kgc, closing(SpClient(told(found.sp))) as sp:
             blobs = FileBlobs(home)
-            yield _Holding(
+            person = _Holding(
                 found.task,
                 blobs,
                 KgcClient(kgc),
@@ -195,6 +215,7 @@ def open_participant(
                 least_participants=_least(home / _LEAST_FILE, least),
                 hold=hold,
             )
+            yield person
 
 
 def _least(path: Path, chosen: int | None) -> int:
@@ -224,7 +245,16 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
             for number, amount in e.get("missing", {}).items()
         )
     ),
-    "waiting": lambda e: f"the platform is away, next try in about {e['seconds']} s: {e['why']}",
+    "waiting": lambda e: f"waiting for the platform, next try in about {e['seconds']} s: {e['why']}",
+    "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
+    "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",
+    "reward refused": lambda e: f"round {e['round']}: no reward: {e['why']}",
+    "reward missing": lambda e: f"round {e['round']}: the reward cannot be read yet; it is tried again: {e['why']}",
+    "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",
+    "claiming without": lambda e: (
+        f"the claim leaves out round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
+        "prove your part; ask the platform about it"
+    ),
     "not paid": lambda e: f"not paid: {e['why']}",
     "given up": lambda e: (
         f"round {e['round']} was given up or cancelled: your upload was not averaged, nobody is paid for it"
@@ -233,7 +263,17 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
+def beside(what: str, details: Mapping[str, Any]) -> None:
+    """On standard error, for a command whose answer is one value."""
+    if what != "paid":
+        typer.echo(_in_words(what, details), err=True)
+
+
 def say(what: str, details: Mapping[str, Any]) -> None:
     """An event in words, for the person at the device."""
+    typer.echo(_in_words(what, details))
+
+
+def _in_words(what: str, details: Mapping[str, Any]) -> str:
     plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
-    typer.echo(_SAID[what](details) if what in _SAID else plain)
+    return _SAID[what](details) if what in _SAID else plain

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from crowdfl.cli.clock import clock_app
-from crowdfl.cli.money import deposit_app, payouts, resolve
+from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
@@ -106,3 +106,4 @@ sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
 sp_app.command("resolve")(resolve)
+sp_app.command("reconcile")(reconcile)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from crowdfl.errors import ClaimRefused, NotReady, ServiceUnavailable, TooLate
+from crowdfl.errors import ClaimRefused, CrowdFLError, NotReady, TooLate
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.retry import Backoff, retry
 from crowdfl.roles.documents import Definition
@@ -79,12 +79,18 @@ class Agent:
         return did or (not self.person.has_left and self.person.stock_up())
 
     def _patiently(self, act: Callable[[], _Result]) -> _Result:
-        """Repeat while the platform is away. Someone who has not joined yet gets the error at once."""
-        away = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep)
-        return retry(act, away, ServiceUnavailable, passing=lambda _: self.has_joined, tell=self._tell_away)
+        """Repeat what may pass: a platform that is away, fails, has no room or no database. A refusal is final.
 
-    def _tell_away(self, away: ServiceUnavailable, seconds: float) -> None:
-        self.person.on_event("waiting", {"why": str(away), "seconds": round(seconds, 1)})
+        Someone who has not joined yet gets the error at once: the address may be mistyped.
+        """
+        away = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep)
+        return retry(act, away, CrowdFLError, passing=self._is_waited_for, tell=self._tell_away)
+
+    def _is_waited_for(self, error: CrowdFLError) -> bool:
+        return error.passes and self.has_joined
+
+    def _tell_away(self, away: CrowdFLError, seconds: float) -> None:
+        self.person.on_wait(away, seconds)
 
     def _idle(self, longest: float = _LONGEST) -> Backoff:
         return Backoff(1.0, longest, factor=1.5, jitter=self.jitter, sleep=self.sleep)

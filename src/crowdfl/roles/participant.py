@@ -21,29 +21,33 @@ from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import (
     AlreadyCounted,
-    BadSignature,
+    CrowdFLError,
     DocumentError,
     Forbidden,
-    FormatError,
     NothingToContribute,
     NotReady,
     PoolExhausted,
     RewardOutOfRange,
     RoundNotOpen,
-    SealBroken,
+    ServiceError,
     TaskNotRunning,
     TooFewParticipants,
     TooLate,
+    UnknownParticipant,
 )
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.claiming import Claiming
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
 
 LEAST_PARTICIPANTS = 5
+_LONGEST_WAIT = (
+    86400.0  # seconds after the end that a missing reward is waited for, and never past half of the claim time
+)
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]
@@ -58,6 +62,7 @@ class ParticipantSp(Protocol):
     def status(self, task: str) -> dict[str, Any]: ...
     def enrol(self, task: str, certificate: str) -> str: ...
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
+    def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
@@ -81,6 +86,14 @@ class Participant:
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
+    _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
+    _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
+    _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
+    _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
+
+    def on_wait(self, why: Exception, seconds: float) -> None:
+        """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
+        self.on_event("waiting", {"why": str(why), "seconds": round(seconds, 1)})
 
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
@@ -137,6 +150,7 @@ class Participant:
             self.state = "left"
             self._quit()
             return False
+        self._come_back(status)
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
         for number, state in rounds.items():
@@ -148,6 +162,35 @@ class Participant:
             if state == "aborted":
                 did |= self._explain(number)
         return did
+
+    def _come_back(self, status: Mapping[str, Any]) -> None:
+        """After SP was restored from a backup: enrol again, and forget the receipts of uploads that it no longer has."""
+        epoch = str(status.get("epoch", ""))
+        if self._epoch not in (None, epoch):
+            self.on_event("restored", {})
+            self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        for entry in status["rounds"]:
+            if entry["state"] == "open" and self._is_lost(entry, epoch):
+                self._forget_receipt(entry["number"])
+        self._epoch = epoch
+
+    def _is_lost(self, entry: Mapping[str, Any], epoch: str) -> bool:
+        """Asked once by each process, and again when SP was restored or shows fewer uploads than before."""
+        number, now = entry["number"], (epoch, int(entry.get("uploads", 0)))
+        known, held = self._looked.get(number), f"rounds/{number}/receipt"
+        news = known is None or known[0] != now[0] or known[1] > now[1]
+        lost = news and self.blobs.has(held) and self.blobs.has(f"rounds/{number}/upload")
+        lost = lost and self.sp.uploaded(self.task, number, self.keys) is None
+        self._looked[number] = now
+        return lost
+
+    def _forget_receipt(self, number: int) -> None:
+        """What was made for the round is sent again; the first receipt is kept, as evidence."""
+        receipt = self.blobs.get(f"rounds/{number}/receipt")
+        if not self.blobs.has(f"rounds/{number}/lost-receipt"):
+            self.blobs.put(f"rounds/{number}/lost-receipt", receipt)
+        self.blobs.delete(f"rounds/{number}/receipt")
+        self.on_event("sending again", {"round": number})
 
     @property
     def has_left(self) -> bool:
@@ -226,7 +269,13 @@ class Participant:
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
             return False  # the last average is for the requester
-        average = self._definition.shape.arrays(self.read(number).weights)
+        try:
+            average = self._definition.shape.arrays(self.read(number).weights)
+        except CrowdFLError as wrong:
+            if wrong.passes or isinstance(wrong, ServiceError):
+                raise  # the platform is away: training on an older model would be a pity
+            self._tell_once("average missing", number, wrong)
+            return False
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
@@ -241,13 +290,22 @@ class Participant:
             return False
         try:
             self.open_reward(number)
-        except RewardOutOfRange as wrong:  # for good: no claim of it would be paid
+        except (RewardOutOfRange, UnknownParticipant) as wrong:  # for good: no claim of it would be paid
             self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
-        except (BadSignature, SealBroken, FormatError) as wrong:  # not what CSP made: the platform may still show that
-            self.on_event("reward refused", {"round": number, "why": str(wrong)})
+        except CrowdFLError as wrong:
+            if isinstance(wrong, ServiceError) and not wrong.passes:
+                raise
+            # Not there, or not what CSP made: the platform may still show that, and one reward must not hold up the rest.
+            self._unread[number] = wrong.passes
+            self._tell_once("reward missing", number, wrong)
             return False
         return True
+
+    def _tell_once(self, what: str, number: int, why: Exception) -> None:
+        if (what, number, type(why).__name__) not in self._told:
+            self._told.add((what, number, type(why).__name__))
+            self.on_event(what, {"round": number, "why": str(why)})
 
     def open_reward(self, number: int) -> int:
         envelope = self.sp.reward(self.task, number, self.keys)
@@ -263,34 +321,27 @@ class Participant:
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
         return earned
 
-    def claim(self) -> int:
-        """Claim everything earned, once, after the task's end; millionths paid."""
-        if self.blobs.has("paid"):
-            return int(self.blobs.get("paid"))
-        if not self.blobs.has("claim"):
-            self._open_rewards()
-            self.blobs.put("claim", self.side.claim())
-        try:
-            outcome = self.sp.claim(self.task, self.blobs.get("claim"), self.keys)
-        except NotReady:
-            self.blobs.delete("claim")  # made too early: later rewards are not in it
-            raise
-        self.blobs.put("paid", str(outcome.amount).encode())
-        self.on_event("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
-        return outcome.amount
+    def claim(self, *, without_missing: bool = False) -> int:
+        """Claim everything earned, once, after the task's end; millionths paid. `roles.claiming` says what is waited for."""
+        return self._claiming.claim(without_missing=without_missing)
 
-    def _open_rewards(self) -> None:
-        """All of them: a claim is paid once, and whoever was away may not have read the last."""
-        status = self.sp.status(self.task)
-        if status["state"] == "settled":
-            raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
-        under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
-        if status["state"] in ("running", "paused") or under_way:
-            raise NotReady("rewards are claimed once, after the end of the task: come back then")
-        for entry in status["rounds"]:
-            if entry["state"] == "rewarded":
-                self._open_reward(entry["number"])
-        self.rewards()
+    def claim_again(self) -> int:
+        """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""
+        return self._claiming.claim_again()
+
+    @property
+    def _claiming(self) -> Claiming:
+        return Claiming(
+            self.blobs,
+            self._definition,
+            status=lambda: self.sp.status(self.task),
+            pay=lambda claim: self.sp.claim(self.task, claim, self.keys),
+            new_side=lambda: self._new_side(self._definition, self.blobs.get("bundle")),
+            open_reward=self._open_reward,
+            rewards=self.rewards,
+            tell=self.on_event,
+            unread=self._unread,
+        )
 
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
@@ -308,8 +359,14 @@ class Participant:
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
         if not self.blobs.has("initial"):
-            self.blobs.put("initial", self.sp.initial_weights(self.task))
+            self.blobs.put("initial", self._initial())
         return arrays_from_npz(self.blobs.get("initial"), self._definition)
+
+    def _initial(self) -> bytes:
+        initial = self.sp.initial_weights(self.task)
+        if hashlib.sha256(initial).hexdigest() != self._definition.initial:
+            raise DocumentError("the platform's initial weights are not those that the task's definition names")
+        return initial
 
     @property
     def side(self) -> ParticipantProtocol:

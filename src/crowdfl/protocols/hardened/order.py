@@ -39,6 +39,8 @@ class RoundOrder:
         """Reserve a place for this very request, or say why it is not its turn."""
         if self.has_ended(memory, number):
             raise RoundEnded(_ENDED.format(number))
+        if memory.get(RESTORED) is not None:
+            raise RoundEnded(_FORGOTTEN.format(number))
         if step.name not in self._after:
             raise OutOfTurn(f"the rounds of this task have no step {step.name!r}")
         before = self._after[step.name]
@@ -68,6 +70,8 @@ class RoundOrder:
         return self._places[name](participants) if name in self._places else (0,)
 
 
+RESTORED = "restored"  # CSP's store comes from a backup: which steps were answered since, nobody knows
+_FORGOTTEN = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was opened is not what honest parties send. The round is void"
 
 

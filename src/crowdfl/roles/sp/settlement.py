@@ -3,18 +3,29 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
-from crowdfl.errors import AlreadyPaid, ClaimRefused, CrowdFLError, NotReady, RoundEnded, UploadDamaged, WrongAmount
+from crowdfl.errors import (
+    AlreadyPaid,
+    ClaimRefused,
+    CrowdFLError,
+    NotReady,
+    OutOfTurn,
+    RoundEnded,
+    UploadDamaged,
+    WrongAmount,
+)
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.core import UNDER_WAY, SpCore
+from crowdfl.roles.sp.core import EPOCH, UNDER_WAY, UNRECONCILED, SpCore
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
 
 _ROOM = 4096
-_UNDELIVERABLE = "undeliverable"
+_NO_MODEL = "no model"
+RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
 
 
 class Claims:
@@ -63,22 +74,29 @@ class Claims:
     def _book(self, task: str, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
         """Movements and payment together. The caller holds a transaction."""
         ledger, store, now = self._core.ledger(task), self._ports.store, self._ports.clock.now()
-        _require_within(attested, ledger.budgets())
+        _require_within(attested, ledger.budgets(), restored=EPOCH in store.memory(task))
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
         for number, amount in paid.items():
             store.post(task, ledger.pay(who, number, amount))
         outcome = PaidClaim(paid, dict(attested))
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
-        store.add_payment(StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now))
+        payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
+        if UNRECONCILED in store.memory(task) and outcome.amount:
+            payment = replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
+        store.add_payment(payment)
         return outcome
 
 
-def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int]) -> None:
-    """A reward is a part of its round's budget, whatever CSP signs."""
+def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int], *, restored: bool) -> None:
+    """A reward is a part of its round's budget, whatever CSP signs.
+
+    An SP that was restored from a backup may have lost a round that it had rewarded. Such a round has nothing left to pay: the
+    rest of the claim is paid.
+    """
     for number, amount in attested.items():
-        if number not in budgets:
+        if number not in budgets and not restored:
             raise ClaimRefused(f"round {number} was not rewarded: there is nothing to claim for it")
-        if not 0 <= amount <= budgets[number]:
+        if not 0 <= amount <= budgets.get(number, amount):
             raise WrongAmount(f"the claim for round {number} is outside what the round had to give")
 
 
@@ -91,8 +109,6 @@ class Settlement:
     def finish(self, task: str, last: Round | None) -> bool:
         try:
             self.deliver(task)
-        except RoundEnded:  # for good: there is no model to wait for
-            pass
         except (CrowdFLError, ConnectionError):
             if last is None or not self._steps.out_of_patience(task, last):
                 raise
@@ -108,9 +124,9 @@ class Settlement:
             return False
         try:
             self._steps.publish(task, number, final=True)
-        except UploadDamaged:  # for good: the sum cannot be made again
-            self._ports.store.memory(task)[_UNDELIVERABLE] = b""
-            self._core.options.events("model lost", task=task, number=number)
+        except (RoundEnded, OutOfTurn, UploadDamaged) as lost:  # for good: there is no model to wait for
+            self._ports.store.memory(task)[_NO_MODEL] = b""
+            self._core.options.events("model lost", task=task, number=number, error=type(lost).__name__)
         self._aggregators.forget(task, number)
         return True
 
@@ -119,7 +135,7 @@ class Settlement:
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
         if not paid or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
             return None
-        return None if _UNDELIVERABLE in self._ports.store.memory(task) else paid[-1]
+        return None if _NO_MODEL in self._ports.store.memory(task) else paid[-1]
 
     def due(self, task: str, stored: StoredTask) -> bool:
         """Whether `settle` has something to do, by reading alone."""

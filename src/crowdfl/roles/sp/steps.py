@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, RoundEnded, RoundsExhausted, TaskNotRunning, UploadDamaged
+from crowdfl.errors import Conflict, CrowdFLError, OutOfTurn, RoundEnded, RoundsExhausted, TaskNotRunning, UploadDamaged
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
@@ -143,13 +143,16 @@ class RoundSteps:
             return self._drop_damaged(task, self._ports.store.round(task, number))
 
     def _with_csp(self, task: str, current: Round) -> bool:
-        """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money."""
+        """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
+
+        So does one that was asked for this step with other contents before: SP was restored from a backup to before that.
+        """
         try:
             return self._weigh_or_publish(task, current)
         except (CrowdFLError, ConnectionError) as failure:
             if isinstance(failure, UploadDamaged):  # CSP was asked about it: the others' sum would be another one
                 self._core.options.events("round void", task=task, number=current.number)
-            elif not isinstance(failure, RoundEnded) and not self.out_of_patience(task, current):
+            elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
                 raise
             with self._ports.store.transaction():
                 if self._still(task, current):

@@ -11,7 +11,7 @@ from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
 from crowdfl.roles.ports import StoredParticipant, StoredTask
-from crowdfl.roles.sp.core import ENDED, PAUSED_AT, UNDER_WAY, SpCore
+from crowdfl.roles.sp.core import ENDED, EPOCH, PAUSED_AT, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import require_claim_window
@@ -148,6 +148,8 @@ class Tasks:
             "task": task,
             "state": stored.state,
             "key": settings.key,
+            "epoch": store.memory(task).get(EPOCH, b"").decode(),
+            "claim_seconds_left": self._time_to_claim(stored),
             "enrolled": self._core.active(task),
             "rounds": [
                 {
@@ -162,6 +164,13 @@ class Tasks:
             "balances": self._core.ledger(task).balances(),
             "deposits": self.deposits(task),
         }
+
+    def _time_to_claim(self, stored: StoredTask) -> float | None:
+        """Seconds until the unclaimed is returned; None before the end. A duration: a phone's clock may be wrong."""
+        if stored.ended_at is None:
+            return None
+        window = self._core.definition(stored.task).claim_window
+        return max(0.0, stored.ended_at + window - self._ports.clock.now())
 
 
 def _moment(order: Mapping[str, Any]) -> float:

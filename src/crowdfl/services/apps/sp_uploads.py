@@ -239,6 +239,12 @@ def add_upload_routes(
         route_class_override=_Direct,
     )
 
+    @app.get(_UPLOADS)
+    def uploaded(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, str | None]:
+        """The digest of the upload that was acknowledged, or null: after SP was restored from a backup it may be gone."""
+        known = sp.store.upload(task, number, caller.who)
+        return {"digest": None if known is None else known.digest}
+
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:
         """How much of an upload in pieces has arrived."""

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from crowdfl.errors import Conflict, Forbidden, NotAuthenticated, NotReady, ServiceUnavailable, Truncated, WrongProtocol
+from crowdfl.errors import (
+    Conflict,
+    Forbidden,
+    NotAuthenticated,
+    NotReady,
+    ServiceUnavailable,
+    Truncated,
+    WrongProtocol,
+)
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.ports import PaidClaim
@@ -117,7 +125,7 @@ class SpClient:
         return self._about(task).table("status")
 
     def initial_weights(self, task: str) -> bytes:
-        return self.service.call("GET", f"/v1/tasks/{task}/initial").body
+        return self.service.call("GET", f"/v1/tasks/{task}/initial").octets()
 
     def close(self) -> None:
         self.service.close()
@@ -166,12 +174,19 @@ class SpClient:
 
     def quit(self, task: str, keys: ParticipantKeys | None = None) -> None:
         own = self._as(keys)
-        own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}")
+        if own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}").status != 204:
+            raise ServiceUnavailable("the answer is not from SP: something in between has answered")
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         own = self._as(keys)
         send = own.upload if len(upload) <= self.whole else own.upload_in_pieces
         return send(task, number, upload)
+
+    def uploaded(self, task: str, number: int, keys: ParticipantKeys | None = None) -> str | None:
+        """The digest of this participant's upload that SP holds, if it holds one."""
+        own = self._as(keys)
+        reply = own.service.call("GET", own._place(task, number))
+        return None if reply.json().get("digest", "") is None else reply.text("digest")
 
     def upload(self, task: str, number: int, upload: bytes) -> str:
         return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
@@ -191,10 +206,10 @@ class SpClient:
         raise ServiceUnavailable("SP keeps losing this upload; try again later")
 
     def average(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
-        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").body
+        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/average").octets()
 
     def reward(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bytes:
-        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").body
+        return self._as(keys).service.call("GET", f"/v1/tasks/{task}/rounds/{number}/reward").octets()
 
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys | None = None) -> PaidClaim:
         """Have a claim paid. The same claim again, after a lost answer, is the same payment."""

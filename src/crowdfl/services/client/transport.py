@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,9 +19,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import CrowdFLError, LimitExceeded, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.breaker import Breaker, seconds_left
+from crowdfl.services.client.server_time import ServerTime
 from crowdfl.services.http import tls
 from crowdfl.services.http.context import outgoing
 from crowdfl.services.http.wire import (
@@ -107,6 +109,12 @@ class Reply:
             raise ServiceUnavailable("the service's answer is not a JSON object: check its address")
         return found
 
+    def octets(self) -> bytes:
+        """The answer as bytes; `ServiceUnavailable` if it is something else, such as the page of a public network."""
+        if self.status != 200 or self.headers.get("content-type", "").partition(";")[0] != OCTETS:
+            raise ServiceUnavailable("the answer is not from the service: something in between has answered")
+        return self.body
+
     def text(self, name: str) -> str:
         return self._field(name, str)
 
@@ -160,6 +168,8 @@ class Service:
     watch: Watch = unwatched
     breaker: Breaker | None = None  # between servers
     heard: Heard = lambda _headers: None  # of every answer
+    on_wait: Callable[[Exception, float], object] = lambda _failure, _seconds: None  # hears of each miss at once
+    server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
     def call(
         self, method: str, target: str, body: bytes = b"", *, media_type: str | None = None, repeatable: bool = True
@@ -179,7 +189,7 @@ class Service:
             outcome, asked = self._try(method, target, body, media_type, repeatable=repeatable)
             if isinstance(outcome, Reply):
                 return outcome
-            if not attempts.wait(asked):
+            if not attempts.wait(asked, partial(self.on_wait, outcome)):
                 raise outcome
 
     def send_json(self, method: str, target: str, body: Mapping[str, object], *, repeatable: bool = True) -> Reply:
@@ -195,7 +205,7 @@ class Service:
         self.http.close()
 
     def _try(
-        self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool
+        self, method: str, target: str, body: bytes, media_type: str | None, *, repeatable: bool, retimed: bool = False
     ) -> tuple[Reply | Exception, float]:
         """A reply, or a failure that may pass and how long the service asks to wait; what does not pass is raised."""
         try:
@@ -209,6 +219,8 @@ class Service:
         if reply.status < 400:
             return reply, 0.0
         error = error_from(reply.status, _parsed(reply.body))
+        if isinstance(error, NotAuthenticated) and not retimed and self._takes_its_time(reply):  # nothing was done
+            return self._try(method, target, body, media_type, repeatable=repeatable, retimed=True)
         if reply.status not in _AGAIN or not repeatable:
             raise error
         return error, _seconds(reply.headers.get("retry-after", ""))
@@ -233,7 +245,7 @@ class Service:
         headers = {PROTOCOL_HEADER: PROTOCOL} | outgoing()
         headers |= {"Content-Type": media_type} if media_type else {}
         if self.credential is not None:
-            headers |= self.credential.headers(method, target, body, self.now())
+            headers |= self.credential.headers(method, target, body, self.now() + self.server_time.ahead)
         with self.http.stream(
             method, target, content=body or None, headers=headers, timeout=self._timeout()
         ) as response:
@@ -246,6 +258,10 @@ class Service:
         if left is None:
             return usual
         return httpx.Timeout(**{name: min(left, value or left) for name, value in usual.as_dict().items()})
+
+    def _takes_its_time(self, refusal: Reply) -> bool:
+        """Whether a participant's signature may have been refused for its time: the next one bears the service's."""
+        return isinstance(self.credential, Signer) and self.server_time.learn(refusal.headers.get("date"), self.now())
 
     def _unreachable(self, failure: Exception) -> ServiceUnavailable:
         return ServiceUnavailable(f"{self.http.base_url} cannot be reached ({type(failure).__name__}): {failure}")

@@ -10,7 +10,7 @@ from base64 import b64decode
 from binascii import Error as _NotBase64
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, FormatError, ServiceUnavailable, WrongProtocol
+from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
 
 PROTOCOL = "3"
 SPOKEN = ("2", PROTOCOL)  # what a service answers: the last release's callers too, each in its own version
@@ -21,15 +21,22 @@ OCTETS = "application/octet-stream"
 _RENAMED = {"NotReady": "not-there-yet"}  # a problem's type stays as it is when its class gets another name
 PROBLEM_TYPE = "urn:crowdfl:problem:"
 _SCANNED = "crowdfl_"  # a token starts so, so that scanners for leaked secrets can find one
+_LATER = (408, 425, 429)  # refusals that pass; so does every 5xx
 
 
 def error_from(status: int, body: object) -> CrowdFLError:
+    """The error that the service raised; one that may pass by itself says so, whatever its name."""
     fields = body if isinstance(body, dict) else {}
     slug = str(fields.get("type", "")).removeprefix(PROBLEM_TYPE)
     text = str(fields.get("detail") or fields.get("title") or f"the service answered with status {status}")[:2000]
+    later = status >= 500 or status in _LATER
     if slug == "invalid-request":
         return FormatError(f"{text} {fields.get('errors', '')}"[:2000])
-    return _BY_SLUG.get(slug, ServiceUnavailable)(text)
+    # A refusal of the service's own by a name that is not known here is final; a proxy in between has no name for it.
+    final = str(fields.get("type", "")).startswith(PROBLEM_TYPE) and not later
+    error = _BY_SLUG.get(slug, ServiceError if final else ServiceUnavailable)(text)
+    error.passes = error.passes or later
+    return error
 
 
 def require_protocol(version: str | None) -> None:

@@ -20,7 +20,7 @@ def upgrade(url: str) -> None:
     try:
         with writing(engine) as connection:  # a second process waits, and finds nothing left to do
             current = MigrationContext.configure(connection).get_current_revision()
-            _require_known(current)
+            require_known(current)
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
@@ -30,19 +30,23 @@ def upgrade(url: str) -> None:
 
 def check(url: str) -> None:
     """Raise `StoreOutdated` or `StoreTooNew` unless the database is in the state that this program works with."""
-    engine = open_engine(url)
-    try:
-        with reading(engine) as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
-    finally:
-        engine.dispose()
-    _require_known(current)
+    current = revision_of(url)
+    require_known(current)
     head = _scripts().get_current_head()
     if current != head:
         raise StoreOutdated(f"the database is at {current or 'nothing'}, this program at {head}: run its migrations")
 
 
-def _require_known(revision: str | None) -> None:
+def revision_of(url: str) -> str | None:
+    engine = open_engine(url)
+    try:
+        with reading(engine) as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+    finally:
+        engine.dispose()
+
+
+def require_known(revision: str | None) -> None:
     known = {script.revision for script in _scripts().walk_revisions()}
     if revision is not None and revision not in known:
         raise StoreTooNew(f"the database is at {revision}, which this program does not know: update the program")

@@ -1,0 +1,135 @@
+"""`crowdfl backup | restore`: a role's whole state in one file, taken while the role runs, and put back."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from crowdfl.cli.output import Json, marked, show
+from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
+from crowdfl.errors import SettingsError
+from crowdfl.roles.restored import question_sp, seal_csp
+from crowdfl.settings import PeerSettings, ServiceSettings
+from crowdfl.storage import migrations
+from crowdfl.storage.backup import BackupSource, restoring, write_backup
+from crowdfl.storage.sql import SqlStore
+
+_SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
+_AFTER = {
+    "kgc": (
+        "invitations used since the backup can be used once more, and enrolments closed since are open: close them again",
+        "a task whose keys were not handed over when the backup was made must be created again",
+    ),
+    "sp": (
+        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`",
+        "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
+    ),
+    "csp": ("the rounds of every task in the backup are void from now on; rewards that it holds stay claimable",),
+}
+_ALWAYS = "tokens revoked since the backup are valid again: `token list`, and revoke them"
+
+
+def backup(
+    settings: Annotated[Path, typer.Argument(help="The role's settings.toml.")],
+    target: Annotated[Path, typer.Argument(help="The archive to write; it must not exist.")],
+    as_json: Json = False,
+) -> None:
+    """Write a role's database, files and keys to one archive. The role may run meanwhile."""
+    role, found = _service(settings)
+    source = BackupSource(role, found.data, settings.resolve().name, database_url(found), _passphrase(found))
+    with _progress(source.size(), "backing up", quiet=as_json) as on_bytes:
+        manifest = write_backup(source, target.absolute(), on_bytes)
+    size, files = target.stat().st_size, len(manifest.files)
+    out = [f"not in the archive, keep it elsewhere: {path}" for path in (*source.left_out(), *_elsewhere(found))]
+    told = f"{target}: {role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
+    value = {"archive": str(target), "role": role, "files": files, "bytes": size, "notes": out}
+    show(value, told, *marked(out), as_json=as_json)
+
+
+def restore(
+    archive: Annotated[Path, typer.Argument(help="What `crowdfl backup` wrote.")],
+    folder: Annotated[Path, typer.Argument(help="The role's folder; it must be empty, or not exist.")],
+    unchanged: Annotated[
+        bool,
+        typer.Option(
+            "--unchanged", help="The role has not run since the backup was made, as when it moves: nothing is in doubt."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Put a role back from an archive, into an empty folder and an empty database. Then start it."""
+    if not archive.is_file():
+        raise SettingsError(f"there is no archive at {archive}")
+    target = folder.absolute()
+    with (
+        _progress(archive.stat().st_size, "restoring", quiet=as_json) as on_bytes,
+        restoring(archive, target, on_bytes) as (manifest, place, put),
+    ):
+        if manifest.role not in SERVICES:
+            raise SettingsError(f"the archive is of {manifest.role!r}, which is not a role of this program")
+        found = read_service(SERVICES[manifest.role], place / manifest.settings)
+        url = database_url(found)
+        migrations.require_known(manifest.revision)
+        put(url)
+        migrations.upgrade(url)
+        if not unchanged:
+            _question(manifest.role, url)
+    taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
+    told = f"{folder}: {manifest.role} as of {taken}. Start it with `{start}`"
+    notes = [] if unchanged else [*_AFTER[manifest.role], _ALWAYS]
+    value = {"folder": str(folder), "role": manifest.role, "taken_at": manifest.taken_at, "notes": notes}
+    show(value, told, *marked(notes), as_json=as_json)
+
+
+def database_url(settings: ServiceSettings) -> str:
+    return settings.database or f"sqlite:///{settings.data / 'state.db'}"
+
+
+def _service(path: Path) -> tuple[str, ServiceSettings]:
+    """The role whose settings these are: SP alone is told where CSP is, and KGC knows no peer."""
+    found = read_settings(path)
+    if "host" not in found:
+        raise SettingsError(f"{path} is not the settings of KGC, SP or CSP: copy other folders as they are")
+    role = "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"
+    return role, read_service(SERVICES[role], path)
+
+
+def _passphrase(settings: ServiceSettings) -> tuple[Path, ...]:
+    file = settings.passphrase_file
+    return (file,) if file is not None and file.is_relative_to(settings.data) else ()
+
+
+def _elsewhere(settings: ServiceSettings) -> list[str]:
+    """Files that the settings name outside of the role's folder."""
+    peers = [peer.token for _, peer in settings if isinstance(peer, PeerSettings)]
+    named = [settings.certificate, settings.key, settings.ca, settings.passphrase_file, *peers]
+    return [str(path) for path in named if path is not None and not path.is_relative_to(settings.data)]
+
+
+def _question(role: str, url: str) -> None:
+    """Whatever may have happened since the backup is in doubt."""
+    with closing(SqlStore(url)) as store:
+        if role == "sp":
+            question_sp(store, time.time())
+        if role == "csp":
+            seal_csp(store)
+
+
+@contextmanager
+def _progress(total: int, what: str, *, quiet: bool) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr for what takes a while; nothing in a pipe, a log, or beside JSON."""
+    console = Console(stderr=True)
+    if quiet or total < _SHOWN_FROM or not console.is_terminal:
+        yield lambda _bytes: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        bar = shown.add_task(what, total=total)
+        yield lambda size: shown.advance(bar, size)

@@ -1,0 +1,121 @@
+"""A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
+
+A claim is paid once. A reward that the platform does not show is therefore waited for: a day after the end, but not past half
+of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed, and the person told.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crowdfl.errors import MasksDoNotFit, NotReady, TooLate
+from crowdfl.protocols.profile import ParticipantProtocol
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ports import Blobs, PaidClaim
+
+_LONGEST_WAIT = 86400.0  # seconds
+
+
+@dataclass(frozen=True)
+class Claiming:
+    """The claim of the participant whose files these are."""
+
+    blobs: Blobs
+    definition: Definition
+    status: Callable[[], Mapping[str, Any]]
+    pay: Callable[[bytes], PaidClaim]
+    new_side: Callable[[], ParticipantProtocol]  # one that has opened nothing: it claims what it opens
+    open_reward: Callable[[int], object]
+    rewards: Callable[[], Mapping[int, int]]  # those that were opened, by round
+    tell: Callable[[str, Mapping[str, Any]], None]
+    unread: Mapping[int, bool]  # rounds whose reward could not be read, and whether that may pass
+
+    def claim(self, *, without_missing: bool) -> int:
+        if self.blobs.has("paid"):
+            return int(self.blobs.get("paid"))
+        if not self.blobs.has("claim"):
+            self._make(self._rounds(without_missing=without_missing))
+        while True:
+            try:
+                return self._send()
+            except NotReady:
+                self.blobs.delete("claim")  # made too early: later rewards are not in it
+                raise
+            except MasksDoNotFit as refusal:  # CSP was restored from a backup, and has lost the newest rounds
+                if not self._make_smaller(str(refusal)):
+                    raise
+
+    def claim_again(self) -> int:
+        """The same claim is the same payment."""
+        paid = int(self.blobs.get("paid"))
+        with contextlib.suppress(NotReady):  # its time is over
+            return self._send()
+        return paid
+
+    def _send(self) -> int:
+        outcome = self.pay(self.blobs.get("claim"))
+        self.blobs.delete("paid")
+        self.blobs.put("paid", str(outcome.amount).encode())
+        self.tell("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
+        return outcome.amount
+
+    def _make(self, rounds: Sequence[int]) -> None:
+        side = self.new_side()
+        for number in rounds:
+            side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+        claim = side.claim()
+        self.blobs.delete("claimed-rounds")
+        self.blobs.put("claimed-rounds", json.dumps(list(rounds)).encode())
+        self.blobs.delete("claim")
+        self.blobs.put("claim", claim)
+
+    def _make_smaller(self, why: str) -> bool:
+        """Without the newest round; False if there would be nothing left."""
+        known = self.blobs.has("claimed-rounds")
+        rounds = json.loads(self.blobs.get("claimed-rounds")) if known else list(self.rewards())
+        if len(rounds) < 2:
+            return False
+        self.tell("claiming without", {"rounds": rounds[-1:], "why": why})
+        self._make(rounds[:-1])
+        return True
+
+    def _rounds(self, *, without_missing: bool) -> list[int]:
+        """The rounds to claim: whoever was away may not have read the last."""
+        status = self.status()
+        rewarded = _rewarded(status)
+        for number in rewarded:
+            self.open_reward(number)
+        earned = self.rewards()
+        missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
+        if missing and not without_missing:
+            self._wait_for(missing, status.get("claim_seconds_left"))
+        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
+        if missing:
+            self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
+        return [number for number in earned if number in rewarded]
+
+    def _is_owed(self, number: int) -> bool:
+        has = self.blobs.has
+        return has(f"rounds/{number}/receipt") and not has(f"rounds/{number}/no-reward")
+
+    def _wait_for(self, missing: Sequence[int], left: float | None) -> None:
+        window = float(self.definition.claim_window)
+        fails = any(self.unread.get(number) for number in missing)  # and may be back at any moment
+        least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
+        if left is not None and left > least:
+            raise NotReady(
+                f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
+                "come back later, or claim the rest without it"
+            )
+
+
+def _rewarded(status: Mapping[str, Any]) -> list[int]:
+    """The rounds that were rewarded, of a task that has ended."""
+    if status["state"] == "settled":
+        raise TooLate("the deadline for claims has passed, and what was unclaimed went back to the requester")
+    under_way = [entry for entry in status["rounds"] if entry["state"] not in ("rewarded", "aborted")]
+    if status["state"] in ("running", "paused") or under_way:
+        raise NotReady("rewards are claimed once, after the end of the task: come back then")
+    return [entry["number"] for entry in status["rounds"] if entry["state"] == "rewarded"]

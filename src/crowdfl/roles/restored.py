@@ -1,0 +1,59 @@
+"""What a role may no longer believe when its store was restored from a backup: what happened since, nobody knows.
+
+SP: a payment that waits may have been made, so that none runs by itself; phones are told to look for their uploads, and open
+rounds give them a whole window for it. CSP: any step of any round of its tasks may have been answered, so that none is answered
+again: rounds that need one are void. What both have kept stays claimable.
+"""
+
+import secrets
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from crowdfl.protocols.hardened.order import RESTORED as CSP_RESTORED
+from crowdfl.roles.ports import PaymentState, SpStore, StoredTask
+from crowdfl.roles.sp.core import ENDED, EPOCH, UNRECONCILED
+from crowdfl.roles.sp.rounds import RoundState, TaskState
+from crowdfl.roles.sp.settlement import RESTORED
+
+_OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
+
+
+class _CspBooks(Protocol):
+    def tasks(self) -> Sequence[StoredTask]: ...
+    def memory(self, task: str) -> MutableMapping[str, bytes]: ...
+
+
+def question_sp(store: SpStore, now: float) -> None:
+    """Mark SP's store, which nobody serves yet."""
+    with store.transaction():
+        for stored in store.tasks():
+            _question_task(store, stored, now)
+        for payment in store.payments(states=_OPEN):
+            unknown = replace(payment, state=PaymentState.UNKNOWN, since=now, until=None, error=RESTORED)
+            store.change_payment(payment, unknown)
+
+
+def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
+    memory = store.memory(stored.task)
+    memory[EPOCH] = secrets.token_hex(8).encode()
+    if stored.state != TaskState.SETTLED:
+        memory[UNRECONCILED] = b""
+    if stored.state in ENDED:
+        return
+    for round_ in store.rounds(stored.task):
+        if round_.state is RoundState.OPEN:
+            store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
+
+
+def reconcile(store: SpStore, task: str) -> None:
+    """The operator has compared this task's payments with the bank: from now on claims are paid by themselves again."""
+    with store.transaction():
+        store.task(task)
+        store.memory(task).pop(UNRECONCILED, None)
+
+
+def seal_csp(store: _CspBooks) -> None:
+    """Mark CSP's store: no task that is in it has another step answered."""
+    for stored in store.tasks():
+        store.memory(stored.task)[CSP_RESTORED] = b""

@@ -1,0 +1,118 @@
+"""`crowdfl backup` and `crowdfl restore` as an operator meets them."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from crowdfl.roles.ports import PaymentState, StoredPayment, StoredTask
+from crowdfl.storage import migrations
+from crowdfl.storage.sql import SqlStore
+from tests.cli.program import call
+
+TASK = "a" * 32
+WAITS = StoredPayment(TASK, "b" * 20, 5, "claim", "{}", PaymentState.PENDING, 0.0)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `crowdfl init` makes, each server with a task, SP with a payment that waits."""
+    folder = tmp_path_factory.mktemp("operator") / "roles"
+    assert call("init", folder, "--insecure-test-key").code == 0
+    for role in ("kgc", "sp", "csp"):
+        url = f"sqlite:///{folder}/{role}/state.db"
+        migrations.upgrade(url)
+        store = SqlStore(url)
+        store.add_task(StoredTask(TASK, "definition", "appointment", "running"))
+        if role == "sp":
+            store.add_payment(WAITS)
+        store.close()
+    return folder
+
+
+def opened(folder: Path) -> SqlStore:
+    """A role's store."""
+    return SqlStore(f"sqlite:///{folder}/state.db")
+
+
+@pytest.mark.parametrize("role", ["kgc", "sp", "csp"])
+def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path):
+    """All that `init` made is there again, and the doctor finds its permissions well."""
+    archive, again = tmp_path / "role.backup", tmp_path / "again"
+    told = json.loads(call("backup", made / role / "settings.toml", archive, "--json").out)
+    assert (told["role"], told["notes"]) == (role, [])
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    restored = call("restore", archive, again)
+    assert (restored.code, f"crowdfl {role} serve {again}" in restored.out.replace("\n", " ")) == (0, True)
+    names = {path.name for path in (made / role).iterdir() if path.is_file() and not path.name.startswith(".")}
+    assert {path.name for path in again.iterdir() if path.is_file()} == names
+    checked = json.loads(call("doctor", again / "settings.toml", "--json").out)["findings"]
+    assert {line["verdict"] for line in checked if line["what"].endswith(("permissions", "database"))} == {"ok"}
+
+
+@pytest.mark.parametrize(("options", "state"), [((), "unknown"), (("--unchanged",), "pending")])
+def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
+    options: tuple[str, ...], state: str, made: Path, tmp_path: Path
+):
+    """A move to another machine leaves everything as it is."""
+    call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
+    assert call("restore", tmp_path / "sp.backup", tmp_path / "again", *options).code == 0
+    (row,) = json.loads(call("sp", "payouts", tmp_path / "again/settings.toml", "--json").out)
+    assert (row["state"], row["key"]) == (state, WAITS.key)
+    assert ("restored from a backup" in row["note"]) is (state == "unknown")
+    store = opened(tmp_path / "again")
+    assert ("unreconciled" in store.memory(TASK)) is (state == "unknown")
+    assert call("sp", "reconcile", tmp_path / "again/settings.toml", TASK).code == 0
+    assert "unreconciled" not in store.memory(TASK)
+    store.close()
+
+
+@pytest.mark.parametrize(("options", "sealed"), [((), True), (("--unchanged",), False)])
+def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
+    options: tuple[str, ...], sealed: bool, made: Path, tmp_path: Path
+):
+    """Which steps it has answered since, nobody knows."""
+    call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
+    assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
+    store = opened(tmp_path / "again")
+    assert ("restored" in store.memory(TASK)) is sealed
+    store.close()
+
+
+def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: Path):
+    """A taken name, a damaged archive, no archive, settings of somebody else."""
+    archive = tmp_path / "sp.backup"
+    sp = made / "sp/settings.toml"
+    assert call("backup", sp, archive).code == 0
+    before = archive.read_bytes()
+    for args, name in (
+        (("backup", sp, archive), "BackupRefused"),
+        (("backup", made / "requester/settings.toml", tmp_path / "x"), "SettingsError"),
+        (("backup", tmp_path / "none.toml", tmp_path / "x"), "SettingsError"),
+        (("restore", archive, made / "sp"), "BackupRefused"),
+        (("restore", tmp_path / "none", tmp_path / "again"), "SettingsError"),
+        (("restore", sp, tmp_path / "again"), "BackupDamaged"),
+    ):
+        result = call(*args)
+        assert (result.code, name in result.err) == (3, True), (args, result)
+    archive.write_bytes(before[: len(before) // 2])
+    assert "BackupDamaged" in call("restore", archive, tmp_path / "again").err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sp.backup"]
+
+
+def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path: Path):
+    """And so does what the settings name elsewhere."""
+    settings = made / "csp/settings.toml"
+    text = settings.read_text()
+    (made / "csp/passphrase").write_text("secret words")
+    (made / "csp/passphrase").chmod(0o600)
+    changed = text.replace('# passphrase_file = "passphrase"', 'passphrase_file = "passphrase"')
+    settings.write_text(changed.replace('ca = "ca.pem"', 'ca = "/etc/ssl/ca.pem"', 1))
+    try:
+        told = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)
+        assert [note.rpartition(": ")[2] for note in told["notes"]] == [str(made / "csp/passphrase"), "/etc/ssl/ca.pem"]
+        assert b"secret words" not in (tmp_path / "csp.backup").read_bytes()
+    finally:
+        settings.write_text(text)
+        (made / "csp/passphrase").unlink()

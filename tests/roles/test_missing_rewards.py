@@ -1,0 +1,250 @@
+"""One reward or average that the platform cannot show holds up nothing else, and nobody is left to guess what became of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import NotAuthenticated, NotReady, ServiceUnavailable, UnknownParticipant
+from crowdfl.retry import no_jitter
+from crowdfl.roles.agent import Agent
+from crowdfl.roles.sp.steps import publication_name, rewards_name
+from tests.hosts import Desk
+from tests.roles.test_agent import Trainer
+
+BUDGET = 36_000_000
+train = Trainer().train
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Round 1 rewarded, round 2 open, and nobody has read anything yet."""
+    desk = Desk(tmp_path)
+    desk.invite(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    desk.run()
+    for person in desk.crowd:
+        person.step(train)
+    desk.run()
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    return desk
+
+
+def heard(person) -> list:
+    """What a participant is told from now on."""
+    said: list = []
+    person.on_event = lambda what, details: said.append((what, dict(details)))
+    return said
+
+
+def finish(desk: Desk) -> None:
+    """The second round, and the end."""
+    for person in desk.crowd:
+        person.step(train)
+    desk.run()
+    for person in desk.crowd:
+        person.step(train)
+    assert desk.sp.status(desk.task)["state"] == "finished"
+
+
+def lose(desk: Desk) -> bytes:
+    """SP's file with the rewards of round 1, which is gone."""
+    name = rewards_name(desk.task, 1)
+    kept = desk.sp.blobs.get(name)
+    desk.sp.blobs.delete(name)
+    return kept
+
+
+def test_a_missing_reward_keeps_nobody_from_the_next_round(desk: Desk):
+    """It is told once, and looked for again at every look."""
+    kept, person = lose(desk), desk.crowd[0]
+    said = heard(person)
+    assert person.step(train) is True
+    assert person.step(train) is False
+    assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
+    desk.sp.blobs.put(rewards_name(desk.task, 1), kept)
+    assert person.step(train) is True
+    assert said[-1][0] == "rewarded"
+
+
+@pytest.mark.parametrize("damage", [b"00", b"43464c"])
+@pytest.mark.second
+def test_a_damaged_reward_keeps_nobody_from_the_next_round(desk: Desk, damage: bytes):
+    """The others' of the same file are read as ever."""
+    person, other = desk.crowd[:2]
+    envelopes = json.loads(lose(desk)) | {person.keys.who: damage.decode()}
+    desk.sp.blobs.put(rewards_name(desk.task, 1), json.dumps(envelopes).encode())
+    said = heard(person)
+    assert person.step(train) is True
+    assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
+    other.step(train)
+    assert other.rewards()[1] > 0
+
+
+@pytest.mark.second
+def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(desk: Desk):
+    """As it does where its file cannot be read: the same answer for ever."""
+    finish(desk)
+    person = desk.new_participant(desk.task, "0")
+    person.blobs.delete("rounds/2/reward")
+    reward = type(desk.sp_link).reward
+
+    def failing(task, number, keys):
+        if number == 2:
+            raise ServiceUnavailable("the service failed")
+        return reward(desk.sp_link, task, number, keys)
+
+    desk.sp_link.reward = failing
+    said = heard(person)
+    assert person.step(train) is False
+    assert person.step(train) is False
+    assert [what for what, _ in said] == ["reward missing"]
+    desk.clock.time += 300.0  # past half of the time to claim: it may be back at any moment
+    with pytest.raises(NotReady):
+        person.claim()
+    desk.clock.time += 100.0  # less than a quarter is left
+    assert person.claim() == person.rewards()[1] > 0
+
+
+@pytest.mark.second
+def test_whoever_does_not_want_to_wait_claims_the_rest(desk: Desk):
+    """At once."""
+    lose(desk)
+    finish(desk)
+    assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[2] > 0
+
+
+@pytest.mark.second
+def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
+    """It is not the reward that is wrong then."""
+
+    def refusing(*_args):
+        raise NotAuthenticated("who?")
+
+    desk.sp_link.reward = refusing
+    with pytest.raises(NotAuthenticated):
+        desk.crowd[0].step(train)
+
+
+@pytest.mark.second
+def test_a_round_that_was_averaged_without_somebody_pays_it_nothing_and_says_so(desk: Desk):
+    """For good: it is neither asked for again nor waited for."""
+
+    def unknown(*_args):
+        raise UnknownParticipant("was not averaged in round 1: there is no reward")
+
+    person = desk.crowd[0]
+    desk.sp_link.reward = unknown
+    said = heard(person)
+    person.step(train)
+    person.step(train)
+    del desk.sp_link.reward
+    assert [what for what, _ in said].count("reward refused") == 1
+    finish(desk)
+    assert person.claim() == person.rewards()[2]
+
+
+def test_a_claim_waits_for_a_missing_reward_and_then_leaves_it_out(desk: Desk):
+    """Half of the time to claim; the claim is paid once, so that the person is told what is not in it."""
+    lose(desk)
+    finish(desk)
+    person = desk.crowd[0]
+    said = heard(person)
+    with pytest.raises(NotReady, match="does not show the reward of round 1"):
+        person.claim()
+    desk.clock.time += 249.0
+    with pytest.raises(NotReady):
+        person.claim()
+    assert not person.blobs.has("claim")
+    desk.clock.time += 2.0
+    assert person.claim() == person.rewards()[2] > 0
+    assert [what for what, _ in said] == ["claiming without", "paid"]
+    assert said[0][1]["rounds"] == [1]
+
+
+@pytest.mark.second
+def test_a_reward_that_comes_back_in_time_is_in_the_claim(desk: Desk):
+    """Whoever was away for it reads it first."""
+    kept = lose(desk)
+    finish(desk)
+    person = desk.crowd[0]
+    with pytest.raises(NotReady):
+        person.claim()
+    desk.sp.blobs.put(rewards_name(desk.task, 1), kept)
+    assert person.claim() == sum(person.rewards().values())
+    assert sorted(person.rewards()) == [1, 2]
+
+
+@pytest.mark.second
+def test_a_platform_of_the_last_release_is_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """It does not say how much time is left: claiming too late would cost everything."""
+    lose(desk)
+    finish(desk)
+    person, status = desk.crowd[0], desk.sp.status
+    old = lambda task: {name: value for name, value in status(task).items() if name != "claim_seconds_left"}  # noqa: E731
+    monkeypatch.setattr(desk.sp, "status", old)
+    assert person.claim() == person.rewards()[2] > 0
+
+
+@pytest.mark.second
+def test_an_agent_claims_the_rest_by_itself(desk: Desk):
+    """With the real roles, from the second round to being paid."""
+    lose(desk)
+    person, *others = desk.crowd
+    said = heard(person)
+    began = desk.clock.time
+
+    def wait(seconds):
+        desk.clock.time += seconds
+        for other in others:
+            other.step(train)
+        desk.run()
+
+    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
+    Agent(person, wait, jitter=no_jitter).take_part(person.look(), Trainer(), invitation)
+    told = [what for what, _ in said]
+    assert told[-2:] == ["claiming without", "paid"]
+    assert told.count("reward missing") == 1
+    assert desk.clock.time - began > 250.0
+    assert person.claim() == person.rewards()[2]
+
+
+@pytest.mark.second
+def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
+    """It is trained from the newest model that there is; the platform may still show the average."""
+    name = publication_name(desk.task, 1, final=False)
+    kept = desk.sp.blobs.get(name)
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, b"CFLM not an average")
+    person = desk.crowd[0]
+    said = heard(person)
+    assert person.step(train) is True
+    assert [what for what, _ in said] == ["average missing", "rewarded", "trained", "uploaded"]
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, kept)
+    assert person.step(train) is True
+    assert said[-1][0] == "read"
+
+
+@pytest.mark.second
+def test_a_platform_that_is_away_is_not_trained_past(desk: Desk):
+    """The average is there, only not now: what is trained waits for it."""
+
+    def away(*_args):
+        raise ServiceUnavailable("gone")
+
+    desk.sp_link.average = away
+    with pytest.raises(ServiceUnavailable):
+        desk.crowd[0].step(lambda *_: pytest.fail("on an older model"))
+
+
+@pytest.mark.second
+def test_initial_weights_that_are_not_the_task_s_are_not_kept(tmp_path: Path):
+    """Whatever answered: the next try may get the right ones."""
+    desk = Desk(tmp_path)
+    (person,) = desk.invite(1)
+    desk.sp_link.initial_weights = lambda _task: b"<html>"
+    with pytest.raises(Exception, match="initial weights are not those"):
+        person.model()
+    del desk.sp_link.initial_weights
+    assert [array.shape for array in person.model()] == [(2, 3), (2,)]

@@ -1,0 +1,325 @@
+"""After a restore from a backup: nothing is paid twice, nothing is answered twice, and phones bring back what was lost."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from crowdfl.errors import AlreadyPaid, OutOfTurn, RoundEnded, TooLate
+from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.restored import question_sp, reconcile, seal_csp
+from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.storage import tables
+from crowdfl.storage.database import writing
+from crowdfl.storage.database_copy import copy_database
+from tests.hosts import Desk, FileDisk, test_tools
+
+BUDGET = 36_000_000
+
+
+def train(arrays, _settings, number):
+    """Training that needs no data."""
+    return [array + number for array in arrays], 5
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Three people in a funded task, whose first round is open."""
+    desk = Desk(tmp_path / "desk")
+    desk.invite(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    desk.run()
+    return desk
+
+
+class Backup:
+    """A role's database and files as they are now, put back later."""
+
+    def __init__(self, desk: Desk, role: str) -> None:
+        self._desk, self._role, self._folder = desk, role, desk.folder.parent / f"{role}-backup"
+        self._folder.mkdir()
+        copy_database(f"sqlite:///{desk.folder}/{role}/state.db", self._folder / "state.db")
+        for name in ("blobs", "keys"):
+            if (desk.folder / role / name).exists():
+                shutil.copytree(desk.folder / role / name, self._folder / name)
+
+    def restore(self) -> None:
+        """As `crowdfl restore` does."""
+        desk, live = self._desk, self._desk.folder / self._role
+        assert isinstance(desk.disk, FileDisk)
+        desk.disk.close()
+        shutil.rmtree(live)
+        shutil.copytree(self._folder, live)
+        store = desk.disk.store(self._role)
+        if self._role == "sp":
+            question_sp(store, desk.clock.now())
+        else:
+            seal_csp(store)
+        desk.restart()
+
+
+def play(desk: Desk) -> None:
+    """Everyone does what is due, and SP its part."""
+    for person in desk.crowd:
+        person.step(train)
+    desk.run()
+
+
+def heard(person) -> list:
+    """What a participant is told from now on."""
+    said: list = []
+    person.on_event = lambda what, details: said.append((what, dict(details)))
+    return said
+
+
+@pytest.mark.second
+def test_phones_send_again_what_sp_has_lost(desk: Desk):
+    """The same bytes, by themselves, while the round is open; everyone is averaged and paid once."""
+    first, *others = desk.crowd
+    first.step(train)
+    backup = Backup(desk, "sp")
+    others[0].step(train)
+    sent = others[0].blobs.get("rounds/1/upload")
+    backup.restore()
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    said = heard(others[0])
+    assert others[0].step(lambda *_: pytest.fail("what was trained is kept")) is True
+    assert [what for what, _ in said] == ["restored", "sending again", "uploaded"]
+    assert others[0].blobs.get("rounds/1/upload") == sent
+    assert others[0].blobs.has("rounds/1/lost-receipt")
+    assert first.step(train) is False  # SP still has this one's
+    assert others[0].step(train) is False
+    for _ in range(2):
+        play(desk)
+    assert desk.sp.status(desk.task)["state"] == "finished"
+    paid = [person.claim() for person in desk.crowd]
+    assert 2 * BUDGET - 12 <= sum(paid) <= 2 * BUDGET
+
+
+def test_a_phone_that_was_switched_off_meanwhile_looks_once_when_it_is_back(desk: Desk):
+    """A new process knows no epoch: it asks about the open round, and only once."""
+    person, asked = desk.crowd[0], []
+    person.step(train)
+    uploaded = type(desk.sp_link).uploaded
+    desk.sp_link.uploaded = lambda *args: asked.append(1) or uploaded(desk.sp_link, *args)
+    backup = Backup(desk, "sp")
+    again = desk.new_participant(desk.task, "0")
+    assert [again.step(train) for _ in range(3)] == [False, False, False]
+    assert asked == [1]
+    backup.restore()
+    assert again.step(train) is False
+    assert asked == [1, 1]
+
+
+def test_an_upload_that_sp_has_dropped_is_sent_again(desk: Desk):
+    """SP shows fewer uploads than before: those who hold a receipt look, and whose is gone sends it again."""
+    first, second, _ = desk.crowd
+    for person in (first, second, first):
+        person.step(train)
+    uploads = desk.sp.store.uploads(desk.task, 1)
+    with writing(desk.sp.store.engine) as c:  # type: ignore[attr-defined]
+        c.execute(delete(tables.uploads).where(tables.uploads.c.who == first.keys.who))
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    assert second.step(train) is False
+    assert first.step(train) is True
+    assert {upload.digest for upload in desk.sp.store.uploads(desk.task, 1)} == {upload.digest for upload in uploads}
+
+
+def test_an_open_round_gives_phones_a_whole_window_after_the_restore(desk: Desk):
+    """However long SP was away: whoever holds a receipt can bring it back."""
+    backup = Backup(desk, "sp")
+    desk.crowd[0].step(train)
+    desk.clock.time += 10 * desk.settings.window
+    backup.restore()
+    desk.run()
+    (entry,) = desk.sp.status(desk.task)["rounds"]
+    assert (entry["state"], entry["deadline"]) == ("open", desk.clock.time + desk.settings.window)
+    assert desk.crowd[0].step(train) is True
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+
+
+def test_someone_who_joined_after_the_backup_is_enrolled_again(desk: Desk):
+    """Its certificate is the right to join; nobody has to do anything."""
+    backup = Backup(desk, "sp")
+    late = desk.invite(1)[-1]
+    late.step(train)
+    backup.restore()
+    assert desk.sp.status(desk.task)["enrolled"] == 3
+    assert late.step(train) is True
+    assert desk.sp.status(desk.task)["enrolled"] == 4
+    assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [late.keys.who]
+
+
+@pytest.mark.second
+def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
+    """SP masks with fresh seeds, CSP refuses: no second answer, no day of waiting, and the next round goes on."""
+    backup = Backup(desk, "sp")
+    play(desk)  # round 1 is rewarded, and round 2 open
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    for person in desk.crowd:
+        person.open_reward(1)
+    backup.restore()
+    play(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    play(desk)
+    assert desk.sp.status(desk.task)["state"] == "finished"
+    for person in desk.crowd:
+        said = heard(person)
+        assert person.claim() == person.rewards()[2] > 0
+        assert said[-2][0] == "claiming without"
+        assert said[-2][1]["rounds"] == [1]
+    balances = desk.sp.ledger(desk.task).balances()
+    assert -sum(balances.values()) == 0
+
+
+def ended(desk: Desk) -> None:
+    """Both rounds rewarded."""
+    for _ in range(3):
+        play(desk)
+    assert desk.sp.status(desk.task)["state"] == "finished"
+
+
+def paying(desk: Desk, bank: list[StoredPayment]) -> None:
+    """SP with a program that pays."""
+    desk.options = SpOptions(
+        test_tools(), checker=desk.tools.backend, min_claim_window=0.0, on_paid=bank.append, owner="sp"
+    )
+    desk.sp = desk.new_sp()
+
+
+@pytest.mark.second
+def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
+    """Pending in the backup, paid since: the bank is asked once. The operator resolves it, and may release the task."""
+    bank: list[StoredPayment] = []
+    ended(desk)
+    desk.crowd[0].claim()
+    backup = Backup(desk, "sp")
+    paying(desk, bank)
+    assert desk.sp.payments.run_one() is True
+    backup.restore()
+    (payment,) = desk.sp.store.payments()
+    assert (payment.state, payment.key) == (PaymentState.UNKNOWN, bank[0].key)
+    assert "restored from a backup" in str(payment.error)
+    assert desk.sp.payments.run_one() is False
+    assert len(bank) == 1
+    resolve_payment(desk.sp.ports, desk.task, payment.who, "paid")
+    assert desk.sp.payments.run_one() is False
+    assert len(bank) == 1
+
+
+@pytest.mark.second
+def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
+    """Claimed and paid after the backup: the phone sends the same claim, and the operator decides, by the same key."""
+    bank: list[StoredPayment] = []
+    ended(desk)
+    backup = Backup(desk, "sp")
+    paying(desk, bank)
+    paid = desk.crowd[0].claim()
+    desk.sp.payments.run_one()
+    backup.restore()
+    assert desk.sp.store.payments() == []
+    assert desk.crowd[0].claim() == paid  # what it was told before, without asking
+    assert desk.sp.store.payments() == []
+    assert desk.crowd[0].claim_again() == paid
+    (payment,) = desk.sp.store.payments()
+    assert (payment.state, payment.amount, payment.key) == (PaymentState.UNKNOWN, paid, bank[0].key)
+    assert desk.sp.payments.run_one() is False
+    assert len(bank) == 1
+    reconcile(desk.sp.store, desk.task)
+    desk.crowd[1].claim()
+    assert [one.state for one in desk.sp.store.payments()] == [PaymentState.UNKNOWN, PaymentState.PENDING]
+    assert desk.sp.payments.run_one() is True
+    assert [one.who for one in bank] == [desk.crowd[0].keys.who, desk.crowd[1].keys.who]
+
+
+@pytest.mark.second
+def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
+    """Attested before the disaster, it cannot be made anew: the lost round pays nothing, and the phone names it."""
+    play(desk)
+    backup, person = Backup(desk, "sp"), desk.crowd[0]
+    for _ in range(2):
+        play(desk)
+    assert person.claim() == sum(person.rewards().values())
+    backup.restore()
+    play(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "aborted"]
+    said = heard(person)
+    assert person.claim_again() == person.rewards()[1] > 0
+    assert said == [("paid", {"millionths": person.rewards()[1], "missing": {2: person.rewards()[2]}})]
+
+
+@pytest.mark.second
+def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
+    """Nothing else can be done."""
+    ended(desk)
+    paid = desk.crowd[0].claim()
+    desk.clock.time += 10_000
+    desk.run()
+    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.crowd[0].claim_again() == paid
+    with pytest.raises(TooLate):
+        desk.crowd[1].claim()
+
+
+@pytest.mark.second
+def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
+    """Restored to before a round's steps: the very same request, or another one, gets no answer; the round is void."""
+    backup = Backup(desk, "csp")
+    shown: list[bytes] = []
+    answer = desk.csp.answer
+    desk.csp.answer = lambda task, request: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
+    play(desk)
+    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    backup.restore()
+    with pytest.raises(RoundEnded, match="restored from a backup"):
+        desk.csp.answer(desk.task, shown[0])
+    for request in shown[1:]:
+        with pytest.raises((RoundEnded, OutOfTurn)):
+            desk.csp.answer(desk.task, request)
+    play(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "aborted"]
+    assert desk.sp.status(desk.task)["state"] == "finished"  # without a model, which nobody can open any more
+
+
+@pytest.mark.second
+def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
+    """What the mark is for: another nonce for the same round would let SP choose."""
+    backup = Backup(desk, "csp")
+    shown: list[bytes] = []
+    answer = desk.csp.answer
+    desk.csp.answer = lambda task, request: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
+    play(desk)
+    first = answer(desk.task, shown[0])
+    backup.restore()
+    for name in list(desk.csp.store.memory(desk.task)):
+        if name == "restored":
+            del desk.csp.store.memory(desk.task)[name]
+    assert desk.csp.answer(desk.task, shown[0]) != first
+
+
+@pytest.mark.second
+def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
+    """It lost the second round: the claim leaves out the newest, says so, and is paid for the rest."""
+    play(desk)
+    backup = Backup(desk, "csp")
+    for _ in range(2):
+        play(desk)
+    assert desk.sp.status(desk.task)["state"] == "finished"
+    backup.restore()
+    for person in desk.crowd:
+        said = heard(person)
+        rewards = person.rewards()
+        assert (sorted(rewards), person.claim()) == ([1, 2], rewards[1])
+        assert ("claiming without", [2]) in [(what, details.get("rounds")) for what, details in said]
+    for person in desk.crowd:
+        with pytest.raises(AlreadyPaid):
+            desk.sp.claim(desk.task, person.side.claim())
+
+
+def test_a_task_made_after_the_restore_is_as_any_other(desk: Desk):
+    """The marks are of the tasks in the backup."""
+    Backup(desk, "csp").restore()
+    assert desk.csp.store.memory("b" * 32).get("restored") is None
+    assert desk.csp.store.memory(desk.task).get("restored") == b""
