@@ -22,6 +22,12 @@ from sqlalchemy.engine.default import DefaultDialect
 __all__ = ["ANY", "Kill", "Steps", "idle"]
 
 ANY = "any"
+_AS_TIME_GOES = (
+    "sql.lease<platform._attempt",
+    "sql.release<platform._attempt",
+    "sql.__setitem__<time.note",
+    "sql.__setitem__<introductions.step",
+)
 _SKIPPED = ("crowdfl.storage.database", "crowdfl.storage.atomic", "crowdfl.crypto", "crowdfl.errors")
 
 
@@ -39,8 +45,8 @@ class Kill:
 
 
 def idle(name: str) -> bool:
-    """Whether a step repeats for as long as nothing happens: a lease taken for a look around, and given back."""
-    return name.startswith(("sql.lease<platform.tick", "sql.release<platform.tick"))
+    """Whether a step is taken more or less often as time goes: a lease, a note of the time, people told of together."""
+    return name.startswith(_AS_TIME_GOES)
 
 
 class Steps:

@@ -31,9 +31,9 @@ ACKNOWLEDGED = "sql.acknowledge<uploads.receive<sp_uploads.receive"
 
 
 def points(campaign: Campaign, role: str) -> list[Point]:
-    """Before and after each durable step of a role; of those that repeat while nothing happens, the first two."""
+    """Before and after each durable step of a role; of those that come more or less often, the first."""
     times = Counter(campaign.steps(role))
-    last = {name: min(count, 2) if idle(name) else count for name, count in times.items()}
+    last = {name: 1 if idle(name) else count for name, count in times.items()}
     steps = [(name, time) for name, most in last.items() for time in range(1, most + 1)]
     return [(role, Kill(name, time, after)) for name, time in steps for after in (False, True)]
 
