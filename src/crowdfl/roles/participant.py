@@ -170,12 +170,12 @@ class Participant:
             self.on_event("restored", {})
             self.sp.enrol(self.task, self.blobs.get("certificate").decode())
         for entry in status["rounds"]:
-            if entry["state"] == "open" and self._is_lost(entry, epoch):
+            if entry["state"] == "open" and self._is_lost(entry, f"{epoch} {status.get('dropped', 0)}"):
                 self._forget_receipt(entry["number"])
         self._epoch = epoch
 
     def _is_lost(self, entry: Mapping[str, Any], epoch: str) -> bool:
-        """Asked once by each process, and again when SP was restored or shows fewer uploads than before."""
+        """Asked once by each process, and again when SP was restored, has dropped uploads, or shows fewer than before."""
         number, now = entry["number"], (epoch, int(entry.get("uploads", 0)))
         known, held = self._looked.get(number), f"rounds/{number}/receipt"
         news = known is None or known[0] != now[0] or known[1] > now[1]

@@ -21,6 +21,7 @@ ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
 PAUSED_AT = "paused at"
 EPOCH = "epoch"  # another after each restore from a backup: phones then look whether their uploads are still here
+DROPPED = "dropped uploads"  # how many were damaged here: phones look then too
 UNRECONCILED = "unreconciled"  # restored from a backup: of what is claimed, some may have been paid before
 _FINAL = "final round"
 

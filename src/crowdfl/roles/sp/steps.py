@@ -6,7 +6,7 @@ with the same masks.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
@@ -15,8 +15,9 @@ from functools import partial
 from crowdfl.errors import Conflict, CrowdFLError, OutOfTurn, RoundEnded, RoundsExhausted, TaskNotRunning, UploadDamaged
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
+from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
-from crowdfl.roles.sp.core import UNDER_WAY, SpCore
+from crowdfl.roles.sp.core import DROPPED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
@@ -188,9 +189,7 @@ class RoundSteps:
         with store.transaction():
             if not self._still(task, current) or self._is_asked(task, number):
                 return True
-            for upload in damaged:
-                store.drop_upload(task, number, upload.who)
-                store.memory(task)[f"{_DROPPED} {number} {upload.who}"] = upload.digest.encode()
+            self._drop(task, number, damaged)
             if current.state is not RoundState.OPEN:
                 self._settle_uploads(task, current, changed=bool(damaged))
         if damaged:
@@ -198,6 +197,15 @@ class RoundSteps:
             self.dropped += len(damaged)
             self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
         return bool(damaged)
+
+    def _drop(self, task: str, number: int, damaged: Sequence[Upload]) -> None:
+        """From the books; phones see that they should look. The caller holds a transaction."""
+        memory = self._ports.store.memory(task)
+        for upload in damaged:
+            self._ports.store.drop_upload(task, number, upload.who)
+            memory[f"{_DROPPED} {number} {upload.who}"] = upload.digest.encode()
+        if damaged:
+            memory[DROPPED] = str(int(memory.get(DROPPED, b"0")) + len(damaged)).encode()
 
     def _settle_uploads(self, task: str, current: Round, *, changed: bool) -> None:
         """The caller holds a transaction."""

@@ -11,7 +11,7 @@ from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
 from crowdfl.roles.ports import StoredParticipant, StoredTask
-from crowdfl.roles.sp.core import ENDED, EPOCH, PAUSED_AT, UNDER_WAY, SpCore
+from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import require_claim_window
@@ -149,6 +149,7 @@ class Tasks:
             "state": stored.state,
             "key": settings.key,
             "epoch": store.memory(task).get(EPOCH, b"").decode(),
+            "dropped": int(store.memory(task).get(DROPPED, b"0")),
             "claim_seconds_left": self._time_to_claim(stored),
             "enrolled": self._core.active(task),
             "rounds": [
