@@ -108,7 +108,7 @@ def flood(connection, sent):
 def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
     """A sender that stops in time finds 413 waiting."""
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), too_long(campaign)))
+        connection.sendall(head("POST", claims(campaign), "Content-Length: 16777216"))
         for _ in range(20):
             connection.sendall(bytes(0x10000))
         assert answer(connection)[0] == 413
