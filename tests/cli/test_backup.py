@@ -108,7 +108,7 @@ def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path:
     (made / "csp/passphrase").write_text("secret words")
     (made / "csp/passphrase").chmod(0o600)
     changed = text.replace('# passphrase_file = "passphrase"', 'passphrase_file = "passphrase"')
-    settings.write_text(changed.replace('ca = "ca.pem"', 'ca = "/etc/ssl/ca.pem"', 1))
+    settings.write_text(changed.replace('ca = "peers/ca.pem"', 'ca = "/etc/ssl/ca.pem"', 1))
     try:
         told = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)
         assert [note.rpartition(": ")[2] for note in told["notes"]] == [str(made / "csp/passphrase"), "/etc/ssl/ca.pem"]
