@@ -163,7 +163,7 @@ class Platform:
         """To a server."""
         lines = self.settings("requester").read_text().splitlines()
         (url,) = (line.split('"')[1] for line in lines if line.startswith(f"{role} ="))
-        return Link(url, self.roles / "requester/ca.pem")
+        return Link(url, self.roles / "requester/peers/ca.pem")
 
     def kept(self, service: Service) -> Service:
         """Closed at the end."""

@@ -93,11 +93,14 @@ def database_url(settings: ServiceSettings) -> str:
 
 
 def _service(path: Path) -> tuple[str, ServiceSettings]:
-    """The role whose settings these are: SP alone is told where CSP is, and KGC knows no peer."""
+    """By the role, where the file says it; else SP alone is told where CSP is, and KGC knows no peer."""
     found = read_settings(path)
     if "host" not in found:
         raise SettingsError(f"{path} is not the settings of KGC, SP or CSP: copy other folders as they are")
-    role = "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"
+    guess = "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"
+    role = str(found.get("role", guess))
+    if role not in SERVICES:
+        raise SettingsError(f"{path} is of the role {role!r}: backups are of {', '.join(SERVICES)}")
     return role, read_service(SERVICES[role], path)
 
 
