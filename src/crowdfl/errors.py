@@ -61,12 +61,14 @@
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
     │   ├── TaskNotRunning          paused, cancelled or over
+    │   │   └── TaskEnded           it is over, and what it needed was erased
     │   ├── NotReady                ask again later
     │   ├── Conflict                the same name with other contents
     │   │   └── LedgerConflict      a movement of that name was made with other contents
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
+    │   ├── TaskNotEnded            the task is not over: nothing of it is erased
     │   ├── NotEnoughMoney          an account does not hold enough money
     │   ├── UnknownDeposit          no deposit of that name
     │   ├── DepositRefused          another amount than was announced, or decided otherwise before
@@ -374,6 +376,14 @@ class RoundNotOpen(CampaignError):
 
 class TooLate(CampaignError):
     """The upload missed its round."""
+
+
+class TaskEnded(TaskNotRunning):
+    """The task is over, and what it needed was erased: nothing of it is computed any more."""
+
+
+class TaskNotEnded(CampaignError):
+    """The task is not over, or rewards can still be claimed: nothing of it is erased."""
 
 
 class NotEnoughMoney(CampaignError):

@@ -332,6 +332,10 @@ class ServiceSettings(Settings):
     tracing: _Url | None = _optional(
         "http://127.0.0.1:4318", "Where an OpenTelemetry collector takes spans by OTLP over HTTP: docs/operations.md."
     )
+    lifetime_margin: _Seconds = Field(
+        default=7_776_000.0,
+        description="Seconds that a task may take beyond its rounds, to find people and in pauses; then it is ended.",
+    )
     insecure_test_key: bool = Field(default=False, description="Allow keys below 2048 bits, for tests.")
 
     @property

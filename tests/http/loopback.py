@@ -90,7 +90,7 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
     pins = {name: (tls.key_pin(tls.require_usable(files)),) for name, files in made.items()}
 
     def prepare(name: str, *roles: str) -> dict[str, Any]:
-        (folder / name).mkdir(mode=0o700)
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
         for role in roles:
             tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
         where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
@@ -102,13 +102,14 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         return PeerSettings(url=url, token=path)
 
     with contextlib.ExitStack() as stack:
-        known = {"sp": pins["sp"], "csp": pins["csp"]}
-        kgc_settings = KgcSettings(**prepare("kgc", "requester", "sp", "csp", "operator"), pins=known)
+        (folder / "sp").mkdir(mode=0o700)
+        sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
+        own = prepare("kgc", "requester", "sp", "csp", "operator")
+        kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
         kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
-        csp_settings = CspSettings(
-            **prepare("csp", "sp", "operator"), kgc=peer(kgc, "kgc", "csp"), kgc_key=key, pins={"sp": pins["sp"]}
-        )
+        own = prepare("csp", "sp", "operator") | {"kgc": peer(kgc, "kgc", "csp"), "kgc_key": key}
+        csp_settings = CspSettings(**own, pins={"sp": pins["sp"]}, sp_key=sp_key)
         csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
         own = prepare("sp", "requester", "bank", "operator") | {
             "kgc": peer(kgc, "kgc", "sp"),

@@ -30,6 +30,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks": {OWNER},
         "GET /v1/tasks/{task}/bundle": {"sp", "csp"},
         "POST /v1/tasks/{task}/acknowledge": {"sp", "csp", OWNER},
+        "POST /v1/tasks/{task}/end": {"sp"},
         "POST /v1/tasks/{task}/participants": {PUBLIC},
         "POST /v1/tasks/{task}/close": {OWNER},
     },
@@ -56,6 +57,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
     },
     "csp": {
         "POST /v1/tasks/{task}/prepare": {"sp"},
+        "POST /v1/tasks/{task}/end": {"sp"},
         "POST /v1/tasks/{task}/participants": {"sp"},
         "POST /v1/tasks/{task}/requests": {"sp"},
         "GET /v1/tasks/{task}/requests/{digest}": {"sp"},

@@ -16,6 +16,8 @@ from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.ends import TaskEnds
+from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.participant import Participant, arrays_to_npz
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.requester import Requester, own_key
@@ -144,7 +146,7 @@ class World(LocalHost):
         super().restart()
         tokens, folder = {name: given for name, (given, _) in self.tokens.items()}, self.folder
         self.apps = {
-            "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc"),
+            "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc", ends=self._kgc_ends()),
             "sp": sp_app.create_app(self.sp, tokens["sp"], folder=folder / "sp", signing=self.receipts),
         }
         self.start_csp()
@@ -152,7 +154,12 @@ class World(LocalHost):
     def start_csp(self) -> None:
         """CSP's app, afresh: what it was computing is forgotten."""
         tokens, folder = self.tokens["csp"][0], self.folder / "csp"
-        self.apps["csp"] = csp_app.create_app(self.csp, tokens, folder=folder, patience=self.patience)
+        holdings = CspHoldings(self.csp.store, self.csp.blobs, self.csp.bundles, self.csp.drop)
+        ends = TaskEnds(holdings, self.clock, self.receipts.public)
+        self.apps["csp"] = csp_app.create_app(self.csp, tokens, folder=folder, patience=self.patience, ends=ends)
+
+    def _kgc_ends(self) -> TaskEnds:
+        return TaskEnds(KgcHoldings(self.kgc.store, self.kgc.bundles), self.clock, self.receipts.public)
 
     def kgc_for(self, role: str) -> KgcClient:
         """KGC, for a server."""

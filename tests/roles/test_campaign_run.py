@@ -28,7 +28,8 @@ class Crowd:
 
     def invite(self, task, count):
         assert task == self.desk.task
-        self.desk.invite(count if self.joins else 0)
+        running = self.desk.sp.status(task)["state"] == "running"
+        self.desk.invite(count if self.joins and running else 0)
         return "a folder"
 
     def save(self, definition, arrays):
@@ -67,6 +68,11 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     ((task, arrays),) = crowd.saved
     assert task == crowd.desk.task
     assert all(np.allclose(array, 2.0, atol=0.01) for array in arrays)  # 1 more, then 2 more, clipped at 2
+    # Run again after its end: the task cannot be made again, but its model can be fetched, and nothing is paid twice.
+    again = crowd.run(crowd.take_part)
+    assert list(again) == ["created", "invited", "fetched", "report"]
+    assert (again["created"], again["report"]) == (facts["created"], bill)
+    assert len(crowd.saved) == 2
 
 
 def test_a_task_that_is_cancelled_before_a_round_has_no_model(tmp_path):

@@ -13,7 +13,8 @@ __all__ = ["Between", "Crash", "Fragile", "FragileDisk", "Life", "Wire"]
 _TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
 _MONEY = {"add_deposit", "decide_deposit", "add_payment", "change_payment"}
 _ROUNDS = {"put_round", "acknowledge", "drop_upload", "put_seed", "put_answer"}
-_DURABLE = _TASKS | _MONEY | _ROUNDS | {"put", "put_all", "delete", "clear"}
+_ENDS = {"erase_seeds", "erase_answers", "remove"}
+_DURABLE = _TASKS | _MONEY | _ROUNDS | _ENDS | {"put", "put_all", "delete", "clear"}
 
 
 class Crash(BaseException):

@@ -8,6 +8,7 @@ import typer
 
 from crowdfl.cli.clock import clock_app
 from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
+from crowdfl.cli.operator import task_app
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
@@ -102,6 +103,8 @@ def _tokens(model: type[ServiceSettings], settings: Path) -> Tokens:
 kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", KgcSettings, serve_kgc)
 sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", SpSettings, serve_sp)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
+for _app, _model in ((kgc_app, KgcSettings), (sp_app, SpSettings), (csp_app, CspSettings)):
+    _app.add_typer(task_app(_model), name="task")
 sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)

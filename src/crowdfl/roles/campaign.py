@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import NotReady, SettingsError
+from crowdfl.errors import NotReady, SettingsError, TaskEnded
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.requester import Requester
@@ -49,7 +49,7 @@ class Campaign:
             raise SettingsError(f"{people} people do not fit into a task with max_participants = {most}")
         if people < (fewest := definition.settings.min_participants):
             raise SettingsError(f"{people} people are too few for min_participants = {fewest}: no round would open")
-        task = self.requester.create(definition, initial)
+        task = self._posted(definition, initial)
         self.on_event("created", {"task": task, "parameters": definition.spec.parameters})
         self.on_event("invited", {"people": people, "folder": invite(task, people)})
         status = self.watch(task, lambda status: status["enrolled"] >= people or status["state"] in _ENDED)
@@ -61,6 +61,13 @@ class Campaign:
         self.watch(task, lambda status: status["state"] == "settled")
         self.on_event("report", self.requester.report(task))
         return task
+
+    def _posted(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
+        """A campaign that is run again after its end has a model to fetch and a bill to report."""
+        try:
+            return self.requester.create(definition, initial)
+        except TaskEnded:
+            return self.requester.posted(definition, initial)
 
     def watch(self, task: str, done: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
         """Tell every change of the task's status until it is as wanted, or the task is settled and no longer changes."""

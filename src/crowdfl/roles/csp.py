@@ -3,16 +3,31 @@
 Which request may come when, the task's protocol decides; what it must remember for that is kept here, durably.
 """
 
+import contextlib
 import hashlib
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from crowdfl.errors import DocumentError
+from crowdfl.errors import DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
+from crowdfl.roles.ends import END, OVER, Ending, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
+
+REFUSED = "refused"  # the state of a task that the operator answers no more
+
+
+def refuse_task(store: CspStore, task: str, reason: str) -> None:
+    """CSP's operator: no answer for this task any more. Final; SP cancels the task when it hears of it."""
+    with store.transaction():
+        state = store.task(task).state
+        if state == OVER:
+            raise ended(store, task)
+        if state != REFUSED:
+            store.memory(task)[END] = Ending("cancelled", "CSP's operator", reason).encode()
+            store.set_state(task, REFUSED)
 
 
 @dataclass
@@ -25,13 +40,13 @@ class Csp:
     kgc: KgcPeer
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
-    sp_key: bytes | None = None  # whose word that a task has ended counts; None: nobody's
     _sides: dict[str, CspProtocol] = field(default_factory=dict, repr=False)
     _enrolled: Counter[str] = field(default_factory=Counter, repr=False)  # participants that a task's side knows
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
         """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Idempotent."""
+        self.require_answering(task)
         if not self.bundles.has(f"{task}.csp"):
             definition, appointment, bundle = self.kgc.bundle(task)
             opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
@@ -41,11 +56,15 @@ class Csp:
             appointed.require_key(profile.csp(opened.spec, bundle, self.tools).party.public)
             self.store.add_task(StoredTask(task, definition, appointment, "open"))
             self.bundles.put(f"{task}.csp", bundle)
+            if self.store.task(task).state == OVER:  # meanwhile
+                self.bundles.delete(f"{task}.csp")
+                raise ended(self.store, task)
         self.kgc.acknowledge(task)
 
     def enrol(self, task: str, certificate: str) -> None:
         """A participant that KGC has certified: rewards are sealed to its key, claims checked with it."""
         definition = Definition.open(self.store.task(task).definition)
+        self.require_answering(task)
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
@@ -54,6 +73,7 @@ class Csp:
 
     def answer(self, task: str, request: bytes) -> bytes:
         """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
+        self.require_answering(task)
         name = hashlib.sha256(request).hexdigest()
         known = self.store.answered(task, name)
         if known is not None:
@@ -67,11 +87,16 @@ class Csp:
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
-        with self.store.transaction():  # what the side remembers and the answer stand or fall together
-            kept = self.store.answered(task, name)
-            if kept is None:
-                self.store.memory(task).update(draft.kept)
-                self.store.put_answer(task, name, blob)
+        try:
+            with self.store.transaction():  # what the side remembers and the answer stand or fall together
+                self.require_answering(task)
+                kept = self.store.answered(task, name)
+                if kept is None:
+                    self.store.memory(task).update(draft.kept)
+                    self.store.put_answer(task, name, blob)
+        except TaskEnded:  # while this was computed
+            self.blobs.delete(blob)
+            raise
         return reply if kept is None else self.blobs.get(kept)
 
     def _side(self, task: str, memory: CspMemory) -> CspProtocol:
@@ -85,6 +110,21 @@ class Csp:
             self._enrolled[task] += 1
         side.remember(memory)
         return side
+
+    def require_answering(self, task: str) -> None:
+        """A task that has ended, or that the operator refuses, gets no answer, not even one that was given before."""
+        with contextlib.suppress(UnknownTask):
+            state = self.store.task(task).state
+            if state == OVER:
+                raise ended(self.store, task)
+            if state == REFUSED:
+                how = Ending.of(self.store, task)
+                raise TaskEnded(f"CSP answers task {task} no more ({how.words() if how else 'its operator'})")
+
+    def drop(self, task: str) -> None:
+        """What this process has of a task in memory: the share among it."""
+        self._sides.pop(task, None)
+        self._enrolled.pop(task, None)
 
 
 @dataclass

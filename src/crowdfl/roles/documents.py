@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -25,6 +25,7 @@ _STRICT = ConfigDict(strict=True)  # true is not 1, and "3" is not 3
 _Text = Annotated[str, Field(strict=True)]
 _Seconds = Annotated[float, Field(strict=True, ge=0, le=1e12)]
 _Side = Annotated[int, Field(ge=1, le=10**9)]
+EndReason = Literal["settled", "cancelled", "expired"]
 
 
 def _from_hex(text: object) -> bytes:
@@ -183,6 +184,15 @@ class Invitation(_Signed):
     kind = "invitation"
     number: _Text
     expires: _Seconds
+
+
+@dataclass(frozen=True)
+class TaskEnd(_Signed):
+    """SP's word that a task is over: nobody will ask for anything of it, and what it needed can be erased."""
+
+    kind = "end of task"
+    why: EndReason
+    at: _Seconds
 
 
 @dataclass(frozen=True)

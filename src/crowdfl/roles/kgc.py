@@ -16,7 +16,9 @@ from crowdfl.roles.documents import (
     open_document,
     participant_name,
 )
+from crowdfl.roles.ends import OVER, require_not_ended
 from crowdfl.roles.enrolment import Enrolled
+from crowdfl.roles.holdings import BUNDLES
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
@@ -41,7 +43,6 @@ class Kgc:
     clock: Clock
     signing: SigningKey = field(repr=False)
     insecure_test_key: bool = False
-    sp_key: bytes | None = None  # whose word that a task has ended counts; None: nobody's
     bounds: TaskBounds = field(default_factory=TaskBounds)
     _dealing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -51,6 +52,7 @@ class Kgc:
         task = opened.task
         profile_named(opened.settings.profile)  # refused here, an unknown one gets no appointment, and so no further
         with self._dealing:  # a retry may come while keys are made
+            require_not_ended(self.store, task)  # or other keys would be made under the same name
             if not self.bundles.has(f"{task}.dealt"):
                 self.bounds.require(opened)  # before keys are made, which takes long
                 self._deal(opened)
@@ -63,7 +65,7 @@ class Kgc:
         profile = profile_named(definition.settings.profile)
         dealing = profile.deal(definition.spec, insecure_test_key=self.insecure_test_key)
         # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
-        bundles = {role: getattr(dealing, role) for role in ("sp", "csp", "requester", "participant")}
+        bundles = {role: getattr(dealing, role) for role in BUNDLES}
         bundles["appointment"] = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing).encode()
         for name, bundle in bundles.items():
             self.bundles.delete(f"{task}.{name}")
@@ -75,6 +77,7 @@ class Kgc:
         stored = self.store.task(task)
         if role not in _DEALT:
             raise Forbidden(f"{role} is dealt no bundle of its own")
+        require_not_ended(self.store, task)
         if not self.bundles.has(f"{task}.{role}"):
             raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
@@ -93,6 +96,7 @@ class Kgc:
         opened = Invitation.open(invitation, definition.requester)
         if opened.task != task:
             raise InvitationRefused("this invitation is for another task")
+        require_not_ended(self.store, task)
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
         if self.clock.now() > opened.expires:
@@ -111,5 +115,7 @@ class Kgc:
         definition = Definition.open(self.store.task(task).definition)
         if open_document(order, "close enrolment", definition.requester).get("task") != task:
             raise Forbidden("this order is for another task")
-        self.store.set_state(task, "closed")
+        with self.store.transaction():  # a task that has ended meanwhile stays so
+            if self.store.task(task).state != OVER:
+                self.store.set_state(task, "closed")
         self.bundles.delete(f"{task}.participant")

@@ -1,7 +1,8 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
 import hashlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +47,12 @@ class Blobs(Protocol):
 
     def clear(self, folder: str) -> None:
         """Remove every blob whose name begins with this one and a slash, and what a crash left of others there."""
+
+    def listing(self) -> dict[str, float]:
+        """Every blob's name, and when it was written, in seconds of the machine's own clock."""
+
+    def remove_unfinished(self, before: float) -> int:
+        """Remove what a crash left of writes that began before this moment; how many there were."""
 
 
 class Stock(RandomizerSource, Protocol):
@@ -177,14 +184,15 @@ class TaskStore(Protocol):
     def transaction(self) -> AbstractContextManager[None]: ...  # several calls as one
     def add_task(self, task: StoredTask) -> None: ...  # idempotent; other contents are a Conflict
     def task(self, task: str) -> StoredTask: ...  # or UnknownTask
+    def tasks(self) -> list[StoredTask]: ...
     def set_state(self, task: str, state: str, ended_at: float | None = None) -> None: ...
+    def memory(self, task: str) -> MutableMapping[str, bytes]: ...  # small things to remember about a task
 
 
 class CrowdStore(TaskStore, Protocol):
-    """What SP and CSP keep besides: who takes part, and small things to remember about a task."""
+    """What SP and CSP keep besides: who takes part."""
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None: ...  # or TaskFull
-    def memory(self, task: str) -> MutableMapping[str, bytes]: ...
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         """In the order they joined, those who left included, but for the first `since`."""
@@ -193,7 +201,6 @@ class CrowdStore(TaskStore, Protocol):
 class SpStore(CrowdStore, Protocol):
     """SP's durable state."""
 
-    def tasks(self) -> list[StoredTask]: ...
     def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
     def leave(self, task: str, who: str) -> None: ...
     def put_round(self, task: str, round_: Round) -> None: ...  # insert or update
@@ -202,6 +209,8 @@ class SpStore(CrowdStore, Protocol):
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
+    def erase_seeds(self, task: str) -> None: ...  # so that the database keeps no copy of them either
+    def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
     def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
     def movements(self, task: str) -> list[Movement]: ...  # in order
     def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
@@ -245,6 +254,12 @@ class CspStore(CrowdStore, Protocol):
     def answered(self, task: str, request: str) -> str | None: ...
     def put_answer(self, task: str, request: str, blob: str) -> None: ...  # once
 
+    def erase_answers(self, task: str, keep: Collection[str]) -> None:
+        """Delete the names of answers, and all that is remembered of a task but for these names."""
+
+    def answer_counts(self, keep: Collection[str]) -> dict[str, Counter[str]]:
+        """By task: how many `answers` are named, how many other things are remembered (`memory`)."""
+
 
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
@@ -257,6 +272,12 @@ class KgcPeer(Protocol):
 
     def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
     def acknowledge(self, task: str) -> None: ...  # the bundle is durable here: KGC may destroy its copy
+
+
+class EndPeer(Protocol):
+    """KGC or CSP as SP tells it that a task is over."""
+
+    def end(self, task: str, document: str) -> None: ...  # a signed `TaskEnd`; idempotent
 
 
 class CspPeer(Protocol):

@@ -65,7 +65,7 @@ class Requester:
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """Have keys made, post the task. Idempotent for the same definition."""
         weights = arrays_to_npz(initial)
-        complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
+        complete = self._complete(definition, weights)
         profile_named(complete.settings.profile).check(complete.settings, complete.spec.parameters)
         text, task = complete.sign(self.signing), complete.task
         self.blobs.put(f"{task}/definition", text.encode())
@@ -77,6 +77,14 @@ class Requester:
         self.sp.create_task(text, self.blobs.get(f"{task}/appointment").decode(), weights)
         self.kgc.done(task)
         return task
+
+    def posted(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
+        """The id of a task that this requester has posted before."""
+        complete = self._complete(definition, arrays_to_npz(initial))
+        return self.definition(complete.task).task
+
+    def _complete(self, definition: Definition, weights: bytes) -> Definition:
+        return replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
 
     def _check_key(self, definition: Definition, created: Created) -> None:
         appointment = Appointment.open(created.appointment, self.kgc_key)

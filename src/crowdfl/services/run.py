@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,17 +14,23 @@ from crowdfl.crypto.backends import backend_named
 from crowdfl.crypto.compute import Backend, Threads, default_backend
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
+from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
+from crowdfl.roles.ends import TaskEnds
+from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.ports import Blobs, Clock, SpStore
+from crowdfl.roles.ports import Blobs, Clock, EndPeer, SpStore
 from crowdfl.roles.sp.core import SpOptions, SpPorts
+from crowdfl.roles.sp.ends import SpEnds
+from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
+from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.checker import Checker
 from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import CspClient, KgcClient
@@ -39,6 +45,7 @@ from crowdfl.services.http.tls import CertificateFiles
 from crowdfl.services.payouts import PayoutCommand, Payouts
 from crowdfl.services.peer_calls import PeerCalls, tell_doubt
 from crowdfl.services.reload import Reloads
+from crowdfl.services.sweeper import Sweep, Sweeper, SweepTicker
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.services.watching import around_step, calls_to, role_of
@@ -50,6 +57,9 @@ from crowdfl.storage.observed import ObservedStore
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
+
+_LOOK_SECONDS = 10.0  # between looks whether a sweep is due
+_ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
 
 
 class _Resources(Background):
@@ -80,18 +90,12 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     signing = signing_key(folder / "signing.key")
     bundles = open_keys(settings)
     store = _store(settings)
-    kgc = Kgc(
-        store,
-        bundles,
-        SystemClock(),
-        signing,
-        insecure_test_key=settings.insecure_test_key,
-        sp_key=settings.sp_key,
-        bounds=TaskBounds.of(settings),
-    )
+    insecure, bounds = settings.insecure_test_key, TaskBounds.of(settings)
+    kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=insecure, bounds=bounds)
+    ends = TaskEnds(KgcHoldings(store, bundles), kgc.clock, settings.sp_key, settings.lifetime_margin)
     reloads = Reloads(logs.get("kgc"), settings)
-    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads)
-    app = kgc_app.create_app(kgc, _tokens(settings), folder=folder, pins=pins, background=background)
+    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", ends.sweep))
+    app = kgc_app.create_app(kgc, _tokens(settings), folder=folder, pins=pins, ends=ends, background=background)
     app.state.reloads = reloads
     return app
 
@@ -110,12 +114,13 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         KgcClient(kgc_service),
         settings.kgc_key,
         _tools(settings, backend, observer),
-        settings.sp_key,
     )
-    background = (_Resources(store.close, kgc.service.close, close), reloads, peers)
+    holdings = CspHoldings(store, csp.blobs, keys, csp.drop)
+    ends = TaskEnds(holdings, SystemClock(), settings.sp_key, settings.lifetime_margin)
+    background = (_Resources(store.close, kgc.service.close, close), reloads, _sweeping("csp", ends.sweep), peers)
     pins = _pins(settings, reloads)
     app = csp_app.create_app(
-        csp, _tokens(settings), folder=folder, pins=pins, background=background, peers=peers.breakers
+        csp, _tokens(settings), folder=folder, pins=pins, ends=ends, background=background, peers=peers.breakers
     )
     app.state.reloads = reloads
     return app
@@ -150,6 +155,13 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         watch=watch,
     )
     sp = Sp(ports, options)
+    signing = signing_key(folder / "signing.key")
+    holdings = SpHoldings(store, ports.blobs, keys, UnfinishedUploads(folder / "incoming"), forget=sp.aggregators.drop)
+    hearing: dict[str, EndPeer] = {
+        "kgc": KgcClient(replace(kgc, retries=_ONCE)),
+        "csp": CspClient(replace(csp, retries=_ONCE)),
+    }
+    ends = SpEnds(holdings, ports.clock, signing, hearing, settings.lifetime_margin, on_failure=_log_not_told)
     background = (
         _Resources(
             partial(ahead.shutdown, wait=False, cancel_futures=True),
@@ -163,14 +175,24 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         reloads,
         Payouts(log, sp.payments, settings.tick_seconds),
         Ticker(log, sp.tick, settings.tick_seconds),
+        _sweeping("sp", ends.sweep, ends.tick, 10 * settings.tick_seconds),
         peers,
     )
-    signing = signing_key(folder / "signing.key")
     app = sp_app.create_app(
-        sp, _tokens(settings), folder=folder, signing=signing, background=background, peers=peers.breakers
+        sp, _tokens(settings), folder=folder, signing=signing, ends=ends, background=background, peers=peers.breakers
     )
     app.state.reloads = reloads
     return app
+
+
+def _sweeping(
+    role: str, sweep: Sweep, often: Callable[[], bool] = lambda: False, seconds: float = _LOOK_SECONDS
+) -> SweepTicker:
+    return SweepTicker(logs.get(role), Sweeper(sweep, often).tick, seconds)
+
+
+def _log_not_told(task: str, peer: str, failure: Exception) -> None:
+    logs.get("sp").warning("the end of a task was not heard", task=task, peer=peer, error=type(failure).__name__)
 
 
 def certificate_files(settings: ServiceSettings) -> CertificateFiles | None:
@@ -201,6 +223,23 @@ def open_books(settings: ServiceSettings, task: str | None = None) -> Iterator[O
         yield OpenBooks(store)
 
 
+@contextlib.contextmanager
+def open_holdings(
+    settings: ServiceSettings, *, upgrade: bool = True
+) -> Iterator[SpHoldings | CspHoldings | KgcHoldings]:
+    """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
+    with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
+        keys = FileBlobs(settings.data / "keys")
+        if isinstance(settings, KgcSettings):
+            yield KgcHoldings(store, keys)
+            return
+        blobs = FileBlobs(settings.data / "blobs")
+        if isinstance(settings, SpSettings):
+            yield SpHoldings(store, blobs, keys, UnfinishedUploads(settings.data / "incoming"))
+        else:
+            yield CspHoldings(store, blobs, keys)
+
+
 def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
     with open_books(settings, task) as books:
         return Ledger(books.store.movements(task))
@@ -211,10 +250,11 @@ def _store(settings: ServiceSettings) -> SqlStore:
     return ObservedStore(_database(settings), logs.events(role_of(settings)))
 
 
-def _database(settings: ServiceSettings) -> str:
+def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
     """Its URL, of the newest form."""
     url = settings.database or f"sqlite:///{settings.data / 'state.db'}"
-    migrations.upgrade(url)
+    if upgrade:
+        migrations.upgrade(url)
     return url
 
 

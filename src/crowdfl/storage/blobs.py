@@ -79,6 +79,19 @@ class FileBlobs:
             if path.is_file() and not path.name.startswith("."):  # hidden: an unfinished write
                 yield str(path.relative_to(self.folder))
 
+    def listing(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                found[name] = (self.folder / name).stat().st_mtime
+        return found
+
+    def remove_unfinished(self, before: float) -> int:
+        stale = [path for path in self.folder.rglob(".*.part") if _written_before(path, before)]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
+
     def _make_folder(self, folder: Path) -> None:
         """Create it and its parents, each private and each durable: a file survives only if its folders do."""
         if folder.is_dir() and (folder in self._durable or not folder.is_relative_to(self.folder)):
@@ -100,6 +113,13 @@ def require_blob_name(name: str) -> str:
     if len(name) > _LONGEST_NAME or not all(map(_is_plain, name.split("/"))):
         raise FormatError(f"{name[:100]!r} is not a valid blob name")
     return name
+
+
+def _written_before(path: Path, moment: float) -> bool:
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:  # its writer has finished
+        return False
 
 
 def _is_plain(segment: str) -> bool:

@@ -17,6 +17,7 @@ from crowdfl.retry import Backoff, retry
 from crowdfl.storage.atomic import require_owner_only
 
 _PATIENCE = 30  # seconds to wait for another writer
+_SHORT_PATIENCE = 1  # seconds to wait for readers where a later try does as well
 _CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers on 40 threads
 _WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
 _READING = "crowdfl_reading"
@@ -70,6 +71,24 @@ def named_errors(engine: Engine) -> Iterator[None]:
         yield
     except SQLAlchemyError as problem:
         raise _named(problem, engine.url.render_as_string(hide_password=True)) from None
+
+
+def truncate_log(engine: Engine) -> None:
+    """Move SQLite's write-ahead log into the database and empty it, unless somebody reads: then the next one does.
+
+    Rows that were deleted are overwritten with zeros in the database (`secure_delete`); the log would keep them for a while.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    raw = engine.raw_connection()
+    try:
+        raw.cursor().execute(f"PRAGMA busy_timeout={_SHORT_PATIENCE * 1000}")
+        raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raw.cursor().execute(f"PRAGMA busy_timeout={_PATIENCE * 1000}")
+    except sqlite3.OperationalError:  # another process is busy with the log
+        raw.invalidate()
+    finally:
+        raw.close()
 
 
 def _named(problem: SQLAlchemyError, where: str) -> Exception:
@@ -131,6 +150,7 @@ def _require_private(path: Path, how: int) -> None:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # SQLAlchemy, not the driver, says when a transaction begins
+    connection.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten: mask seeds, what CSP remembers
     connection.execute("PRAGMA synchronous=FULL")  # in WAL too, a commit is on disk when it returns
     if _ask_for_wal(connection) != ("wal",):
         raise sqlite3.OperationalError("its file system does not support a write-ahead log; use a local disk")

@@ -2,7 +2,9 @@
 
 import io
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -40,6 +42,7 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
+        self._written: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def put(self, name: str, data: bytes) -> None:
@@ -55,6 +58,7 @@ class MemoryBlobs:
                     raise Conflict(f"{name} cannot be stored: it is a part of a blob's name, or a part of it is a blob")
                 if self._blobs.setdefault(name, data) != data:
                     raise Conflict(f"{name} exists already, with other contents")
+                self._written.setdefault(name, time.time())
 
     def get(self, name: str) -> bytes:
         if not self.has(name):
@@ -69,14 +73,23 @@ class MemoryBlobs:
 
     def delete(self, name: str) -> None:
         self._blobs.pop(require_blob_name(name), None)
+        self._written.pop(name, None)
 
     def clear(self, folder: str) -> None:
         with self._lock:
             for name in self._below(require_blob_name(folder)):
-                del self._blobs[name]
+                del self._blobs[name], self._written[name]
 
     def names(self) -> Iterator[str]:
         return iter(sorted(self._blobs))
+
+    def listing(self) -> dict[str, float]:
+        return dict(self._written)
+
+    def remove_unfinished(self, before: float) -> int:
+        """A dictionary holds nothing that is half written."""
+        del before
+        return 0
 
     def _below(self, folder: str) -> list[str]:
         return [name for name in self._blobs if name.startswith(f"{folder}/")]
@@ -249,6 +262,13 @@ class MemoryStore:
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
         return {purpose: state for (place, purpose), state in self._record(task).seeds.items() if place == number}
 
+    def erase_seeds(self, task: str) -> None:
+        with self._changing(task) as record:
+            record.seeds.clear()
+
+    def seed_counts(self) -> dict[str, int]:
+        return {task: len(record.seeds) for task, record in self._records.items() if record.seeds}
+
     def post(self, task: str, movement: Movement) -> bool:
         with self._changing(task) as record:
             ledger = Ledger(record.movements)
@@ -326,6 +346,18 @@ class MemoryStore:
         with self._changing(task) as record:
             if record.answers.setdefault(require_text(request), blob) != blob:
                 raise Conflict("this request was answered by another process")
+
+    def erase_answers(self, task: str, keep: Collection[str]) -> None:
+        with self._changing(task) as record:
+            record.answers.clear()
+            record.memory = {name: value for name, value in record.memory.items() if name in keep}
+
+    def answer_counts(self, keep: Collection[str]) -> dict[str, Counter[str]]:
+        found = {}
+        for task, record in self._records.items():
+            others = sum(name not in keep for name in record.memory)
+            found[task] = +Counter({"answers": len(record.answers), "memory": others})
+        return {task: counts for task, counts in found.items() if counts}
 
 
 @dataclass(frozen=True, eq=False)

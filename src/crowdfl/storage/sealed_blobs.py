@@ -75,6 +75,12 @@ class SealedBlobs:
     def clear(self, folder: str) -> None:
         self._blobs.clear(folder)
 
+    def listing(self) -> dict[str, float]:
+        return {name: written for name, written in self._blobs.listing().items() if name != _SEALING}
+
+    def remove_unfinished(self, before: float) -> int:
+        return self._blobs.remove_unfinished(before)
+
     def _begin(self, passphrase: str, work_factor: int) -> None:
         if any(self._blobs.names()):
             raise PassphraseError(

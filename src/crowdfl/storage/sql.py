@@ -8,7 +8,8 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,9 +20,10 @@ from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredDeposit, StoredParticipant, StoredPayment, StoredTask, Upload, UploadContext
 from crowdfl.roles.sp.ledger import Movement
 from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.storage import sql_ends as ends
 from crowdfl.storage import sql_money as money
 from crowdfl.storage import tables as t
-from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.database import open_engine, reading, truncate_log, writing
 from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads
 
 
@@ -281,6 +283,20 @@ class SqlStore:
             rows = c.execute(select(s.purpose, s.state).where(s.task == task, s.number == number))
             return {purpose: bytes(state) for purpose, state in rows}
 
+    def erase_seeds(self, task: str) -> None:
+        with self._write() as c:
+            ends.erase_seeds(c, task)
+        self._overwrite_log()
+
+    def seed_counts(self) -> dict[str, int]:
+        with self._read() as c:
+            return ends.seed_counts(c)
+
+    def _overwrite_log(self) -> None:
+        """What was deleted leaves the log of writes too; inside a transaction, whoever commits next does that."""
+        if self._open_one() is None:
+            truncate_log(self.engine)
+
     # Money.
 
     def post(self, task: str, movement: Movement) -> bool:
@@ -354,6 +370,15 @@ class SqlStore:
     def put_answer(self, task: str, request: str, blob: str) -> None:
         refusal = Conflict("this request was answered by another process")
         self._put_once(t.answers, {"task": task, "request": request}, {"blob": blob}, refusal)
+
+    def erase_answers(self, task: str, keep: Collection[str]) -> None:
+        with self._write() as c:
+            ends.erase_answers(c, task, keep)
+        self._overwrite_log()
+
+    def answer_counts(self, keep: Collection[str]) -> dict[str, Counter[str]]:
+        with self._read() as c:
+            return ends.answer_counts(c, keep)
 
     def memory(self, task: str) -> MutableMapping[str, bytes]:
         return _Memory(self, task)

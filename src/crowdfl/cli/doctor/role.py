@@ -12,16 +12,18 @@ from typing import Any
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
 from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
+from crowdfl.cli.doctor.held import held_checks
 from crowdfl.cli.exchange.folder import in_url
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
-from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, ServiceUnavailable, StoreError
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http.signatures import SKEW_SECONDS
 from crowdfl.services.server import bind
+from crowdfl.services.watching import role_of
 from crowdfl.settings import ComputingSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 
@@ -52,6 +54,7 @@ def _model(found: Mapping[str, Any]) -> type[ServiceSettings]:
 def _server(settings: ServiceSettings) -> Iterator[DoctorCheck]:
     yield _permissions(settings.data)
     yield _named("database", lambda: _database(settings))
+    yield from _held(settings)
     yield _port(settings)
     if isinstance(settings, ComputingSettings):
         if settings.compute == "dask":
@@ -93,6 +96,17 @@ def _database(settings: ServiceSettings) -> DoctorCheck:
         return ok("database", "none yet: SQLite is made at the first start")
     migrations.check(settings.database or f"sqlite:///{file}")
     return ok("database", "PostgreSQL, up to date" if settings.database else "SQLite, up to date")
+
+
+def _held(settings: ServiceSettings) -> list[DoctorCheck]:
+    if settings.database is None and not (settings.data / "state.db").exists():
+        return []
+    try:
+        return list(held_checks(settings, role_of(settings)))
+    except StoreError:  # reported above
+        return []
+    except CrowdFLError as wrong:
+        return [fail("held", type(wrong).__name__, str(wrong))]
 
 
 def _cluster(settings: ComputingSettings) -> DoctorCheck:

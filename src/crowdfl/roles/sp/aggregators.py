@@ -95,6 +95,12 @@ class RoundAggregators:
     def forget(self, task: str, number: int) -> None:
         self._rounds.pop((task, number), None)
 
+    def drop(self, task: str) -> None:
+        """All of a task that has ended: each instance holds the key share."""
+        self._checking.pop(task, None)
+        for place in [place for place in self._rounds if place[0] == task]:
+            self._rounds.pop(place, None)
+
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         if (task, number) not in self._rounds:
             sp = self._new(task, number)
@@ -122,7 +128,7 @@ class RoundAggregators:
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpProtocol:
         definition = self._core.definition(task)
         profile = profile_named(definition.settings.profile)
-        bundle = self._core.ports.bundles.get(f"{task}.sp")
+        bundle = self._core.bundle(task)
         sp = profile.sp(definition.spec, bundle, tools or self._core.options.tools)
         sp.open_round(number)
         return sp

@@ -11,6 +11,7 @@ from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, untold
 from crowdfl.roles.sp.ledger import Ledger
@@ -23,6 +24,7 @@ PAUSED_AT = "paused at"
 EPOCH = "epoch"  # another after each restore from a backup: phones then look whether their uploads are still here
 DROPPED = "dropped uploads"  # how many were damaged here: phones look then too
 UNRECONCILED = "unreconciled"  # restored from a backup: of what is claimed, some may have been paid before
+CSP_FAILS_SINCE = "csp fails since"
 _FINAL = "final round"
 
 
@@ -46,10 +48,12 @@ class Failures:
 
 
 class MoneyPorts(Protocol):
-    """What deposits and payments need."""
+    """What deposits, payments and the end of a task need."""
 
-    store: SpStore
-    clock: Clock
+    @property
+    def store(self) -> SpStore: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 @dataclass
@@ -108,6 +112,12 @@ class SpCore:
                 "this platform's clock is in doubt, and nothing that depends on it is done: try again later"
             )
         return self.ports.clock.now()
+
+    def bundle(self, task: str) -> bytes:
+        """SP's key share and what comes with it, as long as the task lives."""
+        if self.ports.store.task(task).state == TaskState.SETTLED:
+            raise ended(self.ports.store, task)
+        return self.ports.bundles.get(f"{task}.sp")
 
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.ports.store.movements(task))

@@ -12,6 +12,7 @@ from crowdfl.errors import (
     NotReady,
     OutOfTurn,
     RoundEnded,
+    TaskEnded,
     UploadDamaged,
     WrongAmount,
 )
@@ -124,7 +125,7 @@ class Settlement:
             return False
         try:
             self._steps.publish(task, number, final=True)
-        except (RoundEnded, OutOfTurn, UploadDamaged) as lost:  # for good: there is no model to wait for
+        except (RoundEnded, OutOfTurn, TaskEnded, UploadDamaged) as lost:  # for good: there is no model to wait for
             self._ports.store.memory(task)[_NO_MODEL] = b""
             self._core.options.events("model lost", task=task, number=number, error=type(lost).__name__)
         self._aggregators.forget(task, number)

@@ -4,6 +4,7 @@ A process that dies inside a step leaves a state from which the next `tick`, her
 with the same masks.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -12,12 +13,24 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, OutOfTurn, RoundEnded, RoundsExhausted, TaskNotRunning, UploadDamaged
+from crowdfl.errors import (
+    Conflict,
+    CrowdFLError,
+    OutOfTurn,
+    RoundEnded,
+    RoundsExhausted,
+    ServiceError,
+    TaskEnded,
+    TaskNotRunning,
+    UploadDamaged,
+)
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
+from crowdfl.roles.ends import LONGEST_REASON, Ending
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
-from crowdfl.roles.sp.core import DROPPED, UNDER_WAY, SpCore
+from crowdfl.roles.sp.cancel import cancel_task, give_up_round
+from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
@@ -53,7 +66,7 @@ class RoundSteps:
         if last is not None and last.state is RoundState.OPEN:
             return self._decide(task, last.number) or self._head_start(task, last.number)
         if last is not None and last.state in UNDER_WAY:
-            return self._with_csp(task, last)
+            return self._as_csp_allows(task, last)
         return False
 
     def due(self, task: str, last: Round) -> bool:
@@ -107,8 +120,7 @@ class RoundSteps:
 
     def abort(self, task: str, current: Round) -> None:
         """Give a round up: its money returns to escrow. The caller holds a transaction."""
-        self._ports.store.post(task, self._core.ledger(task).abort_round(current.number))
-        self._ports.store.put_round(task, replace(current, state=RoundState.ABORTED))
+        give_up_round(self._ports.store, task, current)
         self._aggregators.forget(task, current.number)
 
     def out_of_patience(self, task: str, current: Round) -> bool:
@@ -142,6 +154,28 @@ class RoundSteps:
             return self._aggregators.add_new(task, number, _PIECE) > 0
         except UploadDamaged:
             return self._drop_damaged(task, self._ports.store.round(task, number))
+
+    def _as_csp_allows(self, task: str, current: Round) -> bool:
+        """Since when CSP is away is remembered, for the operator. A CSP that has ended the task ends it here too."""
+        memory = self._ports.store.memory(task)
+        try:
+            moved = self._with_csp(task, current)
+        except TaskEnded as refusal:
+            self._end(task, current, str(refusal)[:LONGEST_REASON])
+            return True
+        except (ServiceError, ConnectionError):
+            memory.setdefault(CSP_FAILS_SINCE, repr(self._ports.clock.now()).encode())
+            raise
+        memory.pop(CSP_FAILS_SINCE, None)
+        return moved
+
+    def _end(self, task: str, current: Round, reason: str) -> None:
+        """For good: no round will ever be computed."""
+        with self._ports.store.transaction():
+            if self._still(task, current):
+                self.abort(task, current)
+        with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
+            cancel_task(self._ports, task, Ending("cancelled", "CSP", reason), self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.

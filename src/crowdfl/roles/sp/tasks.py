@@ -4,16 +4,17 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
+from crowdfl.roles.ends import Ending, ended
 from crowdfl.roles.ports import StoredParticipant, StoredTask
-from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, UNDER_WAY, SpCore
+from crowdfl.roles.sp.cancel import cancel_task, give_time_back
+from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, SpCore
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sp.rounds import Round, TaskState
 from crowdfl.settings import require_claim_window
 
 _ORDERED_AT = "ordered at"
@@ -29,6 +30,7 @@ class Tasks:
         """Take a task over: papers checked, key fetched, CSP told. Idempotent."""
         opened, ports = Definition.open(definition), self._ports
         task = opened.task
+        self._require_not_over(task)
         appointed = Appointment.open(appointment, ports.kgc_key)
         if appointed.task != task:
             raise DocumentError("this appointment is for another task")
@@ -48,6 +50,12 @@ class Tasks:
             self._require_place(opened)
             ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
         return task
+
+    def _require_not_over(self, task: str) -> None:
+        """Its keys are erased: what is left of it can be read, and no round will ever follow."""
+        with contextlib.suppress(UnknownTask):
+            if self._ports.store.task(task).state == TaskState.SETTLED:
+                raise ended(self._ports.store, task)
 
     def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
         """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
@@ -89,29 +97,11 @@ class Tasks:
 
     def _resume(self, task: str) -> None:
         self._core.require_running(task)
-        self._give_time_back(task)
+        give_time_back(self._ports, task)
         self._ports.store.set_state(task, TaskState.RUNNING)
 
-    def _give_time_back(self, task: str) -> None:
-        """A pause takes nothing from a round's window."""
-        store = self._ports.store
-        since, last = store.memory(task).pop(PAUSED_AT, None), self._core.last_round(task)
-        if since is not None and last is not None and last.state in (RoundState.OPEN, *UNDER_WAY):
-            lost = max(0.0, self._ports.clock.now() - float(since))
-            store.put_round(task, replace(last, opened_at=last.opened_at + lost))
-
     def _cancel(self, task: str) -> None:
-        """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable."""
-        store = self._ports.store
-        if store.task(task).state == TaskState.CANCELLED:
-            return
-        self._core.require_running(task)
-        with store.transaction():
-            self._give_time_back(task)
-            last = self._core.last_round(task)
-            if last is not None and last.state is RoundState.OPEN:
-                self._abort(task, last)
-            store.set_state(task, TaskState.CANCELLED, self._ports.clock.now())
+        cancel_task(self._ports, task, Ending("cancelled", "the requester"), self._abort)
 
     def enrol(self, task: str, certificate: str) -> str:
         """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
@@ -143,10 +133,11 @@ class Tasks:
 
     def status(self, task: str) -> dict[str, Any]:
         store, settings = self._ports.store, self._core.definition(task).settings
-        stored, rounds = store.task(task), store.rounds(task)
+        stored, rounds, how = store.task(task), store.rounds(task), Ending.of(store, task)
         return {
             "task": task,
             "state": stored.state,
+            "ended": None if how is None else how.words(),
             "key": settings.key,
             "epoch": store.memory(task).get(EPOCH, b"").decode(),
             "dropped": int(store.memory(task).get(DROPPED, b"0")),

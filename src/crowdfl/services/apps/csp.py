@@ -14,6 +14,8 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
+from crowdfl.roles.ends import TaskEnds
+from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
 from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
@@ -58,6 +60,7 @@ class Answers(Background):
     def ask(self, task: str, request: Body) -> BinaryIO | None:
         """The reply, or None if it takes longer than the caller's patience. The request is read when its turn has come."""
         self.csp.store.task(task)  # no worker for a task that is not here
+        self.csp.require_answering(task)
         key = task, request.digest
         if self.csp.store.answered(*key) is not None:
             return self._stored(*key)
@@ -67,6 +70,7 @@ class Answers(Background):
 
     def poll(self, task: str, digest: str) -> BinaryIO | None:
         """The reply; None while it is computed; `NotReady` if nobody has asked since this process began."""
+        self.csp.require_answering(task)
         with self._lock:
             future = self._futures.get((task, digest))
         if future is not None:
@@ -76,6 +80,13 @@ class Answers(Background):
     def known(self, task: str, digest: str) -> bool:
         """Whether this request was answered before, or is about to be."""
         return (task, digest) in self._futures or self.csp.store.answered(task, digest) is not None
+
+    def forget(self, task: str) -> None:
+        """A task that has ended needs no worker; what it computes now is refused when it is done."""
+        with self._lock:
+            worker = self._workers.pop(task, None)
+        if worker is not None:
+            worker.shutdown(wait=False)
 
     def stop(self) -> None:
         """Drop what has not begun, and wait a little for what is being computed: SP asks again for what is not stored."""
@@ -137,16 +148,23 @@ def create_app(
     folder: Path,
     patience: float = 5.0,
     pins: Pins | None = None,
+    ends: TaskEnds | None = None,
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
-    """CSP's app; `patience` is how long a request is held before its caller is sent to poll."""
+    """CSP's app; `patience` is how long a request is held before its caller is sent to poll.
+
+    Without `ends` nobody can end a task here.
+    """
     metrics, answers = ServiceMetrics(), Answers(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     add_peer_gauge(metrics, peers)
     kgc_patience = PeerPatience()
     for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
+    if ends is not None:
+        add_end_route(app, ends, for_sp, answers.forget)
+        add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
 
     @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp)
     def prepare(task: TaskId) -> None:

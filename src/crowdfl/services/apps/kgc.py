@@ -12,7 +12,9 @@ from fastapi import Depends, FastAPI, Request
 
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.kgc import Kgc
+from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Security, TokenEntry, Tokens
@@ -67,11 +69,24 @@ class _Receiver:
 
 
 def create_app(
-    kgc: Kgc, tokens: Tokens, *, folder: Path, pins: Pins | None = None, background: Sequence[Background] = ()
+    kgc: Kgc,
+    tokens: Tokens,
+    *,
+    folder: Path,
+    pins: Pins | None = None,
+    ends: TaskEnds | None = None,
+    background: Sequence[Background] = (),
 ) -> FastAPI:
-    """KGC's app; `pins` are the keys that SP and CSP must prove, None where connections prove nothing."""
+    """KGC's app; `pins` are the keys that SP and CSP must prove, None where connections prove nothing.
+
+    Without `ends` nobody can end a task here.
+    """
     metrics = ServiceMetrics()
     app = make_app("kgc", tokens, metrics, kgc.store.task, folder, background, pins)
+    if ends is not None:
+        for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
+        add_end_route(app, ends, for_sp)
+        add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.

@@ -14,7 +14,9 @@ from pydantic import Field
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.ports import StoredDeposit, StoredPayment
+from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.services.apps.ends import Survey, add_held_metrics
 from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.apps.sp_claims import add_claim_route
 from crowdfl.services.apps.sp_uploads import add_upload_routes
@@ -69,10 +71,11 @@ def create_app(
     *,
     folder: Path,
     signing: SigningKey,
+    ends: SpEnds | None = None,
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
-    """SP's app; `signing` signs receipts."""
+    """SP's app; `signing` signs receipts; `ends` counts what is held."""
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
@@ -85,6 +88,8 @@ def create_app(
     metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.clock_is_sure())})
     dropped = "Uploads whose file was missing or altered, since this process began"
     metrics.gauge("crowdfl_uploads_dropped", dropped, "why", lambda: {"damaged": sp.steps.dropped})
+    if ends is not None:
+        add_held_metrics(metrics, Survey(ends.holdings.held, ends.why_held))
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:

@@ -116,6 +116,17 @@ class UnfinishedUploads:
             path.unlink(missing_ok=True)
         return len(stale)
 
+    def places(self) -> list[tuple[str, int]]:
+        """Whose unfinished upload, as `key` says, and of which round."""
+        found = [path.name.split(".") for path in self.folder.glob("*.*.part")]
+        return [(key, int(number)) for key, number, _ in found if number.isdecimal()]
+
+    def key(self, task: str, who: str) -> str:
+        return hashlib.sha256(f"{task} {who}".encode()).hexdigest()[:32]
+
+    def remove(self, key: str, number: int) -> None:
+        (self.folder / f"{key}.{number}.part").unlink(missing_ok=True)
+
     @contextmanager
     def _open(self, task: str, number: int, who: str) -> Iterator[IO[bytes]]:
         path = self._path(task, number, who)
@@ -127,7 +138,7 @@ class UnfinishedUploads:
             yield file
 
     def _path(self, task: str, number: int, who: str) -> Path:
-        return self.folder / f"{hashlib.sha256(f'{task} {who}'.encode()).hexdigest()[:32]}.{number}.part"
+        return self.folder / f"{self.key(task, who)}.{number}.part"
 
 
 @dataclass(frozen=True, eq=False)

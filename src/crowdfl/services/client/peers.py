@@ -58,6 +58,9 @@ class KgcClient:
     def acknowledge(self, task: str) -> None:
         _as_peer("KGC", lambda: self.done(task))
 
+    def end(self, task: str, document: str) -> None:
+        _as_peer("KGC", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
+
     def done(self, task: str) -> None:
         self.service.call("POST", f"/v1/tasks/{task}/acknowledge")
 
@@ -78,6 +81,9 @@ class CspClient:
     def enrol(self, task: str, certificate: str) -> None:
         body = {"certificate": certificate}
         _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/participants", body))
+
+    def end(self, task: str, document: str) -> None:
+        _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
 
     def answer(self, task: str, request: bytes) -> bytes:
         """One request, one reply, however long it takes and whatever happens to CSP meanwhile."""

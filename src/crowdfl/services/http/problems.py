@@ -44,7 +44,7 @@ _BY_STATUS: dict[int, tuple[type[CrowdFLError], ...]] = {
     ),
     408: (errors.TooSlow,),
     409: (errors.AlreadyPaid, errors.CampaignError, errors.Conflict, errors.ProtocolError),
-    410: (errors.TooLate,),
+    410: (errors.TaskEnded, errors.TooLate),
     413: (errors.LimitExceeded,),
     422: (
         errors.CiphertextError,

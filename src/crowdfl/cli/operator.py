@@ -1,0 +1,199 @@
+"""`crowdfl kgc | sp | csp task list | show | cancel | purge`: what a role's operator sees of its tasks, and can do to them.
+
+Everything works on the role's own store and folder, beside the service that runs or not.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdfl.cli.output import Json, show
+from crowdfl.cli.settings_file import read_service
+from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.roles.csp import REFUSED, refuse_task
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ends import LONGEST_REASON, OVER, Ending, Held, TaskEnds
+from crowdfl.roles.holdings import CspHoldings, KgcHoldings
+from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.sp.cancel import cancel_task
+from crowdfl.roles.sp.ends import claims_until, tell_again, untold
+from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.sp.waiting import PEERS, moment, waits_for
+from crowdfl.services.clock import SystemClock
+from crowdfl.services.run import OpenBooks, open_holdings
+from crowdfl.settings import KgcSettings, ServiceSettings, from_millionths
+
+_Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
+_Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
+_Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
+_Results = Annotated[bool, typer.Option("--results", help="Erase averages, rewards and initial weights too.")]
+Row = dict[str, Any]
+
+
+def task_app(model: type[ServiceSettings]) -> typer.Typer:
+    """The commands of one role."""
+    app = typer.Typer(help="The tasks of this role: what they wait for, what is held of them.", no_args_is_help=True)
+
+    @app.command("list", help="Show every task, its state, and what it waits for.")
+    def _list(settings: _Settings, as_json: Json = False) -> None:
+        with _opened(model, settings) as desk:
+            rows = [desk.row(stored) for stored in desk.holdings.store.tasks()]
+        if as_json or rows:
+            show(rows, "\n".join("\t".join(map(_plain, row.values())) for row in rows), as_json=as_json)
+
+    @app.command("show", help="Show all about one task that is not secret.")
+    def _show(settings: _Settings, task: _Task, as_json: Json = False) -> None:
+        with _opened(model, settings) as desk:
+            found = desk.details(desk.holdings.store.task(task))
+        show(found, "\n".join(f"{name}: {_plain(value)}" for name, value in found.items()), as_json=as_json)
+
+    @app.command("purge", help="Erase at once what is held of a task that has ended. Safe to repeat.")
+    def _purge(settings: _Settings, task: _Task, results: _Results = False) -> None:
+        with _opened(model, settings) as desk:
+            desk.purge(desk.holdings.store.task(task), results=results)
+
+    if model is not KgcSettings:
+
+        @app.command("cancel", help="End a task: SP opens no further round, CSP answers no more. Final.")
+        def _cancel(settings: _Settings, task: _Task, reason: _Reason) -> None:
+            if not reason.strip() or not reason.isprintable() or len(reason) > LONGEST_REASON:
+                raise SettingsError(f"give a reason of 1 to {LONGEST_REASON} printable characters")
+            with _opened(model, settings) as desk:
+                desk.cancel(task, reason.strip())
+
+    return app
+
+
+@contextmanager
+def _opened(model: type[ServiceSettings], path: Path) -> Iterator["SpDesk | PeerDesk"]:
+    settings = read_service(model, path)
+    with open_holdings(settings) as holdings:
+        yield SpDesk(holdings) if isinstance(holdings, SpHoldings) else PeerDesk(holdings, settings)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {count}" for name, count in value.items()) or "nothing"
+    if isinstance(value, list):
+        return "; ".join(map(_plain, value)) or "none"
+    return "-" if value is None else str(value)
+
+
+class SpDesk:
+    """What SP's operator can do."""
+
+    def __init__(self, holdings: SpHoldings) -> None:
+        self.holdings, self._books = holdings, OpenBooks(holdings.store)
+
+    def row(self, stored: StoredTask) -> Row:
+        store, rounds = self.holdings.store, self.holdings.store.rounds(stored.task)
+        number = f"{rounds[-1].number if rounds else 0}/{Definition.open(stored.definition).settings.rounds}"
+        since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
+        return {
+            "task": stored.task,
+            "state": stored.state,
+            "round": number,
+            "enrolled": store.turnout(stored.task, 0)[1],
+            "since": None if since is None else moment(since),
+            "waits_for": waits_for(store, stored),
+        }
+
+    def details(self, stored: StoredTask) -> Row:
+        store, definition = self.holdings.store, Definition.open(stored.definition)
+        how, payments = Ending.of(store, stored.task), store.payments(stored.task)
+        deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
+        rounds = [
+            f"{one.number}: {one.state}, {store.turnout(stored.task, one.number)[0]} uploads"
+            for one in store.rounds(stored.task)
+        ]
+        ended = stored.state in (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
+        return self.row(stored) | {
+            "purpose": definition.purpose,
+            "requester": definition.requester.hex(),
+            "ended": None if how is None else how.words(),
+            "claims_until": moment(claims_until(stored)) if ended else None,
+            "rounds": rounds,
+            "deposits": deposits,
+            "payments": dict(Counter(str(one.state_at(self._books.clock.now())) for one in payments)),
+            "held": _held(self.holdings.held(), stored.task),
+            "not_told": [PEERS[name] for name in untold(store, stored.task, PEERS)] if ended else [],
+        }
+
+    def cancel(self, task: str, reason: str) -> None:
+        cancel_task(self._books, task, Ending("cancelled", "the operator of SP", reason))
+
+    def purge(self, stored: StoredTask, *, results: bool) -> None:
+        if stored.state != TaskState.SETTLED:
+            raise TaskNotEnded(_not_settled(self.holdings, stored))
+        (self.holdings.purge if results else self.holdings.erase)(stored.task)
+        tell_again(self.holdings.store, stored.task)
+
+
+class PeerDesk:
+    """What the operator of KGC or CSP can do."""
+
+    def __init__(self, holdings: KgcHoldings | CspHoldings, settings: ServiceSettings) -> None:
+        self.holdings = holdings
+        self._ends = TaskEnds(holdings, SystemClock(), margin=settings.lifetime_margin)
+
+    def row(self, stored: StoredTask) -> Row:
+        since = None if stored.ended_at is None else moment(stored.ended_at)
+        return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
+
+    def details(self, stored: StoredTask) -> Row:
+        definition, how = Definition.open(stored.definition), Ending.of(self.holdings.store, stored.task)
+        found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
+        if isinstance(self.holdings, CspHoldings):
+            found |= {
+                "participants": len(self.holdings.store.participants(stored.task)),
+                "rounds_answered": _rounds_answered(self.holdings, stored.task),
+            }
+        held = _held(self.holdings.held(), stored.task)
+        return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
+
+    def cancel(self, task: str, reason: str) -> None:
+        if isinstance(self.holdings, CspHoldings):
+            refuse_task(self.holdings.store, task, reason)
+
+    def purge(self, stored: StoredTask, *, results: bool) -> None:
+        """Of one that the operator has refused, or that is past its life, this is the end."""
+        del results  # SP alone has any
+        past = self._ends.lifetimes.is_past(stored, claims=True)
+        if stored.state not in (OVER, REFUSED) and not past:
+            until = moment(self._ends.lifetimes.until(stored, claims=True))
+            raise TaskNotEnded(
+                f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
+            )
+        why = "was refused" if stored.state == REFUSED else "is past its lifetime"
+        self._ends.close(stored.task, Ending("expired", "the operator", f"it {why}"))
+
+    def _waits_for(self, stored: StoredTask) -> str:
+        if stored.state == OVER:
+            return "nothing"
+        if stored.state == REFUSED:
+            return "SP to say that it is over, or `purge`"
+        until = self._ends.lifetimes.until(stored, claims=True)
+        return f"SP to say that it is over; by itself it ends after {moment(until)}"
+
+
+def _not_settled(holdings: SpHoldings, stored: StoredTask) -> str:
+    if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
+        until = moment(claims_until(stored))
+        return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
+    words = waits_for(holdings.store, stored)
+    return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
+
+
+def _held(held: Held, task: str) -> dict[str, int]:
+    return dict(+held.get(task, Counter()))
+
+
+def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
+    """As protocols name what they remember of a round: "round 2 ..."; erased when the task has ended."""
+    words = [name.split() for name in holdings.store.memory(task) if name.startswith("round ")]
+    return sorted({int(found[1]) for found in words if found[1].isdecimal()})

@@ -1,0 +1,43 @@
+"""A task ends before its last round: by its requester, SP's operator, CSP, or because it took too long."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from crowdfl.roles.ends import END, Ending
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.sp.core import PAUSED_AT, UNDER_WAY, MoneyPorts, require_running
+from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+
+Abort = Callable[[str, Round], None]
+"""Give an open round up, in a transaction that its caller holds."""
+
+
+def cancel_task(ports: MoneyPorts, task: str, ending: Ending, abort: Abort | None = None) -> None:
+    """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent."""
+    store = ports.store
+    with store.transaction():
+        state = store.task(task).state
+        if state == TaskState.CANCELLED:
+            return
+        require_running(state)
+        give_time_back(ports, task)
+        rounds = store.rounds(task)
+        if rounds and rounds[-1].state is RoundState.OPEN:
+            (abort or (lambda _task, last: give_up_round(store, task, last)))(task, rounds[-1])
+        store.memory(task)[END] = ending.encode()
+        store.set_state(task, TaskState.CANCELLED, ports.clock.now())
+
+
+def give_up_round(store: SpStore, task: str, current: Round) -> None:
+    """Its money returns to escrow. The caller holds a transaction."""
+    store.post(task, Ledger(store.movements(task)).abort_round(current.number))
+    store.put_round(task, replace(current, state=RoundState.ABORTED))
+
+
+def give_time_back(ports: MoneyPorts, task: str) -> None:
+    """A pause takes nothing from a round's window."""
+    since, rounds = ports.store.memory(task).pop(PAUSED_AT, None), ports.store.rounds(task)
+    if since is not None and rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
+        lost = max(0.0, ports.clock.now() - float(since))
+        ports.store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))

@@ -1,0 +1,65 @@
+"""What a task waits for, in words for the operator of SP."""
+
+import datetime
+
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ports import SpStore, StoredTask
+from crowdfl.roles.sp.core import CSP_FAILS_SINCE, PAUSED_AT, UNDER_WAY
+from crowdfl.roles.sp.ends import claims_until, untold
+from crowdfl.roles.sp.ledger import ESCROW, Ledger
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+
+PEERS = {"kgc": "KGC", "csp": "CSP"}
+
+
+def moment(seconds: float) -> str:
+    """A time as people read it; one that no calendar has stays a number."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s after 1970"
+
+
+def waits_for(store: SpStore, stored: StoredTask) -> str:
+    if stored.state == TaskState.SETTLED:
+        missing = untold(store, stored.task, PEERS)
+        return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
+    rounds = store.rounds(stored.task)
+    last, settings = (rounds[-1] if rounds else None), Definition.open(stored.definition).settings
+    if last is not None and last.state in UNDER_WAY:
+        return _computing(store, stored.task, last)
+    if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
+        return f"claims, until {moment(claims_until(stored))}"
+    if stored.state == TaskState.PAUSED:
+        since = store.memory(stored.task).get(PAUSED_AT)
+        return "its requester, who paused it" + (f" on {moment(float(since))}" if since is not None else "")
+    if last is not None and last.state is RoundState.OPEN:
+        return _uploads(store, stored.task, last, settings)
+    return _next_round(store, stored.task, settings, 1 if last is None else last.number + 1)
+
+
+def _computing(store: SpStore, task: str, last: Round) -> str:
+    since = store.memory(task).get(CSP_FAILS_SINCE)
+    if since is not None:
+        return f"CSP, which has not answered round {last.number} since {moment(float(since))}"
+    return f"round {last.number} to be computed with CSP"
+
+
+def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> str:
+    uploaded, missing = store.turnout(task, last.number)
+    until = moment(last.last_call(settings))
+    return f"uploads to round {last.number}, until {until}: {uploaded} of {uploaded + missing} have come"
+
+
+def _next_round(store: SpStore, task: str, settings: TaskSettings, number: int) -> str:
+    if number > settings.rounds:
+        return "the final model"
+    needed = []
+    people = settings.min_participants - store.turnout(task, 0)[1]
+    if people > 0:
+        needed.append(f"{people} more participant{'s' if people > 1 else ''}")
+    money = to_millionths(settings.budget or 0) - Ledger(store.movements(task)).balance(ESCROW)
+    if money > 0:
+        needed.append(f"a confirmed deposit of {from_millionths(money):.2f}")
+    return " and ".join(needed) or f"round {number} to open"

@@ -1,0 +1,195 @@
+"""What the operator of a role sees of its tasks at three in the morning, and can do about them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crowdfl.cli.doctor.role import role_checks
+from crowdfl.local import LocalHost
+from crowdfl.roles.sp.waiting import moment
+from crowdfl.services.clock import SystemClock
+from crowdfl.settings import TaskSettings
+from crowdfl.storage import migrations
+from crowdfl.storage.sql import SqlStore
+from tests.cli.program import Result, call
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
+
+DAY = 86400.0
+
+
+class _Migrated(FileDisk):
+    """As a service makes its database."""
+
+    def store(self, role: str) -> SqlStore:
+        migrations.upgrade(f"sqlite:///{self.folder}/{role}/state.db")
+        return super().store(role)
+
+
+class _LaterClock(SystemClock):
+    """The machine's, and some days more."""
+
+    days = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.days * DAY
+
+
+class Office:
+    """A folder as `crowdfl init` makes it, with a task in it; no service runs, and every command works all the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock, self.disk = folder, _LaterClock(), _Migrated(folder)
+        assert call("init", folder, "--insecure-test-key").code == 0
+        self.host = LocalHost(test_tools(), disk=self.disk, clock=self.clock)
+        settings = TaskSettings.of(**(SMALL_TASK | {"window": 3600.0}))
+        self.task = self.host.create(small_definition(settings, claim_window=7 * DAY), INITIAL_MODEL)
+
+    def __call__(self, role: str, *words: object) -> Result:
+        """A command about the task, at this role."""
+        action, *rest = words
+        return call(role, "task", action, self.folder / role / "settings.toml", *rest)
+
+    def row(self, role: str) -> dict[str, object]:
+        (row,) = json.loads(self(role, "list", "--json").out)
+        return row
+
+    def about(self, role: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self(role, "show", self.task, "--json").out)
+        return found
+
+    def refused(self, name: str, *words: str, said: str) -> None:
+        result = self(*words)
+        assert result.code == 3
+        assert name in result.err
+        assert said in result.err, result.err
+
+    def doctor(self, role: str) -> list[tuple[str, str, str]]:
+        found = role_checks(self.folder / role / "settings.toml")
+        about = [check for check in found if "held" in check.what or "keys" in check.what]
+        return [(check.verdict, check.found, check.advice) for check in about]
+
+
+@pytest.fixture
+def office(tmp_path):
+    found = Office(tmp_path / "campaign")
+    yield found
+    found.disk.close()
+
+
+def test_sp_says_what_each_task_waits_for(office):
+    """From the day it was made to the day it can be forgotten."""
+    host, task = office.host, office.task
+    assert office.row("sp")["waits_for"] == "3 more participants and a confirmed deposit of 36.00"
+    host.join(task, "a")
+    host.join(task, "b")
+    assert office.row("sp")["waits_for"] == "1 more participant and a confirmed deposit of 36.00"
+    host.join(task, "c")
+    host.sp.deposit(task, "first", 72_000_000)
+    assert office.row("sp")["waits_for"] == "a confirmed deposit of 36.00"
+    host.confirm_deposits(task)
+    assert office.row("sp")["waits_for"] == "round 1 to open"
+    host.run()
+    row = office.row("sp")
+    assert (row["state"], row["round"], row["enrolled"]) == ("running", "1/2", 3)
+    until = moment(host.sp.store.round(task, 1).last_call(host.sp.definition(task).settings))
+    assert row["waits_for"] == f"uploads to round 1, until {until}: 0 of 3 have come"
+    assert office("sp", "list").out.split("\t")[:4] == [task, "running", "1/2", "3"]
+    host.requester.order(task, "pause")
+    assert str(office.row("sp")["waits_for"]).startswith("its requester, who paused it on 20")
+    host.requester.order(task, "resume")
+
+    for person in host.people.values():
+        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    host.csp.answer = _away
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            host.run()
+    assert str(office.row("sp")["waits_for"]).startswith("CSP, which has not answered round 1 since 20")
+    host.restart()
+    host.run()
+    assert "round 2" in str(office.row("sp")["waits_for"])
+    assert office.about("csp")["rounds_answered"] == [1]
+    assert office.about("csp")["participants"] == 3
+    assert office.about("sp")["deposits"] == ["first: 72, confirmed"]
+    assert office.about("sp")["rounds"] == ["1: rewarded, 3 uploads", "2: open, 0 uploads"]
+
+
+def _away(_task: str, _request: bytes) -> bytes:
+    raise ConnectionError("nobody answers")
+
+
+def test_an_operator_cancels_a_task_and_everyone_can_read_why(office):
+    """The money of the open round returns; nothing is erased while somebody could claim."""
+    host, task = office.host, office.task
+    for name in ("a", "b", "c"):
+        host.join(task, name)
+    host.requester.fund(task, 36_000_000, "first")
+    host.run()
+    office.refused("TaskNotEnded", "sp", "purge", task, said="cancel it first")
+    for reason in ("", "x" * 501, "two\nlines"):
+        office.refused("SettingsError", "sp", "cancel", task, "--reason", reason, said="reason")
+    assert office("sp", "cancel", task).code == 2
+    office.refused("UnknownTask", "sp", "cancel", "0" * 32, "--reason", "x", said="0000")
+    for _ in range(2):  # safe to repeat
+        assert office("sp", "cancel", task, "--reason", "the requester cannot be reached").code == 0
+    assert host.sp.status(task)["ended"] == "cancelled by the operator of SP: the requester cannot be reached"
+    host.run()
+    assert str(office.row("sp")["waits_for"]).startswith("claims, until 20")
+    assert host.requester.report(task)["returned"] == 36_000_000
+    office.refused("TaskNotEnded", "sp", "purge", task, said="what people earned would be lost")
+    (line,) = office.doctor("sp")
+    assert line[0] == "ok"
+    assert line[1].startswith("1 task, claims open until 20")
+
+    office.clock.days = 8
+    host.run()
+    assert office.row("sp")["waits_for"] == "KGC and CSP to hear that it is over"
+    assert [line[0] for line in office.doctor("sp")] == ["warn", "warn", "warn"]
+    assert office("sp", "purge", task).code == 0
+    assert office.about("sp")["held"].keys() == {"results"}
+    host.sp.store.memory(task)["end told kgc"] = b"1.0"
+    assert office.about("sp")["not_told"] == ["CSP"]
+    assert ("ok", "nothing secret of any task", "") in office.doctor("sp")
+    assert office("sp", "purge", task, "--results").code == 0
+    assert office.about("sp")["held"] == {}
+    assert office.about("sp")["not_told"] == ["KGC", "CSP"]  # told again: one may have been restored from a backup
+    assert office.about("sp")["deposits"] == ["first: 36, confirmed"]
+    office.refused("TaskNotRunning", "sp", "cancel", task, "--reason", "again", said="settled")
+
+
+def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
+    """CSP's right: no answer for a task any more. Neither erases what others still rely on."""
+    host, task = office.host, office.task
+    host.join(task, "a")
+    for role in ("kgc", "csp"):
+        assert "SP to say that it is over; by itself it ends after 20" in str(office.row(role)["waits_for"])
+        office.refused("TaskNotEnded", role, "purge", task, said="nothing is erased")
+        (line,) = office.doctor(role)
+        assert line[:2] == ("ok", "1 task, running: key shares 1")
+    assert office.about("kgc")["held"] == {"key shares": 1}  # the participants': enrolment is open
+    assert office("kgc", "cancel", task, "--reason", "x").code == 2
+    for _ in range(2):
+        assert office("csp", "cancel", task, "--reason", "a court order").code == 0
+    assert office.row("csp")["state"] == "refused"
+    with pytest.raises(Exception, match="a court order"):
+        host.csp.answer(task, b"a request")
+    for _ in range(2):
+        assert office("csp", "purge", task).code == 0
+    assert (office.row("csp")["state"], office.about("csp")["held"]) == ("ended", {})
+    assert office.about("kgc")["held"] == {"key shares": 1}
+
+
+def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
+    """With what to do about it; looking changes nothing."""
+    office.disk.store("csp").memory(office.task)["first seen"] = b"0.0"
+    office.disk.blobs("csp/keys").put("f" * 32 + ".csp", b"share")
+    found = office.doctor("csp")
+    assert [(verdict, said) for verdict, said, _ in found] == [
+        ("warn", "1 task, past its lifetime: key shares 1"),
+        ("warn", "1 task, unknown here: key shares 1"),
+    ]
+    assert "crowdfl csp task purge" in found[0][2]
+    assert office("csp", "purge", office.task).code == 0
+    assert [said for _, said, _ in office.doctor("csp")] == ["1 task, unknown here: key shares 1"]
+    assert office.row("csp")["state"] == "ended"

@@ -1,0 +1,489 @@
+"""A task ends: its secrets are erased everywhere, whoever dies on the way, and nobody can bring it back."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import BadSignature, DocumentError, Forbidden, ServiceUnavailable, TaskEnded, UnknownTask
+from crowdfl.retry import Backoff, no_jitter
+from crowdfl.roles.csp import Csp, refuse_task
+from crowdfl.roles.documents import Definition, TaskEnd
+from crowdfl.roles.ends import Ending, TaskEnds
+from crowdfl.roles.holdings import CspHoldings, KgcHoldings
+from crowdfl.roles.kgc import Kgc
+from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.sp.ends import SpEnds
+from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
+from crowdfl.services.apps.sp_uploads import UnfinishedUploads
+from crowdfl.services.sweeper import Sweeper
+from crowdfl.storage.memory import ManualClock
+from tests.hosts import FileDisk, test_tools
+from tests.simulation.faults import Crash, Fragile, Life
+from tests.simulation.world import World, closing
+
+SP_KEY, KGC_KEY = SigningKey.fresh(), SigningKey.fresh()
+NOW = 1e9  # as the file system's clock says
+OLD = NOW + 10**9  # long after every file was written
+HOURS = 24
+
+
+class _Memory(dict[str, bytes]):
+    """What is remembered of a task, in the hands of a process that may die."""
+
+    def __init__(self, target: Any, life: Life) -> None:
+        super().__init__(target)
+        self._target, self._life = target, life
+
+    def __setitem__(self, name: str, value: bytes) -> None:
+        self._life.step()
+        self._target[name] = value
+        self._life.step()
+
+
+class _Fragile(Fragile):
+    def memory(self, task: str) -> _Memory:
+        """Every write is a step."""
+        self._life.check()
+        return _Memory(self._target.memory(task), self._life)
+
+
+class Roles:
+    """KGC, CSP and SP over a folder, each able to end tasks; `life` is that of whichever server is to die."""
+
+    def __init__(self, folder: Path, task: str, server: str = "", life: Life | None = None) -> None:
+        self.folder, self.task, self.disk, self.clock = folder, task, FileDisk(folder, durable=False), ManualClock(1e6)
+        self.stores = {role: self.disk.store(role) for role in ("kgc", "csp", "sp")}
+        self._server, self._life = server, life or Life()
+        kgc = Kgc(self._own("kgc"), self._blobs("kgc/keys"), self.clock, KGC_KEY, True)
+        csp = Csp(
+            self._own("csp"),
+            self._blobs("csp/blobs"),
+            self._blobs("csp/keys"),
+            None,  # type: ignore[arg-type]  # it would be asked for keys, and no test gets so far
+            KGC_KEY.public,
+            test_tools(),
+        )
+        self.parts = UnfinishedUploads(folder / "sp/incoming", lambda: NOW)
+        parts: Any = Fragile(self.parts, self._life) if server == "sp" else self.parts
+        self.holdings = SpHoldings(self._own("sp"), self._blobs("sp/blobs"), self._blobs("sp/keys"), parts)
+        self.kgc_role, self.csp_role = kgc, csp
+        self.kgc = TaskEnds(KgcHoldings(kgc.store, kgc.bundles), self.clock, SP_KEY.public)
+        self.csp = TaskEnds(CspHoldings(csp.store, csp.blobs, csp.bundles, csp.drop), self.clock, SP_KEY.public)
+        peers: Any = {"kgc": self.kgc, "csp": self.csp}
+        self.rests = ManualClock()
+        rests = Backoff(10.0, 3600.0, jitter=no_jitter, clock=self.rests.now)
+        self.sp = SpEnds(self.holdings, self.clock, SP_KEY, peers, rests=rests)
+
+    def _own(self, role: str) -> Any:
+        return _Fragile(self.stores[role], self._life) if role == self._server else self.stores[role]
+
+    def _blobs(self, name: str) -> Any:
+        blobs = self.disk.blobs(name)
+        return Fragile(blobs, self._life) if name.startswith(self._server + "/") else blobs
+
+    def secrets(self) -> dict[str, dict[str, int]]:
+        """What each still holds of the task and must not keep."""
+        held = {"kgc": self.kgc.holder.held(), "csp": self.csp.holder.held(), "sp": self.holdings.held()}
+        return {role: dict(secrets_of(found[self.task])) for role, found in held.items() if self.task in found}
+
+    def sweep(self, hours: int = 1, machine_time: float = NOW) -> None:
+        """By everyone."""
+        for _ in range(hours):
+            self.clock.time += 3600
+            for ends in (self.kgc, self.csp, self.sp):
+                ends.sweep(machine_time, counting=True)  # type: ignore[attr-defined]
+
+    def end(self) -> str:
+        """The document that SP sends."""
+        return self.sp.document(self.stores["sp"].task(self.task))
+
+    def marker(self) -> list[Path]:
+        """Files that hold what was planted."""
+        return [path for path in self.folder.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
+
+
+def _plant(world: World, folder: Path) -> None:
+    """Secrets that can be searched for, as a crash might leave them."""
+    task = world.task
+    world.truth.put_seed(task, 1, "test", b"SECRET seed")
+    csp = world.disk.store("csp")
+    csp.memory(task)["test"] = b"SECRET memory"
+    csp.put_answer(task, "0" * 64, f"{task}/answers/x/y")
+    world.disk.blobs("csp/blobs").put(f"{task}/answers/x/y", b"SECRET answer")
+    for blob in ("uploads/x", "replies/x"):
+        world.blobs.put(f"{task}/rounds/1/{blob}", b"SECRET blob")
+    for role in ("sp", "csp"):
+        keys = world.disk.blobs(f"{role}/keys")
+        keys.delete(f"{task}.{role}")
+        keys.put(f"{task}.{role}", b"SECRET share")
+    keys = world.disk.blobs("kgc/keys")
+    for role in ("sp", "csp", "requester", "participant"):
+        keys.delete(f"{task}.{role}")
+        keys.put(f"{task}.{role}", b"SECRET bundle")
+    parts = UnfinishedUploads(folder / "sp/incoming")
+    (parts.folder / f"{parts.key(task, next(iter(world.truth.signing_keys(task, 0))))}.1.part").write_bytes(b"SECRET")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A campaign that was settled, with nothing erased that `settle` does not erase itself."""
+    folder = tmp_path_factory.mktemp("ended")
+    with closing(World(folder, 3, rounds=1, profile="clear", window=1000.0)) as world:
+        world.run()
+        for person in world.people:
+            world.upload(person)
+        world.run()
+        world.finish()
+        _plant(world, folder)
+        return folder, world.task
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One whose round is open."""
+    folder = tmp_path_factory.mktemp("running")
+    with closing(World(folder, 3, rounds=1, profile="clear", window=1000.0)) as world:
+        world.run()
+        for person in list(world.people)[:2]:
+            world.upload(person)
+        _plant(world, folder)
+        return folder, world.task
+
+
+Copies = Callable[..., Roles]
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Iterator[Copies]:
+    """A campaign in a folder of its own, opened by roles of its own."""
+    opened: list[Roles] = []
+
+    def copy(campaign: tuple[Path, str], server: str = "", life: Life | None = None) -> Roles:
+        folder = tmp_path / str(len(opened))
+        shutil.copytree(campaign[0], folder)
+        opened.append(Roles(folder, campaign[1], server, life))
+        return opened[-1]
+
+    yield copy
+    for roles in opened:
+        roles.disk.close()
+
+
+def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copies):
+    """Not a byte of it is left in any file, the databases included; names, books and results stay."""
+    roles = copies(ended)
+    before, books = roles.secrets(), roles.stores["sp"].movements(roles.task)
+    assert before["kgc"] == {"key shares": 4}
+    assert before["csp"]["key shares"] == 1
+    assert before["csp"]["answers"] > 1
+    assert before["csp"]["memory"] >= 1
+    assert before["sp"].keys() == {"key shares", "seeds", "uploads", "replies", "parts"}
+    assert len(roles.marker()) >= 8
+    roles.sp.tick()
+    assert roles.secrets() == {"sp": {}}
+    assert roles.marker() == []
+    assert roles.stores["sp"].movements(roles.task) == books
+    assert roles.holdings.held()[roles.task]["results"] > 0
+    for role in ("kgc", "csp"):
+        assert roles.stores[role].task(roles.task).state == "ended"
+        document = Ending.of(roles.stores[role], roles.task)
+        assert document is not None
+        assert TaskEnd.open(document.document, SP_KEY.public).why == "settled"
+
+
+@pytest.mark.parametrize("server", ["kgc", "csp", "sp"])
+def test_whatever_step_a_server_dies_at_all_is_erased_in_the_end(server: str, ended, copies: Copies):
+    """And it never erases anything of a task that is not marked as ended: a restart would not know why it is gone."""
+    for step in range(1, 100):
+        dying = copies(ended, server, Life(step))
+        whole = dying.secrets()
+        died = False
+        try:
+            dying.sp.tick()
+        except Crash:
+            died = True
+        fresh = Roles(dying.folder, dying.task)
+        marked = fresh.stores[server].task(fresh.task).state in ("ended", "settled")
+        assert marked or fresh.secrets()[server] == whole[server]
+        fresh.sp.tick()
+        fresh.sweep()
+        left = (
+            fresh.secrets(),
+            fresh.marker(),
+            [key for key in fresh.stores["sp"].memory(fresh.task) if key.startswith("end told")],
+        )
+        fresh.disk.close()
+        assert left == ({"sp": {}}, [], ["end told csp", "end told kgc"])
+        if not died:
+            assert step > 5
+            return
+    pytest.fail("it never lived to the end")
+
+
+def test_only_sp_itself_ends_a_task(ended, copies: Copies):
+    """Whose word it is, and of which task, is checked before anything is touched."""
+    roles = copies(ended)
+    before, forged = roles.secrets(), TaskEnd(roles.task, "settled", 1.0).sign(SigningKey.fresh())
+    for ends in (roles.kgc, roles.csp):
+        with pytest.raises(BadSignature):
+            ends.end(roles.task, forged)
+        with pytest.raises(DocumentError, match="another task"):
+            ends.end(roles.task, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+        with pytest.raises(DocumentError, match="why"):
+            ends.end(roles.task, TaskEnd(roles.task, "because", 1.0).sign(SP_KEY))  # type: ignore[arg-type]
+        with pytest.raises(UnknownTask):
+            ends.end("0" * 32, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+        ends.sp_key = None
+        with pytest.raises(Forbidden, match="sp_key"):
+            ends.end(roles.task, roles.end())
+    assert roles.secrets() == before
+
+
+def test_a_task_that_has_ended_is_never_made_again(ended, copies: Copies):
+    """KGC deals no other keys under its name, CSP fetches none, SP takes it over no more; the mark is enough for that."""
+    roles = copies(ended)
+    text = roles.stores["kgc"].task(roles.task).definition
+    roles.sp.tick()
+    roles.sp.tick()
+    kgc, csp = roles.kgc_role, roles.csp_role
+    with pytest.raises(TaskEnded, match="settled by SP"):
+        kgc.create_task(text)
+    for role in ("sp", "csp"):
+        with pytest.raises(TaskEnded):
+            kgc.bundle(roles.task, role)
+    with pytest.raises(TaskEnded):
+        csp.prepare(roles.task)
+    with pytest.raises(TaskEnded):
+        csp.answer(roles.task, b"a request")
+    assert roles.secrets() == {"sp": {}}
+
+
+def test_sp_takes_no_task_over_that_has_ended(tmp_path: Path):
+    """Nor checks an upload to it: its key share is gone."""
+    with closing(World(tmp_path / "world", 3, rounds=1, profile="clear", window=1000.0)) as world:
+        world.run()
+        world.finish()
+        papers = world.truth.task(world.task)
+        with pytest.raises(TaskEnded):
+            world.sps[0].create_task(papers.definition, papers.appointment, b"initial")
+        world.sps[0].aggregators.drop(world.task)
+        with pytest.raises(TaskEnded):
+            world.sps[0].upload_limit(world.task)
+
+
+def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
+    """Also one that was being computed when the end came: nothing of it stays."""
+    with closing(World(tmp_path / "world", 3, rounds=1, profile="clear", window=1000.0)) as world:
+        world.run()
+        for person in world.people:
+            world.upload(person)
+        world.run()
+        csp, before = world._live_csp(), [sent for sent in world.wire.sent if sent[0] == "answer"]
+        holdings = CspHoldings(csp.store, csp.blobs, csp.bundles, csp.drop)
+        ends = TaskEnds(holdings, world.clock, SP_KEY.public)
+        side = csp._side(world.task, None)  # type: ignore[arg-type]
+        computed = []
+
+        class Slow:
+            """The end comes while it computes."""
+
+            def answer(self, request: bytes) -> bytes:
+                computed.append(request)
+                ends.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
+                csp.store.memory(world.task)["kept late"] = b"SECRET"
+                return b"SECRET reply"
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(side, name)
+
+        csp._sides[world.task] = Slow()  # type: ignore[assignment]
+        with pytest.raises(TaskEnded):
+            csp.answer(world.task, b"a new request")
+        assert computed == [b"a new request"]
+        with pytest.raises(TaskEnded):
+            csp.answer(*before[0][1])
+        assert world.task not in csp._sides
+        ends.sweep(NOW, counting=False)
+        assert holdings.held() == {}
+
+
+def _open_for(roles: Roles) -> float:
+    """Seconds from now to the end of the longest life of the task on KGC and CSP."""
+    stored = roles.stores["csp"].task(roles.task)
+    return roles.csp.lifetimes.until(stored, claims=True) - roles.clock.time
+
+
+def test_where_sp_says_nothing_a_task_ends_with_its_longest_life(running, copies: Copies):
+    """Rounds, a claim window and a margin: whatever SP could still ask for has had its time."""
+    roles = copies(running)
+    roles.sweep()
+    life = _open_for(roles)
+    settings = Definition.open(roles.stores["csp"].task(roles.task).definition)
+    assert life > 2 * settings.settings.window + settings.claim_window + roles.csp.margin
+    before, roles.clock.time = roles.secrets(), roles.clock.time + life - 1 - 2 * HOURS * 3600
+    for _ in range(2 * HOURS):
+        roles.clock.time += 3600
+        for ends in (roles.kgc, roles.csp):
+            ends.sweep(NOW, counting=True)
+    assert roles.secrets() == before
+    for _ in range(HOURS):
+        assert {roles.stores[role].task(roles.task).state for role in ("kgc", "csp")} == {"open"}
+        roles.clock.time += 3600
+        for ends in (roles.kgc, roles.csp):
+            for _ in range(3):  # by several processes
+                ends.sweep(NOW, counting=True)
+    assert roles.secrets().keys() == {"sp"}
+    with pytest.raises(TaskEnded, match="expired"):
+        roles.csp_role.prepare(roles.task)
+
+
+def test_a_clock_that_is_wrong_for_a_while_ends_nothing(running, copies: Copies):
+    """A day of hourly sightings in a row is needed, and sweeps at a start are not sightings."""
+    roles = copies(running)
+    roles.sweep()
+    before, now = roles.secrets(), roles.clock.time
+    roles.clock.time += 100 * _open_for(roles)
+    roles.sweep(HOURS - 1)
+    for ends in (roles.kgc, roles.csp, roles.sp):
+        for _ in range(2 * HOURS):
+            ends.sweep(NOW, counting=False)  # type: ignore[attr-defined]
+    roles.clock.time = now
+    roles.sweep()
+    roles.clock.time += 100 * _open_for(roles)
+    roles.sweep(HOURS - 1)
+    assert roles.secrets() == before
+    assert roles.stores["sp"].task(roles.task).state == "running"
+
+
+def test_sp_cancels_a_task_past_its_life_and_returns_its_money(running, copies: Copies):
+    """Then people can claim as after any cancellation, and everyone can read why."""
+    roles = copies(running)
+    roles.sweep()
+    roles.clock.time += roles.sp.lifetimes.until(roles.stores["sp"].task(roles.task), claims=False)
+    roles.sweep(HOURS)
+    store = roles.stores["sp"]
+    assert store.task(roles.task).state == "cancelled"
+    assert [str(round_.state) for round_ in store.rounds(roles.task)] == ["aborted"]
+    assert [m.name for m in store.movements(roles.task)][-1] == "abort round 1"
+    how = Ending.of(store, roles.task)
+    assert how is not None
+    assert how.why == "expired"
+    assert roles.secrets()["sp"]["key shares"] == 1
+
+
+def test_files_of_unknown_tasks_are_swept_when_they_are_old(running, copies: Copies):
+    """A creation that never ended leaves keys; one that is under way, or a store that knows nothing, is left alone."""
+    roles, unknown = copies(running), "f" * 32
+    for role, name in (("kgc", "sp"), ("kgc", "dealt"), ("csp", "csp"), ("sp", "sp")):
+        roles.disk.blobs(f"{role}/keys").put(f"{unknown}.{name}", b"SECRET share")
+    roles.disk.blobs("sp/blobs").put(f"{unknown}/initial", b"weights")
+    kgc, csp, sp = (dict(found) for found in (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()))
+    roles.sweep(2 * HOURS, machine_time=max(roles.kgc.holder.written().values()) + 6 * 86400)
+    assert (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()) == (kgc, csp, sp)
+    roles.sweep(HOURS - 1, machine_time=OLD)
+    assert unknown in roles.csp.holder.held()
+    roles.sweep(1, machine_time=OLD)
+    for held in (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()):
+        assert held.keys() == {roles.task}
+    assert not roles.disk.blobs("kgc/keys").has(f"{unknown}.dealt")  # or whoever asks again would be dealt nothing
+
+
+def test_a_store_that_knows_no_task_may_be_the_wrong_one(running, copies: Copies):
+    """Then no key is an orphan."""
+    roles = copies(running)
+    csp = roles.csp_role
+    ends = TaskEnds(CspHoldings(roles.disk.store("another"), csp.blobs, csp.bundles), roles.clock, SP_KEY.public)
+    for _ in range(2 * HOURS):
+        ends.sweep(OLD, counting=True)
+    assert csp.bundles.has(f"{roles.task}.csp")
+
+
+def test_parts_of_rounds_that_are_over_and_unfinished_files_are_swept(running, copies: Copies):
+    """A part of an open round stays: its owner may come back."""
+    roles = copies(running)
+    store, (place, *_) = roles.stores["sp"], roles.parts.places()
+    unfinished = roles.folder / "sp/blobs" / roles.task / ".0123.part"
+    unfinished.write_bytes(b"SECRET")
+    roles.sp.sweep(unfinished.stat().st_mtime, counting=False)
+    assert (roles.parts.places(), unfinished.exists()) == ([place], True)
+    (last,) = store.rounds(roles.task)
+    store.put_round(roles.task, type(last)(last.number, last.opened_at, type(last.state)("aborted")))
+    roles.sp.sweep(unfinished.stat().st_mtime + 2 * 86400, counting=False)
+    assert (roles.parts.places(), unfinished.exists()) == ([], False)
+
+
+class Away:
+    """A peer that does not answer, or not to this message."""
+
+    def __init__(self, failure: Exception) -> None:
+        self.asked: list[str] = []
+        self.failure: Exception | None = failure
+
+    def end(self, task: str, document: str) -> None:
+        """Counted."""
+        assert document
+        self.asked.append(task)
+        if self.failure is not None:
+            raise self.failure
+
+
+def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
+    """Seldom while it is away or of an older release, across restarts, and no more once it has acknowledged."""
+    roles = copies(ended)
+    away = Away(ServiceUnavailable("Not Found"))
+    roles.sp.peers = {"kgc": roles.kgc, "csp": away}
+    others = [f"{number:032x}" for number in range(5)]
+    for task in others:  # settled too: they wait with it
+        roles.stores["sp"].add_task(StoredTask(task, "d", "a", "settled", 1.0))
+    for _ in range(6 * 60):
+        roles.rests.time += 60
+        roles.sp.tick()
+    assert 8 < len(away.asked) < 16  # soon again at first, then about once an hour, and of one task at a time
+    roles.sp = SpEnds(roles.holdings, roles.clock, SP_KEY, {"kgc": roles.kgc, "csp": away}, rests=roles.sp.rests)
+    away.failure, away.asked = None, []
+    for _ in range(3):
+        roles.sp.tick()
+    assert sorted(away.asked) == sorted([roles.task, *others])
+
+
+def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copies):
+    """A peer that never knew a task has nothing of it: that counts as told."""
+    roles = copies(ended)
+    roles.stores["sp"].add_task(StoredTask("0" * 32, "d", "a", "settled", 1.0))
+    refusing = Away(DocumentError("no"))
+    roles.sp.peers = {"kgc": roles.kgc, "csp": refusing}
+    roles.sp.tick()
+    assert sorted(refusing.asked) == sorted(["0" * 32, roles.task])
+    assert "end told kgc" in roles.stores["sp"].memory("0" * 32)
+    assert "end told csp" not in roles.stores["sp"].memory("0" * 32)
+
+
+def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
+    """No round waits a day for it: the budget returns, and everyone can read why."""
+    with closing(World(tmp_path / "world", 3, rounds=2, profile="clear", window=1000.0)) as world:
+        world.run()
+        for _ in range(2):
+            refuse_task(world.disk.store("csp"), world.task, "a court order")
+        for person in world.people:
+            world.upload(person)
+        world.run()
+        assert (world.states(), world.task_state()) == (["aborted"], "cancelled")
+        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        world.finish()
+
+
+def test_sweeps_come_at_the_start_and_then_every_hour():
+    """By time that passes; the first of a process counts nothing."""
+    passed, seen, often = ManualClock(), [], []
+    sweeper = Sweeper(
+        lambda _time, *, counting: seen.append(counting), lambda: bool(often.append(1)), elapsed=passed.now
+    )
+    for _ in range(3 * 60):
+        assert sweeper.tick() is False
+        passed.time += 60
+    assert seen == [False, True, True]
+    assert len(often) == 180

@@ -1,0 +1,116 @@
+"""What a store and a folder forget when a task ends, and that nothing of it stays in their files."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from crowdfl.roles.ports import StoredTask
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.memory import MemoryBlobs, MemoryStore
+from crowdfl.storage.sealed_blobs import SealedBlobs
+from crowdfl.storage.sql import SqlStore
+
+Store = MemoryStore | SqlStore
+SECRET = b"a mask seed that nobody must find"
+
+
+def _fill(store: Store, task: str) -> None:
+    store.add_task(StoredTask(task, "definition", "appointment", "open"))
+    for number in (1, 2):
+        store.put_seed(task, number, "sum", SECRET + task.encode() + bytes([number]))
+        store.put_answer(task, f"request {number}", f"{task}/answers/{number}")
+        store.memory(task)[f"round {number}"] = SECRET + task.encode()
+    store.memory(task)["end"] = b"tombstone"
+
+
+def test_one_task_is_forgotten_and_no_other(store: Store):
+    """Seeds, answers, and what is remembered but for some names; each can be repeated."""
+    for task in ("a", "b"):
+        _fill(store, task)
+    assert store.seed_counts() == {"a": 2, "b": 2}
+    assert store.answer_counts(["end"]) == {task: Counter(answers=2, memory=2) for task in ("a", "b")}
+    for _ in range(2):
+        store.erase_seeds("a")
+        store.erase_answers("a", ["end"])
+    assert store.seed_counts() == {"b": 2}
+    assert store.answer_counts(["end"]) == {"b": Counter(answers=2, memory=2)}
+    assert dict(store.memory("a")) == {"end": b"tombstone"}
+    assert (store.seeds("a", 1), store.answered("a", "request 1")) == ({}, None)
+    assert (len(store.seeds("b", 1)), store.answered("b", "request 1")) == (1, "b/answers/1")
+    assert store.task("a").definition == "definition"
+
+
+def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: Store):
+    """Nothing is gone if the rest fails."""
+    _fill(store, "a")
+
+    def fail() -> None:
+        with store.transaction():
+            store.erase_seeds("a")
+            store.erase_answers("a", [])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (store.seed_counts(), len(store.memory("a"))) == ({"a": 2}, 3)
+
+
+def test_sqlite_keeps_no_copy_of_what_was_erased(tmp_path: Path):
+    """Neither in its pages nor in its log of writes."""
+    store = SqlStore(f"sqlite:///{tmp_path}/state.db")
+    store.create_tables()
+    _fill(store, "a")
+    assert any(SECRET in path.read_bytes() for path in tmp_path.iterdir())
+    store.erase_seeds("a")
+    store.erase_answers("a", ["end"])
+    found = [path.name for path in tmp_path.iterdir() if SECRET in path.read_bytes()]
+    store.close()
+    assert found == []
+
+
+def test_somebody_who_reads_does_not_keep_sqlite_from_erasing(tmp_path: Path):
+    """The log is emptied by whoever erases next."""
+    store = SqlStore(f"sqlite:///{tmp_path}/state.db")
+    store.create_tables()
+    for task in ("a", "b"):
+        _fill(store, task)
+    with store.engine.connect().execution_options(crowdfl_reading=True) as reader:
+        reader.exec_driver_sql("SELECT * FROM seeds").fetchall()
+        store.erase_seeds("a")
+        assert store.seed_counts() == {"b": 2}
+    for task in ("a", "b"):
+        store.erase_seeds(task)
+        store.erase_answers(task, [])
+    found = [path.name for path in tmp_path.iterdir() if SECRET in path.read_bytes()]
+    store.close()
+    assert found == []
+
+
+def test_blobs_are_listed_with_their_time(tmp_path: Path):
+    """Of a sealed folder too, but for its own mark."""
+    files = FileBlobs(tmp_path / "files")
+    for blobs in (files, MemoryBlobs(), SealedBlobs(FileBlobs(tmp_path / "sealed"), "passphrase", 1)):
+        blobs.put("a/b", b"1")
+        blobs.put("c", b"2")
+        assert blobs.listing().keys() == {"a/b", "c"}
+        blobs.clear("a")
+        blobs.delete("c")
+        assert blobs.listing() == {}
+    files.put("old", b"1")
+    os.utime(tmp_path / "files/old", (5.0, 5.0))
+    assert files.listing() == {"old": 5.0}
+
+
+def test_what_a_crash_left_of_a_write_is_removed_once_it_is_old(tmp_path: Path):
+    """One that is being written now is not."""
+    blobs = FileBlobs(tmp_path / "files")
+    blobs.put("a/b", b"1")
+    (tmp_path / "files/a/.0123.part").write_bytes(SECRET)
+    os.utime(tmp_path / "files/a/.0123.part", (1000.0, 1000.0))
+    assert blobs.remove_unfinished(999.0) == 0
+    assert blobs.remove_unfinished(1001.0) == 1
+    assert [path.name for path in (tmp_path / "files/a").iterdir()] == ["b"]
+    sealed = SealedBlobs(FileBlobs(tmp_path / "sealed"), "passphrase", 1)
+    assert (sealed.remove_unfinished(1e12), MemoryBlobs().remove_unfinished(1e12)) == (0, 0)
