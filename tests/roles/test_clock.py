@@ -255,11 +255,3 @@ def test_claims_outlive_a_clock_that_jumps_forward(desk):
     assert desk.sp.status(desk.task)["state"] == "settled"
     with pytest.raises(CrowdFLError):
         desk.crowd[1].claim()
-
-
-def test_a_lease_of_the_future_keeps_nobody_waiting(tmp_path):
-    """Its owner died while the clock was a day ahead; since then it was set right."""
-    store = MemoryStore()
-    assert store.lease("t", "dead", 86400.0 + 1000.0, 30.0)
-    assert store.lease("t", "next", 1000.0, 30.0)
-    assert not store.lease("t", "third", 1000.0, 30.0)

@@ -82,3 +82,20 @@ def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
     searches = [step.partition("(")[2] for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert searches == ["task=? AND number=? AND who=?)", "task=? AND digest=?)"]
+
+
+def test_one_that_is_dropped_may_come_again_with_the_same_bytes(store: Store):
+    """As if it had never come; the others stay, and to drop it once more changes nothing."""
+    store.put_round("t", Round(1, 0.0))
+    store.acknowledge("t", 1, [upload(1), upload(2)])
+    for _ in range(2):
+        store.drop_upload("t", 1, "p1")
+    assert store.uploads("t", 1) == [upload(2)]
+    assert store.acknowledge("t", 1, [upload(1), upload(2)]) == [True, False]
+
+
+def test_a_lease_of_the_future_keeps_nobody_waiting(store: Store):
+    """Its owner died while the clock was a day ahead; since then it was set right."""
+    assert store.lease("t", "dead", 87_400.0, 30.0)
+    assert store.lease("t", "next", 1000.0, 30.0)
+    assert not store.lease("t", "third", 1000.0, 30.0)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from crowdfl.errors import ClockInDoubt
 from crowdfl.roles.ports import Clock, SpStore
 
 _PLACE, _SEEN, _CONFIRMED = "clock", "seen", "confirmed"  # no task is called so: an id has 32 digits
@@ -25,7 +26,7 @@ def confirm_clock(store: SpStore, clock: Clock) -> float:
 
 @dataclass
 class ClockWatch:
-    """One for each process. Threads may share it."""
+    """One for each process: a clock that says what time it is, or that it does not know. Threads may share it."""
 
     clock: Clock
     steady: Callable[[], float]  # seconds since some moment; nobody can set it
@@ -53,6 +54,14 @@ class ClockWatch:
         if changed:
             self.on_change(sure)
         return sure
+
+    def now(self) -> float:
+        """The time, for what cannot be undone; `ClockInDoubt` while nobody knows what time it is."""
+        if not self.is_sure():
+            raise ClockInDoubt(
+                "this platform's clock is in doubt, and nothing that depends on it is done: try again later"
+            )
+        return self.clock.now()
 
     def note(self) -> None:
         """Make the time durable, now and then: the next start compares with it. For a process that writes anyway."""
