@@ -102,7 +102,7 @@ def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
     def claim(place):
         started = time.monotonic()
         with pytest.raises(ServiceUnavailable):
-            SpClient(sp_site.service()).claim(task, claims[place % 3])
+            SpClient(sp_site.service()).claim(task, claims[place % 3], people[place % 3].keys)
         return time.monotonic() - started
 
     with ThreadPoolExecutor(45) as threads:
@@ -111,7 +111,7 @@ def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
         longest = max(one.result() for one in waiting)
     assert longest < PATIENCE  # ten seconds and what a busy machine adds
     with pytest.raises(ServiceUnavailable, match="CSP has not answered since"):
-        SpClient(sp_site.service()).claim(task, claims[0])
+        SpClient(sp_site.service()).claim(task, claims[0], people[0].keys)
     shown = sp_site.service("operator").call("GET", "/metrics").body.decode()
     assert 'crowdfl_peer_up{peer="CSP"} 0.0' in shown
     assert 'crowdfl_peer_up{peer="KGC"} 1.0' in shown
@@ -120,7 +120,7 @@ def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
 
     def is_paid():
         try:
-            return SpClient(sp_site.service()).claim(task, claims[0]).amount > 0
+            return SpClient(sp_site.service()).claim(task, claims[0], people[0].keys).amount > 0
         except ServiceUnavailable:
             return False
 
@@ -146,7 +146,8 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
     until(lambda: sp_site.gate.came > came or mode == "pass")
     place = urlsplit(sp_site.url)
     with socket.create_connection((place.hostname, place.port)) as phone:
-        phone.sendall(f"POST /v1/tasks/{task}/claims HTTP/1.1\r\nHost: sp\r\nContent-Length: 9\r\n\r\nhalf".encode())
+        lines = (f"POST /v1/tasks/{task}/claims HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 2", "Content-Length: 9", "")
+        phone.sendall("\r\n".join((*lines, "half")).encode())
         assert_stops_in_time(sp_site)
     sp_site.gate.set("pass")
     sp_site.start()
