@@ -17,9 +17,6 @@ PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 LOGGED = ("info", "warning", "error", "critical")
 TOLD = ("_tell", "events", "_events")
 ELSEWHERE = ["closed", "ended", "refused"]  # states of a task at KGC and CSP
-# What the page, the rules and the dashboard have before a service has it; empty both when all of it is there.
-AWAITED_EVENTS = {"the end of a task was not heard"}
-AWAITED: dict[str, set[str]] = {"crowdfl_held": {"kind"}, "crowdfl_tasks_held": {"why"}}
 STATES = {  # of events that are named after a state
     "task": [*(value for name, value in vars(TaskState).items() if name.isupper()), *ELSEWHERE],
     "round": [str(state) for state in RoundState],
@@ -87,8 +84,7 @@ def test_the_page_lists_every_event_and_no_other():
         if line.startswith("|")
         for event in re.findall("``(.+?)``|`([^`]+)`", line.split("|")[1])
     }
-    assert listed - AWAITED_EVENTS == events_in_the_code() - AWAITED_EVENTS
-    assert listed >= AWAITED_EVENTS
+    assert listed == events_in_the_code()
 
 
 def metrics_listed() -> dict[str, set[str]]:
@@ -146,13 +142,12 @@ def shown(tmp_path_factory) -> dict[str, set[str]]:
 
 def test_every_expression_names_metrics_and_labels_that_the_services_show(shown):
     """A metric that is renamed must not leave an alert that never fires."""
-    known = AWAITED | shown
     used = [used_in(expression) for expression in expressions()]
     assert len(used) > 20
     listed = metrics_listed()
     for name, labels in ((name, labels) for one in used for name, labels in one.items() if name != "up"):
-        assert name in known, name
-        allowed = known[name] | listed.get(name, set()) | listed.get(name.removesuffix("_bucket"), set())
+        assert name in shown, name
+        allowed = shown[name] | listed.get(name, set()) | listed.get(name.removesuffix("_bucket"), set())
         assert labels <= allowed | ADDED_BY_PROMETHEUS, (name, labels)
 
 
@@ -162,10 +157,9 @@ def test_the_page_lists_every_metric_that_the_services_show(shown):
     series = ("_created", "_bucket", "_count", "_sum")
     names = {name for name in shown if not name.endswith(series)}
     counters = {name for name in names if f"{name}_total" in listed}  # the type's name; its series ends in _total
-    assert names - counters - set(AWAITED) == set(listed) - set(AWAITED)
+    assert names - counters == set(listed)
     for name in names - counters:
         assert shown[name] <= listed[name], name
-    assert set(AWAITED) <= set(listed)
 
 
 def test_every_alert_says_what_it_means_and_where_it_is_explained():
