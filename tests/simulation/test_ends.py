@@ -476,6 +476,16 @@ def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
         world.finish()
 
 
+def test_a_refusal_is_heard_when_csp_is_told_of_someone(tmp_path: Path):
+    """Nobody has to upload first."""
+    with closing(World(tmp_path / "world", 3, rounds=2, profile="clear", window=1000.0)) as world:
+        refuse_task(world.disk.store("csp"), world.task, "a court order")
+        world.run()
+        assert world.task_state() == "cancelled"
+        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        world.finish()
+
+
 def test_sweeps_come_at_the_start_and_then_every_hour():
     """By time that passes; the first of a process counts nothing."""
     passed, seen, often = ManualClock(), [], []

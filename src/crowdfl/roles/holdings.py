@@ -10,7 +10,17 @@ from crowdfl.roles.ports import Blobs, CspStore, KgcStore
 BUNDLES = ("sp", "csp", "requester", "participant")  # that KGC deals, by whom they are for
 
 
-def task_of_key(name: str) -> str | None:
+def key_shares(bundles: Blobs) -> defaultdict[str, Counter[str]]:
+    """How many of each task are in a folder of keys; KGC's has other files beside them."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name in bundles.listing():
+        task = _task_of_key(name)
+        if task is not None and name.endswith(BUNDLES):
+            found[task][KEY_SHARES] += 1
+    return found
+
+
+def _task_of_key(name: str) -> str | None:
     """Of a file in a folder of keys: `TASK.ROLE`."""
     task, dot, _ = name.partition(".")
     return task if dot else None
@@ -19,7 +29,7 @@ def task_of_key(name: str) -> str | None:
 def last_written(keys: Mapping[str, float], blobs: Mapping[str, float]) -> dict[str, float]:
     """By task, from listings of both folders."""
     found: dict[str, float] = {}
-    named = [(task_of_key(name), when) for name, when in keys.items()]
+    named = [(_task_of_key(name), when) for name, when in keys.items()]
     for task, when in [*named, *((name.partition("/")[0], when) for name, when in blobs.items())]:
         if task is not None:
             found[task] = max(when, found.get(task, when))
@@ -34,12 +44,7 @@ class KgcHoldings:
     bundles: Blobs
 
     def held(self) -> Held:
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for name in self.bundles.listing():
-            task = task_of_key(name)
-            if task is not None:
-                found[task][KEY_SHARES] += name.endswith(BUNDLES)
-        return {task: counts for task, counts in found.items() if counts.total()}
+        return dict(key_shares(self.bundles))
 
     def written(self) -> dict[str, float]:
         return last_written(self.bundles.listing(), {})
@@ -71,11 +76,7 @@ class CspHoldings:
     forget: Callable[[str], None] = lambda _task: None
 
     def held(self) -> Held:
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for name in self.bundles.listing():
-            task = task_of_key(name)
-            if task is not None:
-                found[task][KEY_SHARES] += 1
+        found = key_shares(self.bundles)
         for name in self.blobs.listing():
             found[name.partition("/")[0]]["answers"] += 1
         for task, counts in self.store.answer_counts(REMEMBERED).items():

@@ -5,14 +5,14 @@ readers (averages and rewards, sealed to them) and the initial weights are resul
 Names, books and payments always stay.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from crowdfl.errors import NotReady
-from crowdfl.roles.ends import KEY_SHARES, Held
-from crowdfl.roles.holdings import last_written, task_of_key
+from crowdfl.roles.ends import Held
+from crowdfl.roles.holdings import key_shares, last_written
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.sp.steps import replies_folder
 
@@ -40,11 +40,7 @@ class SpHoldings:
     forget: Callable[[str], None] = lambda _task: None
 
     def held(self) -> Held:
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for name in self.bundles.listing():
-            task = task_of_key(name)
-            if task is not None:
-                found[task][KEY_SHARES] += 1
+        found = key_shares(self.bundles)
         for name in self.blobs.listing():
             found[name.partition("/")[0]][_kind(name)] += 1
         for task, count in self.store.seed_counts().items():

@@ -4,7 +4,9 @@ How far CSP was told is durable, in the order in which people joined. A process 
 which changes nothing at CSP.
 """
 
-from crowdfl.errors import BadSignature, Conflict, DocumentError, TaskFull
+from collections.abc import Callable
+
+from crowdfl.errors import BadSignature, Conflict, DocumentError, TaskEnded, TaskFull
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.core import SpCore
 from crowdfl.roles.sp.rounds import TaskState
@@ -15,10 +17,10 @@ _REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certific
 
 
 class Introductions:
-    """One step tells CSP of a few people."""
+    """One step tells CSP of a few people. `end` hears, with the reason, of a task that CSP answers no more."""
 
-    def __init__(self, core: SpCore) -> None:
-        self._core, self._ports = core, core.ports
+    def __init__(self, core: SpCore, end: Callable[[str, str], None]) -> None:
+        self._core, self._ports, self._end = core, core.ports, end
         self._told: dict[str, int] = {}  # by task, as far as this process knows: a look costs one read
 
     def due(self, stored: StoredTask) -> bool:
@@ -35,6 +37,9 @@ class Introductions:
             for participant in waiting:
                 self._tell(task, participant.certificate)
                 told += 1
+        except TaskEnded as refusal:
+            self._end(task, str(refusal))
+            return True
         finally:
             self._told[task] = told
             if told > before:

@@ -35,7 +35,7 @@ class Sp:
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
         tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
-        introductions, self._tasks = Introductions(core), tasks
+        introductions, self._tasks = Introductions(core, self.steps.end_with_csp), tasks
         self._chores = (
             _Chore("", self._due, self._step),
             _Chore(" enrolments", introductions.due, introductions.step),

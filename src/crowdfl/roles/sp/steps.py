@@ -161,7 +161,7 @@ class RoundSteps:
         try:
             moved = self._with_csp(task, current)
         except TaskEnded as refusal:
-            self._end(task, current, str(refusal)[:LONGEST_REASON])
+            self.end_with_csp(task, str(refusal))
             return True
         except (ServiceError, ConnectionError):
             memory.setdefault(CSP_FAILS_SINCE, repr(self._ports.clock.now()).encode())
@@ -169,13 +169,14 @@ class RoundSteps:
         memory.pop(CSP_FAILS_SINCE, None)
         return moved
 
-    def _end(self, task: str, current: Round, reason: str) -> None:
-        """For good: no round will ever be computed."""
+    def end_with_csp(self, task: str, reason: str) -> None:
+        """CSP answers this task no more: no round will ever be computed."""
         with self._ports.store.transaction():
-            if self._still(task, current):
-                self.abort(task, current)
+            last = self._core.last_round(task)
+            if last is not None and last.state in UNDER_WAY:
+                self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            cancel_task(self._ports, task, Ending("cancelled", "CSP", reason), self.abort)
+            cancel_task(self._ports, task, Ending("cancelled", "CSP", reason[:LONGEST_REASON]), self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
