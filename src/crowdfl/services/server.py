@@ -136,6 +136,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
     config = uvicorn.Config(
         app,
         http=cast("type[LimitedH11Protocol]", partial(LimitedH11Protocol, gate)),  # uvicorn calls it, and no more
+        loop="asyncio",  # another would accept connections past the listener that counts them
         ws="none",
         log_config=None,
         access_log=False,  # the middleware writes one line per request, without addresses
