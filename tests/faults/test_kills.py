@@ -31,11 +31,8 @@ ACKNOWLEDGED = "sql.acknowledge<uploads.receive<sp_uploads.receive"
 
 
 def points(campaign: Campaign, role: str) -> list[Point]:
-    """Before and after each durable step of a role; of those that come more or less often, the first.
-
-    Not those of the sweep, which may come when all is over: `tests/simulation/test_ends.py` dies at each of them.
-    """
-    times = Counter(name for name in campaign.steps(role) if "sweeper.tick" not in name)
+    """Before and after each durable step of a role; of those that come more or less often, the first."""
+    times = Counter(campaign.steps(role))
     last = {name: 1 if idle(name) else count for name, count in times.items()}
     steps = [(name, time) for name, most in last.items() for time in range(1, most + 1)]
     return [(role, Kill(name, time, after)) for name, time in steps for after in (False, True)]
