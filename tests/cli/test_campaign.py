@@ -301,8 +301,8 @@ def test_no_folder_holds_two_key_shares(campaign: Campaign):
     """Each server its own, KGC neither once they were dealt, nor any other process."""
     roles = campaign.folder / "roles"
     shares = shares_of(roles, campaign.task)
-    found = {role: shares_in(roles / role, shares) for role in (*SERVERS, "requester", "ca")}
-    assert found == {"kgc": (), "sp": ("lambda_sc",), "csp": ("lambda_c",), "requester": (), "ca": ()}
+    found = {role: shares_in(roles / role, shares) for role in (*SERVERS, "requester")}
+    assert found == {"kgc": (), "sp": ("lambda_sc",), "csp": ("lambda_c",), "requester": ()}
     for person in range(PEOPLE):
         assert shares_in(campaign.folder / f"person-{person}", shares) == ()
     for log in campaign.folder.glob("*.log"):

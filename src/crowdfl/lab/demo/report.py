@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdfl.cli.settings_file import read_service
 from crowdfl.cli.task.files import read_model
-from crowdfl.lab.demo.servers import Row, Sight, look_at
+from crowdfl.lab.demo.servers import KeySight, Row, Sight, look_at
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl.lab.report.results import Result, ResultTable
@@ -91,6 +91,7 @@ class FinishedCampaign:
     heard: _Heard
     report: dict[str, Any]
     plain: Plain = field(repr=False)
+    keys: KeySight = field(repr=False)
     seconds: float = 0.0
 
     def said(self, event: str) -> _Heard:
@@ -121,7 +122,8 @@ class FinishedCampaign:
     def sights(self) -> list[Sight]:
         with np.load(self.folder / "roles" / "sp" / "blobs" / self.task / "initial", allow_pickle=False) as file:
             initial = _row(list(file.values()))
-        return look_at(self.folder / "roles", self.task, [_row(model) for model in self.averages.values()], initial)
+        averages = [_row(model) for model in self.averages.values()]
+        return look_at(self.folder / "roles", self.task, self.keys, averages, initial)
 
 
 def _row(arrays: Weights) -> Row:
@@ -197,9 +199,16 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
 
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:
-    columns = ("server", "key shares in its files", "received", "its folder", "could read")
+    columns = ("server", "key shares in its files", "after the end", "received", "its folder", "could read")
     rows = tuple(
-        (sight.server.upper(), ", ".join(sight.shares) or "none", sight.received, sight.keeps, _READABLE[sight.server])
+        (
+            sight.server.upper(),
+            ", ".join(sight.held) or "none",
+            ", ".join(sight.left) or "none",
+            sight.received,
+            sight.keeps,
+            _READABLE[sight.server],
+        )
         for sight in campaign.sights
     )
     return ResultTable("What each server saw", columns, rows)

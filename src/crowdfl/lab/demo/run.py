@@ -21,7 +21,9 @@ from rich.console import Console
 from crowdfl.cli.task.files import template
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.lab.demo.report import DROPS, VANISHES, FinishedCampaign, Plain, campaign_result, plain_fedavg, write_page
+from crowdfl.lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl.lab.report.output import print_result
+from crowdfl.retry import Backoff
 
 _PEOPLE = 10
 _DROP_ROUND = 2
@@ -40,6 +42,7 @@ class _RunningCampaign:
     status: dict[str, Any] = field(default_factory=dict)
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
+    keys: KeySight | None = None
     _running: dict[str, subprocess.Popen[str]] = field(default_factory=dict, repr=False)
     _events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue, repr=False)
 
@@ -91,6 +94,14 @@ class _RunningCampaign:
             if heard[0] == "requester" and heard[1]["event"] == event:
                 return heard[1]
 
+    def wait_until_erased(self, task: str) -> None:
+        """SP tells the others that the task has ended; what is left after a minute, the report shows."""
+        looks = Backoff.steady(0.2, deadline=60.0).start()
+        while not are_erased(self.folder / "roles", task):
+            if not looks.wait():
+                return
+        self.say("the task has ended: SP and CSP have erased their key shares")
+
     def _require_alive(self, name: str) -> None:
         process = self._running.get(name)
         if process is not None and process.poll() not in (None, 0):
@@ -139,6 +150,8 @@ class _RunningCampaign:
         rounds = [f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"]]
         self.say(f"{status['state']}; {', '.join(rounds[-2:]) or str(status['enrolled']) + ' have joined'}")
         self.status = status
+        if self.keys is None and status["rounds"]:  # dealt, and not erased yet
+            self.keys = KeySight.of(self.folder / "roles", status["task"])
         if status["state"] == "finished" and self.plain is None:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
             self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
@@ -193,7 +206,9 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
         campaign.start_person(person, hold=_DROP_ROUND if person == DROPS else 0)
     report = campaign.wait_for("report")
     plain = campaign.plain.result() if campaign.plain is not None else Plain({}, {}, {})
-    return FinishedCampaign(folder, task, campaign.heard, report, plain)
+    campaign.wait_until_erased(task)
+    keys = campaign.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
+    return FinishedCampaign(folder, task, campaign.heard, report, plain, keys)
 
 
 def _do(*command: str) -> None:

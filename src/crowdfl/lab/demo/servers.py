@@ -1,8 +1,8 @@
-"""What each server holds at the end of a campaign, read from its own folder: messages, key shares, plain numbers."""
+"""What each server holds during a campaign and at its end, read from its own folder: messages, key shares, plain numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +21,41 @@ class Sight:
     """What one server's folder showed."""
 
     server: str
-    shares: tuple[str, ...]  # the key shares found anywhere in its files
+    held: tuple[str, ...]  # the key shares found anywhere in its files during the campaign
+    left: tuple[str, ...]  # and at its end
     received: str
     keeps: str
     averages: int  # numbers of the true averages found in its files
     initial: int  # numbers of the initial weights found there, which are public: the search does find
 
 
-def look_at(roles: Path, task: str, averages: Sequence[Row], initial: Row) -> list[Sight]:
-    shares, numbers = shares_of(roles, task), np.concatenate([np.zeros(0), *averages])
+@dataclass(frozen=True)
+class KeySight:
+    """The task's key shares, and who held which during the campaign: they are erased at its end."""
+
+    shares: Mapping[str, int] = field(repr=False)
+    held: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, roles: Path, task: str) -> "KeySight":
+        shares = shares_of(roles, task)
+        return cls(shares, {server: shares_in(roles / server, shares) for server in SERVERS})
+
+
+def are_erased(roles: Path, task: str) -> bool:
+    return not any((roles / server / "keys" / f"{task}.{server}").exists() for server in ("sp", "csp"))
+
+
+def look_at(roles: Path, task: str, keys: KeySight, averages: Sequence[Row], initial: Row) -> list[Sight]:
+    numbers = np.concatenate([np.zeros(0), *averages])
     sights = []
     for server, received in zip(SERVERS, (_at_kgc, _at_sp, _at_csp), strict=True):
         folder = roles / server
         sizes = [path.stat().st_size for path in _paths(folder)]
         keeps = f"{len(sizes)} files, {sum(sizes):,} bytes"
         found = count_numbers(folder, numbers), count_numbers(folder, initial)
-        sights.append(Sight(server, shares_in(folder, shares), received(folder, task), keeps, *found))
+        left = shares_in(folder, keys.shares)
+        sights.append(Sight(server, keys.held[server], left, received(folder, task), keeps, *found))
     return sights
 
 
@@ -50,7 +69,7 @@ def shares_of(roles: Path, task: str) -> dict[str, int]:
 def shares_in(folder: Path, shares: Mapping[str, int]) -> tuple[str, ...]:
     """Which of the shares are somewhere in a folder: as bytes in either order, in hex, or in decimal."""
     found = set()
-    for data in map(Path.read_bytes, _paths(folder)):
+    for data in _contents(folder):
         lowered = data.lower()
         for name, share in shares.items():
             raw = share.to_bytes(-(-share.bit_length() // 8), "big")
@@ -64,7 +83,7 @@ def count_numbers(folder: Path, numbers: Row) -> int:
     wanted = np.unique(numbers[numbers != 0.0].astype("<f8").view("<u8"))
     both = np.unique(np.concatenate([wanted, wanted.byteswap()]))
     found = np.zeros(len(both), dtype=np.bool_)
-    for data in map(Path.read_bytes, _paths(folder)):
+    for data in _contents(folder):
         for offset in range(min(8, len(data))):
             found |= np.isin(both, np.frombuffer(data, "<u8", (len(data) - offset) // 8, offset))
     places = np.searchsorted(both, wanted), np.searchsorted(both, wanted.byteswap())
@@ -73,6 +92,12 @@ def count_numbers(folder: Path, numbers: Row) -> int:
 
 def _paths(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _contents(folder: Path) -> Iterator[bytes]:
+    for path in _paths(folder):
+        with suppress(FileNotFoundError):  # a running server removes some of its files
+            yield path.read_bytes()
 
 
 def _store(folder: Path) -> closing[SqlStore]:
