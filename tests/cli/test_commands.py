@@ -367,5 +367,7 @@ def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):
     participant_cli.say("paid", {"millionths": 5_000_000, "missing": {2: 1_500_000}})
     participant_cli.say("paid", {"millionths": 5_000_000})
     short, whole = capsys.readouterr().out.splitlines()
-    assert short.startswith("paid 5.000000; round 2 had 1.500000 less left than you earned")
-    assert whole == "paid 5.000000"
+    assert short.startswith(
+        "your claim of 5.000000 is accepted; the platform pays it out; round 2 had 1.500000 less left than you earned"
+    )
+    assert whole == "your claim of 5.000000 is accepted; the platform pays it out"

@@ -114,3 +114,13 @@ def test_repro_a_certificate_whose_key_is_damaged(tmp_path):
     files.certificate.write_text(ssl.DER_cert_to_PEM_cert(damaged))
     with pytest.raises(KeyFileDamaged):
         tls.require_usable(files)
+
+
+def test_a_key_that_everyone_can_read_is_refused(tmp_path, ca):
+    """A group may: keys from elsewhere often have one."""
+    files = tls.make_server_certificate(tmp_path, ca, "sp")
+    files.key.chmod(0o640)
+    tls.require_usable(files)
+    files.key.chmod(0o644)
+    with pytest.raises(KeyFilePermissions, match="chmod o="):
+        tls.require_usable(files)

@@ -53,6 +53,7 @@ def confirm_deposit(settings: _Settings, task: _Task, name: _Name, amount: _Amou
     """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
     with open_books(read_service(SpSettings, settings), task) as books:
         Deposits(books).confirm(task, name, to_millionths(amount))
+        typer.echo(f"deposit {name} is confirmed: {amount}")
 
 
 @deposit_app.command("reject")
@@ -60,6 +61,7 @@ def reject_deposit(settings: _Settings, task: _Task, name: _Name) -> None:
     """Say that no such money came in. Safe to repeat."""
     with open_books(read_service(SpSettings, settings), task) as books:
         Deposits(books).reject(task, name)
+        typer.echo(f"deposit {name} is rejected")
 
 
 def payouts(
@@ -87,6 +89,7 @@ def resolve(
     """Say what became of a payment that is unknown, or that you made yourself."""
     with open_books(read_service(SpSettings, settings), task) as books:
         resolve_payment(books, task, who, how)
+        typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
 
 
 def reconcile(settings: _Settings, task: _Task) -> None:

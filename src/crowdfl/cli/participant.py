@@ -239,7 +239,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
     "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
     "paid": lambda e: (
-        f"paid {from_millionths(e['millionths']):.6f}"
+        f"your claim of {from_millionths(e['millionths']):.6f} is accepted; the platform pays it out"
         + "".join(
             f"; round {number} had {from_millionths(amount):.6f} less left than you earned: ask the platform why"
             for number, amount in e.get("missing", {}).items()

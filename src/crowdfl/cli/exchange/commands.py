@@ -117,8 +117,9 @@ def _require_compared(part: PublicPart, told: str | None) -> None:
     if told is not None:
         if not same_digits(told, part.fingerprint):
             raise BadSignature(
-                f"the fingerprint of this file is {part.fingerprint}, not the one that you were told: the file was changed on "
-                "its way, or is of another time. Do not use it; ask its owner for it again"
+                f"the fingerprint of this file of {part.role} is {part.fingerprint}, and not the digits that you gave, all of "
+                "which are needed: a digit was misheard, or this is another file than the one that was meant, of another time, "
+                "or changed on its way. Do not use it before the digits are the same"
             )
         return
     if not sys.stdin.isatty():

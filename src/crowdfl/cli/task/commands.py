@@ -105,6 +105,7 @@ def _add_order(action: str, words: str) -> None:
     def _order(task: _Task, settings: _Settings = _SETTINGS) -> None:
         with open_requester(RequesterFile.read(settings)) as requester:
             requester.order(task, action)
+            typer.echo(f"{action}: the platform has taken the order")
 
 
 _add_order("pause", "Pause the task: nothing happens until it is resumed.")
@@ -117,6 +118,7 @@ def close(task: _Task, settings: _Settings = _SETTINGS) -> None:
     """Close enrolment: nobody else can join, and KGC destroys the key that it kept for newcomers."""
     with open_requester(RequesterFile.read(settings)) as requester:
         requester.close_enrolment(task)
+        typer.echo("enrolment is closed")
 
 
 @app.command()
@@ -195,4 +197,5 @@ def _status_line(status: Mapping[str, Any]) -> str:
     rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
     key = status.get("key", "")
     warning = f" [{key}]" if "INSECURE" in key else ""
-    return f"{status['state']}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
+    why = f" ({status['ended']})" if status.get("ended") else ""
+    return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"

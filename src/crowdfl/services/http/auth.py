@@ -139,7 +139,10 @@ class Tokens:
             if hmac.compare_digest(entry.sha256.encode(), digest.encode()):
                 found = entry
         if found is None:
-            raise NotAuthenticated("this token is not known here, or was revoked")
+            raise NotAuthenticated(
+                "this token is not known to this service, or was revoked: "
+                "let its operator accept your public file, or give you another"
+            )
         if found.ended(self.now()):
             raise TokenExpired(f"this token was good until {found.until}: its holder needs the one that replaced it")
         return found

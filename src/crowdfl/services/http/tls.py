@@ -8,6 +8,7 @@ import datetime
 import hashlib
 import ipaddress
 import ssl
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,7 +152,10 @@ def pin_of_der(der: bytes) -> str | None:
 
 
 def require_usable(files: CertificateFiles) -> x509.Certificate:
-    return _load(files)[0]
+    certificate = _load(files)[0]
+    if files.key.stat().st_mode & stat.S_IRWXO:  # a group of the machine's own may read keys from elsewhere
+        raise KeyFilePermissions(f"everyone on this machine can read {files.key}: chmod o= {files.key}")
+    return certificate
 
 
 def is_loopback(host: str) -> bool:
