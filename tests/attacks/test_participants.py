@@ -38,6 +38,7 @@ def paid(desk: Desk, person: int) -> int:
         return 0
 
 
+@pytest.mark.second
 def test_two_who_cheat_together_take_nothing_from_other_rounds(tmp_path: Path):
     """Counts of -10 and +10 leave the average alone, and would have earned one of the two many times the budget."""
     desk = desk_of(tmp_path, 3)

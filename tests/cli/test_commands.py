@@ -73,6 +73,7 @@ run()
 SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "starlette", "structlog", "uvicorn"}
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("words", "blocked", "code", "said"),
     [
@@ -96,6 +97,7 @@ def test_without_the_packages_of_servers(words, blocked, code, said):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.second
 def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
     """Its own folder, and KGC's and SP's parts accepted; what a service needs is told by name."""
     for role in ("kgc", "sp"):

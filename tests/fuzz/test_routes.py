@@ -165,6 +165,7 @@ def prepared(platform):
     }
 
 
+@pytest.mark.second
 @services
 @settings(max_examples=scaled(350))
 @given(data=st.data())

@@ -171,6 +171,7 @@ def test_closed_it_is_gone_and_numbers_are_looked_at_here(checker, public, numbe
     assert checker._process is None
 
 
+@pytest.mark.second
 def test_it_does_not_outlive_a_killed_service():
     """Its input ends with the process that holds the other end."""
     script = (

@@ -175,6 +175,7 @@ def ticks(world, count=3):
             world.sp.tick()
 
 
+@pytest.mark.second
 def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     """CSP answers 507 and keeps no half answer; SP's own work fails too; with room, everyone is averaged and paid."""
     task, people = small.open_round()

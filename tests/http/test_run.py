@@ -45,6 +45,7 @@ serve_kgc(KgcSettings(data=Path(sys.argv[1]), host="127.0.0.1", port=0, plain_ht
 """
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
     """It says where it listens, answers, and ends with status 0."""
@@ -60,6 +61,7 @@ def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
         assert (process.wait(20), events) == (0, ["served", "stopped"])
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_stop_at_once_stops(tmp_path, number):
     """Before it looks for signals: one that got lost would leave it running for ever."""

@@ -80,6 +80,7 @@ def test_a_swollen_divisor_shows_csp_uniform_numbers(servers, name):
         assert distance(v, factor, servers.public.n) < FAR
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_guard_a_swollen_divisor_shows(servers, name):
     """So that the test above can fail: rho * y comes out small."""
@@ -113,6 +114,7 @@ def test_a_swollen_dividend_shows_csp_uniform_numbers(servers, name):
     assert all(0 < value < servers.public.n // 2 for value in y)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_guard_a_swollen_dividend_shows(servers, name):
     """So that the test above can fail."""
@@ -135,6 +137,7 @@ class Denying(Divider):
         return GuardReply(self.encrypt([(v - self.k) % self.n >> t for v, t in zip(values, tops, strict=True)]))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("guess", [0, 1 << 39, (1 << 40) - 1, 3 << 38])
 def test_a_csp_that_denies_what_it_added_must_guess_k(servers, guess):
     """With the wrong k the guard sees the difference, which is too large as well."""

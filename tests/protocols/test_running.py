@@ -265,6 +265,7 @@ def restarted(sides, uploads, kept):
     return again
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("way", WAYS)
 def test_a_live_csp_computes_nothing_for_a_restarted_sp(way):
     """It is asked for what it was asked before, and gives the replies that are kept: both SPs publish the same."""
@@ -281,6 +282,7 @@ def test_a_live_csp_computes_nothing_for_a_restarted_sp(way):
     assert again.envelopes() == sides.sp.envelopes()
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("way", ["average, total hidden", "rewards"])
 def test_a_restarted_sp_can_finish_from_every_request_on(way):
     """A crash anywhere strands no round: the first SP is given up after each request in turn."""

@@ -62,6 +62,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(("x", "y"), EDGES)
 def test_hardened_quotients_at_the_exact_bounds(servers, x, y):
     """Many draws of the masks at each corner of what the widths allow."""

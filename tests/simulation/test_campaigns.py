@@ -97,6 +97,7 @@ def test_who_comes_late_is_counted_or_refused_and_never_forgotten(tmp_path: Path
         world.finish()
 
 
+@pytest.mark.second
 def test_an_average_stays_as_it_was_first_published_whatever_step_sp_dies_at(tmp_path: Path):
     """A reader may have had it between the crash and the next life."""
     for step in range(1, 100):

@@ -10,6 +10,7 @@ from tests.simulation.faults import Crash, Fragile, Life
 from tests.simulation.world import World, closing
 
 
+@pytest.mark.second
 def test_a_task_is_created_whatever_step_sp_or_csp_dies_at(tmp_path: Path):
     """The requester tries again until it is told that the task is there; then a round runs with both."""
     for server in ("SP", "CSP"):

@@ -195,6 +195,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
         assert TaskEnd.open(document.document, SP_KEY.public).why == "settled"
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("server", ["kgc", "csp", "sp"])
 def test_whatever_step_a_server_dies_at_all_is_erased_in_the_end(server: str, ended, copies: Copies):
     """And it never erases anything of a task that is not marked as ended: a restart would not know why it is gone."""

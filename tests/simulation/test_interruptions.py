@@ -37,6 +37,7 @@ def one_round(folder: Path) -> World:
     return World(folder, 3, rounds=1, profile="clear", window=1000.0)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(("kind", "stride"), sweeps(7))
 def test_something_else_happens_during_any_call_to_csp(kind: str, stride: int, tmp_path: Path):
     """While CSP computes, its caller loses its lease, the requester changes its mind, people come and go."""
