@@ -48,6 +48,7 @@
     │   ├── AlreadyCounted          this participant has another upload in the round
     │   ├── OutOfTurn               a request that is not the next step of its round
     │   ├── RoundEnded              CSP answers this round no more: it is void
+    │   │   └── ReplyLost           what CSP said before is no longer here: nothing else may take its place
     │   ├── RewardOutOfRange        a reward that no honest round gives
     │   └── ClaimRefused            a claim is not accepted
     │       ├── WrongAmount
@@ -306,6 +307,10 @@ class RoundEnded(ProtocolError):
     """CSP answers this round no more: the round is void."""
 
 
+class ReplyLost(RoundEnded):
+    """A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void."""
+
+
 class RewardOutOfRange(ProtocolError):
     """A reward below zero or above the round's budget: somebody in that round has cheated."""
 
@@ -548,6 +553,11 @@ class ClusterUnprotected(BackendUnavailable):
 
 class Cancelled(CrowdFLError):
     """Long work was told to stop."""
+
+
+def printable(text: str, most: int = 2000) -> str:
+    """Text of another party, as one line: what could steer a terminal or forge a line is replaced, and the rest is cut off."""
+    return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text[:most])
 
 
 __all__ = [name for name, value in sorted(vars().items()) if isinstance(value, type)]

@@ -32,8 +32,8 @@ from crowdfl.roles.documents import (
     participant_name,
 )
 from crowdfl.roles.enrolment import Enrolled
+from crowdfl.roles.sp.csp_link import replies_folder
 from crowdfl.roles.sp.rounds import RoundState
-from crowdfl.roles.sp.steps import replies_folder
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer, Service
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, error_from, slug_of

@@ -21,7 +21,8 @@ class Machine:
     steady: ManualClock = field(default_factory=lambda: ManualClock(17.0))
     store: MemoryStore = field(default_factory=MemoryStore)
     told: list[bool] = field(default_factory=list)
-    asked: int = 0
+    peers: dict[str, float] = field(default_factory=dict)  # what time each says that it is, when it is asked
+    running: list[ClockWatch] = field(default_factory=list)
 
     def boot(self) -> ClockWatch:
         """A new process; the steady clock starts anywhere."""
@@ -30,11 +31,20 @@ class Machine:
 
     def watch(self) -> ClockWatch:
         """A new process."""
-        return ClockWatch(self.clock, self.steady.now, self.store, BOUND, self.told.append, self.ask)
+        watch = ClockWatch(self.clock, self.steady.now, self.store, BOUND, self.told.append, self._ask)
+        self.running.append(watch)
+        return watch
 
-    def ask(self) -> None:
-        """The peers are away."""
-        self.asked += 1
+    def _ask(self) -> None:
+        for peer, date in self.peers.items():
+            self.running[-1].heard(peer, date)
+
+    def looks(self) -> bool:
+        """Whether the clock is believed, as the platform asks: peers are asked when in doubt."""
+        watch = self.running[-1]
+        if not watch.is_sure():
+            watch.ask()
+        return watch.is_sure()
 
     def wait(self, seconds: float) -> None:
         """Time passes."""
@@ -78,24 +88,49 @@ def test_a_peer_that_agrees_ends_the_doubt(jump):
     assert watch.is_sure()
     machine.clock.time += jump
     assert not watch.is_sure()
-    watch.heard("CSP", machine.clock.now() + BOUND / 2)
-    assert watch.is_sure()
+    machine.peers["CSP"] = machine.clock.now() + BOUND / 2
+    assert machine.looks()
 
 
-def test_a_peer_that_disagrees_raises_doubt_unless_another_agrees():
-    """Who stands alone is wrong."""
+def test_a_peer_that_disagrees_raises_doubt_whatever_another_says():
+    """Until it agrees, or cannot be reached any more."""
     machine = Machine()
     watch = machine.watch()
-    watch.heard("CSP", machine.clock.now() - 2 * BOUND)
-    assert not watch.is_sure()
     watch.heard("KGC", machine.clock.now())
     assert watch.is_sure()
-    machine.wait(10**6)  # what they said holds for later too
+    machine.wait(10**6)  # what it said holds for later too
     assert watch.is_sure()
-    machine.clock.time -= 2 * BOUND
-    assert watch.is_sure()  # as CSP has it
-    machine.clock.time -= 2 * BOUND
+    machine.peers = {"CSP": machine.clock.now() - 2 * BOUND, "KGC": machine.clock.now()}
+    watch.heard("CSP", machine.peers["CSP"])
+    assert not machine.looks()
+    machine.peers["CSP"] = machine.clock.now()
+    assert machine.looks()
+    watch.heard("CSP", machine.clock.now() + 2 * BOUND)
     assert not watch.is_sure()
+    del machine.peers["CSP"]
+    assert machine.looks()
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.parametrize("liar", ["CSP", "KGC"])
+def test_a_peer_that_agrees_with_a_wrong_clock_hastens_nothing(jump, liar):
+    """While the other one can be reached: whoever speaks first, after a jump or after a start."""
+    machine = Machine()
+    for start in (machine.watch, machine.boot):
+        watch, right = start(), machine.clock.time
+        assert machine.looks()
+        watch.note()
+        machine.clock.time += jump
+        machine.peers = {"KGC": right, "CSP": right, liar: machine.clock.time}
+        watch.heard(liar, machine.clock.time)
+        assert not watch.is_sure()
+        assert not machine.looks()
+        if start == machine.watch:
+            watch = machine.boot()
+            watch.heard(liar, machine.clock.time)
+            assert not watch.is_sure()
+            assert not machine.looks()
+        machine.clock.time, machine.peers = right, {}
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -136,8 +171,8 @@ def test_a_start_compares_with_what_the_store_saw_last(off):
     machine.clock.time += off
     watch = machine.boot()
     assert not watch.is_sure()
-    watch.heard("KGC", machine.clock.now())
-    assert watch.is_sure()
+    machine.peers["KGC"] = machine.clock.now()
+    assert machine.looks()
     watch.note()
     assert machine.boot().is_sure()
 

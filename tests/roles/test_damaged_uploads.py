@@ -8,6 +8,7 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.roles.participant import Participant
 from crowdfl.roles.sp.aggregators import upload_name
+from tests.attacks.cheating import honest_uploads, weighted_upload
 from tests.hosts import Desk
 from tests.roles.test_recovery import Failing
 
@@ -112,6 +113,29 @@ def test_a_closed_round_with_too_few_left_is_given_up(tmp_path):
     desk.run()
     assert desk.states() == ["aborted", "open"]
     assert desk.sp.ledger(desk.task).balance("round 1") == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
+    """This one had added it up ahead of time; its owner may even have sent other bytes since."""
+    desk = Desk(tmp_path, budget=None, lanes=0, key_bits=512)
+    desk.invite(5)
+    desk.run()
+    honest_uploads(desk, 1, [[0.1 * i] * 8 for i in range(1, 5)], [5] * 4)
+    other, who = desk.new_sp(), desk.crowd[0].keys.who
+    assert other.aggregators.add_new(desk.task, 1) == 4
+    (file,) = desk.folder.rglob(desk.sp.store.upload(desk.task, 1, who).digest)
+    file.unlink()
+    for _ in range(2):  # at the second look no more has come, and what is there is added up
+        desk.run()
+    assert desk.sp.steps.dropped == 1
+    if again:
+        desk.sp.upload(desk.task, 1, who, weighted_upload(desk, desk.crowd[0], [0.5] * 8, 5))
+    desk.clock.time = desk.sp.store.round(desk.task, 1).last_call(desk.settings) + 1
+    while other.store.round(desk.task, 1).state != "rewarded":
+        assert other.tick()
+    read = desk.crowd[1].side.read(other.publication(desk.task, 1, desk.crowd[1].keys.who), 1)
+    assert (read.total, round(float(read.weights[0]), 6)) == ((20, 0.35) if again else (15, 0.3))
 
 
 def test_once_csp_was_asked_the_round_is_void(tmp_path):

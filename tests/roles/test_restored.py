@@ -1,6 +1,7 @@
 """After a restore from a backup: nothing is paid twice, nothing is answered twice, and phones bring back what was lost."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.roles.restored import question_sp, reconcile, seal_csp
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.storage import tables
 from crowdfl.storage.database import writing
 from crowdfl.storage.database_copy import copy_database
@@ -172,6 +174,63 @@ def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
         assert said[-2][1]["rounds"] == [1]
     balances = desk.sp.ledger(desk.task).balances()
     assert -sum(balances.values()) == 0
+
+
+@pytest.mark.second
+def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk):
+    """Backed up while its rewards were computed: a CSP that deviates would answer otherwise, under the same masks."""
+    backups: list[Backup] = []
+    csp = desk.csp
+
+    def noting(task: str, request: bytes) -> bytes:
+        if not backups:
+            backups.append(Backup(desk, "sp"))
+        return answer(task, request)
+
+    answer, csp.answer = csp.answer, noting  # type: ignore[method-assign]
+    play(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    asked: list[bytes] = []
+    backups[0].restore()
+    desk.csp.answer = lambda _task, request: asked.append(request) or b""  # type: ignore[method-assign]
+    assert desk.sp.store.round(desk.task, 1).state == "aborted"
+    assert desk.sp.store.seed_counts() == {}
+    desk.run()
+    assert asked == []
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+
+
+@pytest.mark.parametrize("state", ["closed", "weighed"])
+def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state: str):
+    """It would have been finished."""
+    desk = Desk(tmp_path / "desk", budget=None, lanes=0, key_bits=512)
+    desk.invite(3)
+    desk.run()
+    store = desk.sp.store
+    store.put_round(desk.task, replace(store.round(desk.task, 1), state=RoundState(state)))
+    store.put_seed(desk.task, 1, "uploads", bytes(64))
+    desk.requester.order(desk.task, "cancel")
+    Backup(desk, "sp").restore()
+    assert desk.sp.store.round(desk.task, 1).state == "aborted"
+    assert desk.sp.store.seed_counts() == {}
+
+
+def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(desk: Desk):
+    """CSP still knows those whom SP has forgotten, and has no place for others: nobody waits a day to hear it."""
+    backup, alerts = Backup(desk, "sp"), []
+    desk.invite(2)
+    desk.run()
+    for lost in ("3", "4"):
+        del desk.people[lost]
+    backup.restore()
+    desk.options.events = lambda event, **fields: alerts.append((event, fields.get("who"), fields.get("error")))
+    for name in ("new", "newer"):
+        desk.join(desk.task, name)
+    play(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    assert ("participant refused by CSP", desk.people["new"].keys.who, "TaskFull") in alerts
+    assert desk.sp.ledger(desk.task).balance("round 1") == 0
 
 
 def ended(desk: Desk) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from crowdfl.cli.output import clean
 from crowdfl.errors import CrowdFLError, PackageMissing
 from crowdfl.version import __version__
 
@@ -117,7 +118,7 @@ def run() -> None:
         app()
     except (CrowdFLError, OSError) as error:  # not a closed pipe at standard output: Typer ends quietly there
         words = _told(error) if isinstance(error, OSError) else str(error)
-        complain.print(f"[red]{type(error).__name__}[/red]: {escape(words)}", soft_wrap=True)
+        complain.print(f"[red]{type(error).__name__}[/red]: {escape(clean(words))}", soft_wrap=True)
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         complain.print("interrupted")

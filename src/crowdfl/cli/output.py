@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from crowdfl.errors import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
@@ -21,9 +25,25 @@ def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
         return
     for part in told:
         if isinstance(part, str):
-            typer.echo(part)
+            typer.echo(clean(part))
         else:
-            Console(highlight=False).print(part, soft_wrap=isinstance(part, Text))
+            Console(highlight=False).print(_Clean(part), soft_wrap=isinstance(part, Text))
+
+
+def clean(text: str) -> str:
+    """Lines that may repeat what another party said: nothing in them steers the terminal."""
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+
+
+@dataclass(frozen=True)
+class _Clean:
+    """The same of a text or a table; rich adds its own colours after this."""
+
+    part: Text | Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.part, options):
+            yield segment if segment.control else Segment(clean(segment.text), segment.style)
 
 
 def marked(notes: Iterable[str]) -> list[Text]:

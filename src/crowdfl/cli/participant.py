@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, show, show_event
+from crowdfl.cli.output import JsonLines, clean, show, show_event
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import Tools
@@ -276,4 +276,4 @@ def say(what: str, details: Mapping[str, Any]) -> None:
 
 def _in_words(what: str, details: Mapping[str, Any]) -> str:
     plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
-    return _SAID[what](details) if what in _SAID else plain
+    return clean(_SAID[what](details) if what in _SAID else plain)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, Self
 
-from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask, printable
 from crowdfl.roles.documents import Definition, EndReason, TaskEnd
 from crowdfl.roles.ports import Clock, StoredTask, TaskStore
 from crowdfl.settings import TaskSettings
@@ -51,7 +51,7 @@ class Ending:
         return None if found is None else cls(**json.loads(found))
 
     def words(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
+        said = f": {printable(self.reason, LONGEST_REASON)}" if self.reason else ""
         return f"{self.why} by {self.by}{said}"
 
 

@@ -209,7 +209,7 @@ class SpStore(CrowdStore, Protocol):
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
-    def erase_seeds(self, task: str) -> None: ...  # so that the database keeps no copy of them either
+    def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
     def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
     def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
     def movements(self, task: str) -> list[Movement]: ...  # in order

@@ -1,8 +1,10 @@
 """What a role may no longer believe when its store was restored from a backup: what happened since, nobody knows.
 
 SP: a payment that waits may have been made, so that none runs by itself; phones are told to look for their uploads, and open
-rounds give them a whole window for it. CSP: any step of any round of its tasks may have been answered, so that none is answered
-again: rounds that need one are void. What both have kept stays claimable.
+rounds give them a whole window for it. A round that CSP may have been asked about with the seeds in the backup is given up: a
+CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of masks. CSP: any step of
+any round of its tasks may have been answered, so that none is answered again: rounds that need one are void. What both have
+kept stays claimable.
 """
 
 import secrets
@@ -12,7 +14,8 @@ from typing import Protocol
 
 from crowdfl.protocols.hardened.order import RESTORED as CSP_RESTORED
 from crowdfl.roles.ports import PaymentState, SpStore, StoredTask
-from crowdfl.roles.sp.core import ENDED, EPOCH, UNRECONCILED
+from crowdfl.roles.sp.cancel import give_up_round
+from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.settlement import RESTORED
 
@@ -39,10 +42,10 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
     memory[EPOCH] = secrets.token_hex(8).encode()
     if stored.state != TaskState.SETTLED:
         memory[UNRECONCILED] = b""
-    if stored.state in ENDED:
-        return
     for round_ in store.rounds(stored.task):
-        if round_.state is RoundState.OPEN:
+        if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
+            give_up_round(store, stored.task, round_)
+        elif round_.state is RoundState.OPEN and stored.state not in ENDED:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
 
 

@@ -262,9 +262,10 @@ class MemoryStore:
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
         return {purpose: state for (place, purpose), state in self._record(task).seeds.items() if place == number}
 
-    def erase_seeds(self, task: str) -> None:
+    def erase_seeds(self, task: str, number: int | None = None) -> None:
         with self._changing(task) as record:
-            record.seeds.clear()
+            for place in [place for place in record.seeds if number in (None, place[0])]:
+                del record.seeds[place]
 
     def seed_counts(self) -> dict[str, int]:
         return {task: len(record.seeds) for task, record in self._records.items() if record.seeds}

@@ -283,9 +283,9 @@ class SqlStore:
             rows = c.execute(select(s.purpose, s.state).where(s.task == task, s.number == number))
             return {purpose: bytes(state) for purpose, state in rows}
 
-    def erase_seeds(self, task: str) -> None:
+    def erase_seeds(self, task: str, number: int | None = None) -> None:
         with self._write() as c:
-            ends.erase_seeds(c, task)
+            ends.erase_seeds(c, task, number)
         self._overwrite_log()
 
     def seed_counts(self) -> dict[str, int]:

@@ -9,8 +9,9 @@ from sqlalchemy import delete, func, select
 from crowdfl.storage import tables as t
 
 
-def erase_seeds(c: sa.Connection, task: str) -> None:
-    c.execute(delete(t.seeds).where(t.seeds.c.task == task))
+def erase_seeds(c: sa.Connection, task: str, number: int | None) -> None:
+    of_round = () if number is None else (t.seeds.c.number == number,)
+    c.execute(delete(t.seeds).where(t.seeds.c.task == task, *of_round))
 
 
 def seed_counts(c: sa.Connection) -> dict[str, int]:

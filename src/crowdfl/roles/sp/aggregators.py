@@ -7,6 +7,7 @@ which are durable.
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -28,7 +29,7 @@ def upload_name(task: str, number: int, digest: str) -> str:
 @dataclass
 class _Aggregator:
     sp: SpProtocol
-    added: set[str] = field(default_factory=set)
+    added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
 
 
 class RoundAggregators:
@@ -55,14 +56,15 @@ class RoundAggregators:
 
     def add_new(self, task: str, number: int, most: int | None = None) -> int:
         """Add up the uploads that came since the last time, at most `most` of them; how many there were."""
-        aggregator, store = self._aggregator(task, number), self._core.ports.store
-        fresh = [upload for upload in store.uploads(task, number) if upload.who not in aggregator.added][:most]
+        uploads = self._core.ports.store.uploads(task, number)
+        aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
+        fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
         size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
         for start in range(0, len(fresh), size):
             group = fresh[start : start + size]
-            uploads = {one.who: self._read(task, number, one.digest) for one in group}
-            aggregator.sp.add_all(uploads, validated=True)  # when they were received
-            aggregator.added.update(uploads)
+            read = {one.who: self._read(task, number, one.digest) for one in group}
+            aggregator.sp.add_all(read, validated=True)  # when they were received
+            aggregator.added.update({one.who: one.digest for one in group})
         return len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
@@ -100,6 +102,14 @@ class RoundAggregators:
         self._checking.pop(task, None)
         for place in [place for place in self._rounds if place[0] == task]:
             self._rounds.pop(place, None)
+
+    def _current(self, task: str, number: int, uploads: Mapping[str, str]) -> _Aggregator:
+        """One that holds nothing but these: another process may have dropped what this one has added up."""
+        aggregator = self._aggregator(task, number)
+        if aggregator.added.items() <= uploads.items():
+            return aggregator
+        self.forget(task, number)
+        return self._aggregator(task, number)
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         if (task, number) not in self._rounds:

@@ -30,9 +30,10 @@ def cancel_task(ports: MoneyPorts, task: str, ending: Ending, abort: Abort | Non
 
 
 def give_up_round(store: SpStore, task: str, current: Round) -> None:
-    """Its money returns to escrow. The caller holds a transaction."""
+    """For good: its money returns to escrow, and its seeds are erased. The caller holds a transaction."""
     store.post(task, Ledger(store.movements(task)).abort_round(current.number))
     store.put_round(task, replace(current, state=RoundState.ABORTED))
+    store.erase_seeds(task, current.number)
 
 
 def give_time_back(ports: MoneyPorts, task: str) -> None:

@@ -14,7 +14,7 @@ from crowdfl.errors import NotReady
 from crowdfl.roles.ends import Held
 from crowdfl.roles.holdings import key_shares, last_written
 from crowdfl.roles.ports import Blobs, SpStore
-from crowdfl.roles.sp.steps import replies_folder
+from crowdfl.roles.sp.csp_link import forget_replies
 
 RESULTS = "results"
 _KINDS = {"uploads": "uploads", "replies": "replies"}  # by the folder of a round
@@ -57,7 +57,7 @@ class SpHoldings:
         self.drop(task)
         self.bundles.delete(f"{task}.sp")
         for round_ in self.store.rounds(task):
-            self.blobs.clear(replies_folder(task, round_.number))
+            forget_replies(self.store, self.blobs, task, round_.number)
             self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
         self.store.erase_seeds(task)
         for owner, key, number in self._parts():

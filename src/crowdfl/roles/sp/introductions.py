@@ -6,14 +6,14 @@ which changes nothing at CSP.
 
 from collections.abc import Callable
 
-from crowdfl.errors import BadSignature, Conflict, DocumentError, TaskEnded, TaskFull
+from crowdfl.errors import TaskEnded
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.core import SpCore
+from crowdfl.roles.sp.csp_link import REFUSALS
 from crowdfl.roles.sp.rounds import TaskState
 
 _TOLD = "told csp"
 _AT_ONCE = 20
-_REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, for good
 
 
 class Introductions:
@@ -47,10 +47,10 @@ class Introductions:
         return told > before
 
     def _tell(self, task: str, certificate: str) -> None:
-        """One whom CSP refuses must not keep the others waiting; if it uploads, its round says so."""
+        """One whom CSP refuses must not keep the others waiting; if it uploads, its round is void at once."""
         try:
             self._ports.csp.enrol(task, certificate)
-        except _REFUSALS as refusal:
+        except REFUSALS as refusal:
             self._core.options.events("participant refused by CSP", task=task, error=type(refusal).__name__)
 
     def _durable(self, task: str) -> int:

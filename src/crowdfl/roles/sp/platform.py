@@ -119,7 +119,7 @@ class Sp:
         watch = self.options.watch
         if watch is None or watch.is_sure():
             return True
-        watch.ask_peers()
+        watch.ask()
         return watch.is_sure()
 
     def _attempt(self, stored: StoredTask, chore: "_Chore") -> tuple[bool, Exception | None]:

@@ -20,9 +20,10 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import EPOCH, UNDER_WAY, UNRECONCILED, SpCore
+from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
-from crowdfl.roles.sp.steps import RoundSteps, publication_name, replies_folder
+from crowdfl.roles.sp.steps import RoundSteps, publication_name
 
 _ROOM = 4096
 _NO_MODEL = "no model"
@@ -175,5 +176,5 @@ class Settlement:
     def _scrub(self, task: str) -> None:
         """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies."""
         for round_ in self._ports.store.rounds(task):
-            self._ports.blobs.clear(replies_folder(task, round_.number))
+            forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
             self._ports.blobs.clear(f"{task}/rounds/{round_.number}/uploads")

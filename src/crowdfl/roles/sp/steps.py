@@ -5,32 +5,29 @@ with the same masks.
 """
 
 import contextlib
-import hashlib
 import json
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
-from contextvars import copy_context
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from crowdfl.errors import (
-    Conflict,
     CrowdFLError,
     OutOfTurn,
+    ReplyLost,
     RoundEnded,
     RoundsExhausted,
     ServiceError,
     TaskEnded,
     TaskNotRunning,
     UploadDamaged,
+    printable,
 )
-from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.ends import LONGEST_REASON, Ending
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.cancel import cancel_task, give_up_round
 from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
+from crowdfl.roles.sp.csp_link import CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
@@ -48,16 +45,12 @@ def rewards_name(task: str, number: int) -> str:
     return f"{task}/rounds/{number}/rewards"
 
 
-def replies_folder(task: str, number: int) -> str:
-    return f"{task}/rounds/{number}/replies"
-
-
 class RoundSteps:
     """`step` takes the next one of a task's last round, if there is one to take."""
 
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
-        self._csp = _CspLink(core)
+        self._csp = CspLink(core)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
         self.dropped = 0  # uploads, by this process
 
@@ -176,18 +169,22 @@ class RoundSteps:
             if last is not None and last.state in UNDER_WAY:
                 self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            cancel_task(self._ports, task, Ending("cancelled", "CSP", reason[:LONGEST_REASON]), self.abort)
+            cancel_task(self._ports, task, Ending("cancelled", "CSP", printable(reason, LONGEST_REASON)), self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
 
-        So does one that was asked for this step with other contents before: SP was restored from a backup to before that.
+        So does one that was asked for this step with other contents before (SP was restored from a backup to before that),
+        and one whose reply SP has lost.
         """
         try:
             return self._weigh_or_publish(task, current)
         except (CrowdFLError, ConnectionError) as failure:
-            if isinstance(failure, UploadDamaged):  # CSP was asked about it: the others' sum would be another one
-                self._core.options.events("round void", task=task, number=current.number)
+            if isinstance(
+                failure, UploadDamaged | ReplyLost
+            ):  # CSP was asked with it: without it, masks would serve twice
+                why = type(failure).__name__
+                self._core.options.events("round void", task=task, number=current.number, error=why)
             elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
                 raise
             with self._ports.store.transaction():
@@ -271,8 +268,17 @@ class RoundSteps:
                 self._ports.store.put_round(task, replace(current, state=RoundState.REWARDED))
         self._aggregators.forget(task, number)
         # A crash before this leaves them until the task is scrubbed.
-        self._ports.blobs.clear(replies_folder(task, number))
+        for done in self._never_computed_again(task, number):
+            forget_replies(self._ports.store, self._ports.blobs, task, done)
         return True
+
+    def _never_computed_again(self, task: str, number: int) -> list[int]:
+        """A hidden total's last average is scaled again if it is the requester's in the end: by the replies that are kept."""
+        if self._core.definition(task).settings.total != "hidden":
+            return [number]
+        return [
+            r.number for r in self._ports.store.rounds(task) if r.number < number and r.state is RoundState.REWARDED
+        ]
 
     def publish(self, task: str, number: int, *, final: bool) -> None:
         """Average to an audience, once."""
@@ -292,47 +298,3 @@ class RoundSteps:
 
 def _next_number(last: Round | None) -> int:
     return 1 if last is None else last.number + 1
-
-
-class _CspLink:
-    """Every reply of CSP is durable before it is used: after a crash SP goes on from what CSP said then."""
-
-    def __init__(self, core: SpCore) -> None:
-        self._core = core
-
-    def ask(self, task: str, number: int) -> Ask:
-        def ask(request: bytes) -> Reply:
-            self._core.renew_lease(task)
-            return self._reply(task, f"{replies_folder(task, number)}/{hashlib.sha256(request).hexdigest()}", request)
-
-        return ask
-
-    def enrol_everyone(self, task: str, number: int) -> None:
-        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost."""
-        ports = self._core.ports
-        for upload in ports.store.uploads(task, number):
-            ports.csp.enrol(task, ports.store.participant(task, upload.who).certificate)
-
-    def _reply(self, task: str, name: str, request: bytes) -> Reply:
-        ports, ahead = self._core.ports, self._core.options.ahead
-        if ports.blobs.has(name):
-            return partial(ports.blobs.get, name)
-        if ahead is None:
-            return partial(bytes, self._keep(name, ports.csp.answer(task, request)))
-        return self._waiting(task, name, ahead.submit(copy_context().run, ports.csp.answer, task, request))
-
-    def _waiting(self, task: str, name: str, future: "Future[bytes]") -> Callable[[], bytes]:
-        def reply() -> bytes:
-            while not wait([future], self._core.options.lease_seconds / 3).done:
-                self._core.renew_lease(task)
-            return self._keep(name, future.result())
-
-        return reply
-
-    def _keep(self, name: str, reply: bytes) -> bytes:
-        blobs = self._core.ports.blobs
-        try:
-            blobs.put(name, reply)
-        except Conflict:  # another process has kept one: that one counts
-            return blobs.get(name)
-        return reply

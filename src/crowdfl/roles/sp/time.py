@@ -2,8 +2,8 @@
 
 The clock is compared with what goes on beside it: a steady clock that counts seconds and knows no date, the time that the store
 saw last, and the date on every answer of a peer. One that has jumped further than the bound, forward or back, is in doubt until
-a peer's date agrees with it, until it is set right, or until the operator confirms it. A machine that was off for a week finds
-that a peer agrees.
+every peer that can be reached agrees with it, until it is set right, or until the operator confirms it. A machine that was off
+for a week finds that its peers agree. One peer that lies can raise doubt, and ends none that another peer has.
 """
 
 import threading
@@ -35,10 +35,12 @@ class ClockWatch:
     on_change: Callable[[bool], object] = lambda _sure: None  # hears whether the clock is sure from now on
     ask_peers: Callable[[], object] = lambda: None  # makes them answer, with a date
     _peers: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _silent: set[str] = field(default_factory=set, init=False, repr=False)  # asked, and has not answered yet
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     # Differences between a date and the steady clock. The date that belongs to one now is the steady clock's time and it.
     _anchor: float | None = field(default=None, init=False, repr=False)  # when the clock was last known to be right
     _confirmed: float | None = field(default=None, init=False, repr=False)  # by the operator
+    _asked: float | None = field(default=None, init=False, repr=False)  # the clock's, when all peers were last asked
     _noted: float | None = field(default=None, init=False, repr=False)
     _sure: bool = field(default=True, init=False, repr=False)
 
@@ -46,6 +48,19 @@ class ClockWatch:
         """A peer's answer says that it is now this time there."""
         with self._lock:
             self._peers[peer] = date - self.steady()
+            self._silent.discard(peer)
+
+    def ask(self) -> None:
+        """Ask every peer for the time. What one said before that does not answer now counts no more."""
+        with self._lock:
+            self._silent = set(self._peers)
+            own = self.clock.now() - self.steady()
+        self.ask_peers()
+        with self._lock:
+            self._asked = own
+            for peer in self._silent:
+                self._peers.pop(peer, None)
+            self._silent = set()
 
     def is_sure(self) -> bool:
         with self._lock:
@@ -74,10 +89,10 @@ class ClockWatch:
         own = self.clock.now() - self.steady()
         if self._anchor is None:
             self._anchor = self._as_stored(own)
-        if any(self._near(own, date) for date in self._peers.values()):
-            self._anchor = own
-            return True
-        if not self._peers and self._near(own, self._anchor):
+        agreed = all(self._near(own, date) for date in self._peers.values())
+        # After a jump a peer's word counts once all were asked: the first to speak may be the one that lies.
+        if agreed and (self._near(own, self._anchor) or (self._peers and self._near(own, self._asked))):
+            self._anchor = own if self._peers else self._anchor
             return True
         return self._near(own, self._confirmed) or self._confirms(own)
 

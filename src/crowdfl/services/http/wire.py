@@ -10,7 +10,7 @@ from base64 import b64decode
 from binascii import Error as _NotBase64
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
+from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol, printable
 
 PROTOCOL = "3"
 SPOKEN = ("2", PROTOCOL)  # what a service answers: the last release's callers too, each in its own version
@@ -28,10 +28,11 @@ def error_from(status: int, body: object) -> CrowdFLError:
     """The error that the service raised; one that may pass by itself says so, whatever its name."""
     fields = body if isinstance(body, dict) else {}
     slug = str(fields.get("type", "")).removeprefix(PROBLEM_TYPE)
-    text = str(fields.get("detail") or fields.get("title") or f"the service answered with status {status}")[:2000]
+    told = fields.get("detail") or fields.get("title") or f"the service answered with status {status}"
+    text = printable(str(told))
     later = status >= 500 or status in _LATER
     if slug == "invalid-request":
-        return FormatError(f"{text} {fields.get('errors', '')}"[:2000])
+        return FormatError(printable(f"{text} {fields.get('errors', '')}"))
     # A refusal of the service's own by a name that is not known here is final; a proxy in between has no name for it.
     final = str(fields.get("type", "")).startswith(PROBLEM_TYPE) and not later
     error = _BY_SLUG.get(slug, ServiceError if final else ServiceUnavailable)(text)

@@ -1,0 +1,123 @@
+"""SP's link to CSP: every reply is durable before it is used, and no request is ever computed on with two replies.
+
+SP's masks come from a durable seed, so that a step that is repeated sends the same bytes. A CSP that deviates could answer them
+otherwise the second time; later requests would then differ by what it chose, under the same masks, and the difference of the
+two would be a participant's lanes. So the digest of a reply is recorded in the store before the reply is used. From then on
+that reply counts, from its file; if the file is gone or altered, the round is void. A request without a record may be repeated:
+nothing was ever computed with a reply to it. With one reply for each request, all requests of a seed are the same for ever.
+"""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from functools import partial
+
+from crowdfl.errors import BadSignature, Conflict, DocumentError, NotReady, ReplyLost, RoundEnded, TaskFull, printable
+from crowdfl.protocols.exchange import Ask, Reply
+from crowdfl.roles.ports import Blobs, SpStore
+from crowdfl.roles.sp.core import SpCore
+
+REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
+_USED = "used reply of round"
+
+
+def replies_folder(task: str, number: int) -> str:
+    return f"{task}/rounds/{number}/replies"
+
+
+def forget_replies(store: SpStore, blobs: Blobs, task: str, number: int) -> None:
+    """Of a round that is never computed again."""
+    blobs.clear(replies_folder(task, number))
+    with store.transaction():
+        memory = store.memory(task)
+        for name in [name for name in memory if name.startswith(f"{_USED} {number} ")]:
+            del memory[name]
+
+
+class CspLink:
+    """How a round's steps reach CSP."""
+
+    def __init__(self, core: SpCore) -> None:
+        self._core = core
+
+    def ask(self, task: str, number: int) -> Ask:
+        def ask(request: bytes) -> Reply:
+            self._core.renew_lease(task)
+            return self._reply(_Place(task, number, hashlib.sha256(request).hexdigest()), request)
+
+        return ask
+
+    def enrol_everyone(self, task: str, number: int) -> None:
+        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost.
+
+        One whom CSP refuses for good voids the round at once. Leaving it out at CSP's word would let CSP choose the crowd.
+        """
+        ports = self._core.ports
+        for upload in ports.store.uploads(task, number):
+            try:
+                ports.csp.enrol(task, ports.store.participant(task, upload.who).certificate)
+            except REFUSALS as refusal:
+                error = type(refusal).__name__
+                self._core.options.events("participant refused by CSP", task=task, who=upload.who, error=error)
+                said = printable(f"CSP does not take {upload.who}, who is in round {number}: {refusal}")
+                raise RoundEnded(said) from refusal
+
+    def _reply(self, place: "_Place", request: bytes) -> Reply:
+        ports, ahead = self._core.ports, self._core.options.ahead
+        used = ports.store.memory(place.task).get(place.record)
+        if used is not None:
+            return partial(bytes, self._used_before(place, used))
+        if ports.blobs.has(place.file):  # a crash came before it was used, or an older version of this program kept it
+            return lambda: self._use(place, ports.blobs.get(place.file))
+        if ahead is None:
+            return partial(bytes, self._keep(place, ports.csp.answer(place.task, request)))
+        return self._waiting(place, ahead.submit(copy_context().run, ports.csp.answer, place.task, request))
+
+    def _waiting(self, place: "_Place", future: "Future[bytes]") -> Callable[[], bytes]:
+        def reply() -> bytes:
+            while not wait([future], self._core.options.lease_seconds / 3).done:
+                self._core.renew_lease(place.task)
+            return self._keep(place, future.result())
+
+        return reply
+
+    def _keep(self, place: "_Place", reply: bytes) -> bytes:
+        blobs = self._core.ports.blobs
+        try:
+            blobs.put(place.file, reply)
+        except Conflict:  # another process has kept one: that one counts
+            return self._use(place, blobs.get(place.file))
+        return self._use(place, reply)
+
+    def _use(self, place: "_Place", reply: bytes) -> bytes:
+        """Recorded first: of two processes with two replies, the second one stops here."""
+        store, digest = self._core.ports.store, hashlib.sha256(reply).digest()
+        with store.transaction():
+            recorded = store.memory(place.task).setdefault(place.record, digest)
+        if recorded != digest:
+            raise place.lost()
+        return reply
+
+    def _used_before(self, place: "_Place", digest: bytes) -> bytes:
+        try:
+            reply = self._core.ports.blobs.get(place.file)
+        except NotReady:
+            raise place.lost() from None
+        if hashlib.sha256(reply).digest() != digest:
+            raise place.lost()
+        return reply
+
+
+class _Place:
+    """Where the reply to one request is: its file, and the record of what was used."""
+
+    def __init__(self, task: str, number: int, request: str) -> None:
+        self.task, self._number = task, number
+        self.file = f"{replies_folder(task, number)}/{request}"
+        self.record = f"{_USED} {number} {request}"
+
+    def lost(self) -> ReplyLost:
+        return ReplyLost(
+            f"a reply of CSP that round {self._number} was computed with is missing or altered: it is void"
+        )
