@@ -227,7 +227,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert (payment.state, payment.amount, payment.key) == (PaymentState.UNKNOWN, paid, bank[0].key)
     assert desk.sp.payments.run_one() is False
     assert len(bank) == 1
-    reconcile(desk.sp.store, desk.task)
+    reconcile(desk.sp.ports, desk.task)
     desk.crowd[1].claim()
     assert [one.state for one in desk.sp.store.payments()] == [PaymentState.UNKNOWN, PaymentState.PENDING]
     assert desk.sp.payments.run_one() is True
