@@ -28,7 +28,8 @@ _AFTER = {
         "a task whose keys were not handed over when the backup was made must be created again",
     ),
     "sp": (
-        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`",
+        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, with "
+        "`--paid KEY` for each that your bank has made and the list lacks",
         "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
     ),
     "csp": ("the rounds of every task in the backup are void from now on; rewards that it holds stay claimable",),

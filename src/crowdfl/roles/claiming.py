@@ -1,7 +1,8 @@
 """A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
 
-A claim is paid once. A reward that the platform does not show is therefore waited for: a day after the end, but not past half
-of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed, and the person told.
+A claim is paid once. A reward that the platform does not show, or says to be refused, is therefore waited for: a day after the
+end, but not past half of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed,
+and the person told. Receipts, rewards and refused claims are kept: the platform's word is not enough to give them up.
 """
 
 import contextlib
