@@ -478,7 +478,7 @@ class BackupDamaged(BackupError):
 
 
 class BackupRefused(BackupError):
-    """There is something already where the backup, or what it holds, would go."""
+    """There is something already where the backup, or what it holds, would go; or nobody has said that it should go there."""
 
 
 class BackupToolMissing(BackupError):

@@ -2,12 +2,14 @@
 
 import json
 import stat
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from crowdfl.roles.ports import PaymentState, StoredPayment, StoredTask
+from crowdfl.roles.ports import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.storage import migrations
+from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
 
@@ -68,6 +70,22 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     store.close()
 
 
+def test_payments_that_sp_forgot_are_recorded_by_key_or_participant(made: Path, tmp_path: Path):
+    """Shown as paid by the bank, and those in the books resolved; what is neither is refused, and changes nothing."""
+    settings, forgotten = tmp_path / "again/settings.toml", payment_key(TASK, "c" * 20)
+    call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
+    assert call("restore", tmp_path / "sp.backup", tmp_path / "again").code == 0
+    assert "SettingsError" in call("sp", "reconcile", settings, TASK, "--paid", forgotten, "--paid", "mallory").err
+    (row,) = json.loads(call("sp", "payouts", settings, "--json").out)
+    assert row["state"] == "unknown"
+    assert call("sp", "reconcile", settings, TASK, "--paid", "c" * 20, "--paid", WAITS.key).code == 0
+    booked, known = json.loads(call("sp", "payouts", settings, "--json").out)
+    assert (booked["participant"], booked["state"]) == (WAITS.who, "paid")
+    assert (known["key"], known["amount"], known["state"]) == (forgotten, "", "paid")
+    assert "paid before SP was restored" in known["note"]
+    assert forgotten in call("sp", "payouts", settings, TASK).out
+
+
 @pytest.mark.parametrize(("options", "sealed"), [((), True), (("--unchanged",), False)])
 def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
     options: tuple[str, ...], sealed: bool, made: Path, tmp_path: Path
@@ -116,3 +134,70 @@ def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path:
     finally:
         settings.write_text(text)
         (made / "csp/passphrase").unlink()
+
+
+@pytest.mark.parametrize(
+    "named", ["../csp/passphrase", "{made}/link/csp/passphrase", "alias", "../hard", "./keys/../passphrase"]
+)
+def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: str, made: Path, tmp_path: Path):
+    """Through a folder above, a link to the folder, a link to the file, another name of the same file."""
+    settings, secret = made / "csp/settings.toml", made / "csp/passphrase"
+    text = settings.read_text()
+    secret.write_text("secret words")
+    secret.chmod(0o600)
+    others = made / "link", made / "csp/alias", made / "hard"
+    others[0].symlink_to(made)
+    others[1].symlink_to("passphrase")
+    others[2].hardlink_to(secret)
+    line = f'passphrase_file = "{named.format(made=made)}"'
+    settings.write_text(text.replace('# passphrase_file = "passphrase"', line))
+    try:
+        told = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)
+        assert str(made / "hard" if named == "../hard" else secret) in " ".join(told["notes"])
+        assert b"secret words" not in (tmp_path / "csp.backup").read_bytes()
+        with tarfile.open(tmp_path / "csp.backup") as archive:
+            assert [name for name in archive.getnames() if "passphrase" in name] == []
+    finally:
+        settings.write_text(text)
+        for path in (secret, *others):
+            path.unlink()
+
+
+def test_a_file_outside_is_named_however_the_settings_reach_it(made: Path, tmp_path: Path):
+    """A path that begins in the folder may end elsewhere."""
+    settings = made / "csp/settings.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace('ca = "peers/ca.pem"', 'ca = "../sp/peers/ca.pem"', 1))
+    try:
+        (note,) = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)["notes"]
+        assert note.endswith("sp/peers/ca.pem")
+    finally:
+        settings.write_text(text)
+
+
+def test_a_restore_writes_no_database_that_the_operator_did_not_name(made: Path, tmp_path: Path):
+    """Whoever can alter the archive can alter its settings and its digests too."""
+    settings, elsewhere = made / "csp/settings.toml", tmp_path / "elsewhere.db"
+    text = settings.read_text()
+    settings.write_text(f'database = "sqlite:///{elsewhere}"\n{text}')
+    (made / "csp/state.db").rename(elsewhere)
+    try:
+        assert call("backup", settings, tmp_path / "csp.backup").code == 0
+    finally:
+        settings.write_text(text)
+        elsewhere.rename(made / "csp/state.db")
+    for options in ((), ("--database", f"sqlite:///{tmp_path}/other.db")):
+        refused = call("restore", tmp_path / "csp.backup", tmp_path / "again", *options)
+        assert (refused.code, "BackupRefused" in refused.err, str(elsewhere) in refused.err) == (3, True, True)
+        assert not elsewhere.exists()
+        assert not (tmp_path / "again").exists()
+    named = f"sqlite:///{elsewhere}"
+    told = json.loads(call("restore", tmp_path / "csp.backup", tmp_path / "again", "--database", named, "--json").out)
+    assert (told["database"], "files/settings.toml" in told["files"]) == (named, True)
+    assert elsewhere.exists()
+
+
+def test_a_database_is_named_without_its_secrets():
+    """In what is shown, and in what an operator types where others can read it."""
+    url = "postgresql+psycopg://sp:secret@db:5432/sp?sslmode=verify-full&sslpassword=hidden"
+    assert url_words(url) == "postgresql+psycopg://sp@db:5432/sp?sslmode=verify-full"

@@ -266,7 +266,8 @@ def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, 
 
     platform.kill("sp")
     destroy(platform, database)
-    restored = platform.do("restore", archive, platform.roles / "sp")
+    named = () if database is None else ("--database", database)
+    restored = platform.do("restore", archive, platform.roles / "sp", *named)
     assert "sp reconcile" in restored.out
     platform.start("sp")
     third.wait_for("sending again")

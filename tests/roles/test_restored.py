@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from crowdfl.errors import AlreadyPaid, OutOfTurn, RoundEnded, TooLate
+from crowdfl.errors import AlreadyPaid, NotReady, OutOfTurn, RoundEnded, TooLate
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.roles.restored import question_sp, reconcile, seal_csp
 from crowdfl.roles.sp.core import SpOptions
@@ -167,6 +167,9 @@ def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
     assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
     play(desk)
     assert desk.sp.status(desk.task)["state"] == "finished"
+    with pytest.raises(NotReady, match="reward of round 1"):  # SP alone says that it has lost the round
+        desk.crowd[0].claim()
+    desk.clock.time += 300
     for person in desk.crowd:
         said = heard(person)
         assert person.claim() == person.rewards()[2] > 0
@@ -286,7 +289,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert (payment.state, payment.amount, payment.key) == (PaymentState.UNKNOWN, paid, bank[0].key)
     assert desk.sp.payments.run_one() is False
     assert len(bank) == 1
-    reconcile(desk.sp.store, desk.task)
+    reconcile(desk.sp.ports, desk.task)
     desk.crowd[1].claim()
     assert [one.state for one in desk.sp.store.payments()] == [PaymentState.UNKNOWN, PaymentState.PENDING]
     assert desk.sp.payments.run_one() is True
@@ -360,14 +363,20 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
 
 @pytest.mark.second
 def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
-    """It lost the second round: the claim leaves out the newest, says so, and is paid for the rest."""
+    """It lost the second round: after a wait the claim leaves out the newest, says so, and is paid for the rest."""
     play(desk)
     backup = Backup(desk, "csp")
     for _ in range(2):
         play(desk)
     assert desk.sp.status(desk.task)["state"] == "finished"
     backup.restore()
-    for person in desk.crowd:
+    with pytest.raises(NotReady, match="no reward of"):
+        desk.crowd[0].claim()
+    said = heard(desk.crowd[0])
+    assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[1]  # on its owner's word, at once
+    assert [what for what, _ in said] == ["claiming without", "paid"]
+    desk.clock.time += 300
+    for person in desk.crowd[1:]:
         said = heard(person)
         rewards = person.rewards()
         assert (sorted(rewards), person.claim()) == ([1, 2], rewards[1])

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from crowdfl.cli.output import Json, marked, show
 from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
-from crowdfl.errors import SettingsError
+from crowdfl.errors import BackupRefused, SettingsError
 from crowdfl.roles.restored import question_sp, seal_csp
 from crowdfl.settings import PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
+from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.sql import SqlStore
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
@@ -27,7 +28,8 @@ _AFTER = {
         "a task whose keys were not handed over when the backup was made must be created again",
     ),
     "sp": (
-        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`",
+        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, "
+        "with `--paid KEY` for each that your bank has made and the list lacks",
         "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
     ),
     "csp": ("the rounds of every task in the backup are void from now on; rewards that it holds stay claimable",),
@@ -61,6 +63,13 @@ def restore(
             "--unchanged", help="The role has not run since the backup was made, as when it moves: nothing is in doubt."
         ),
     ] = False,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="The database that is written, where the archive's settings name another than SQLite in the folder. "
+            "Without its password."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put a role back from an archive, into an empty folder and an empty database. Then start it."""
@@ -75,6 +84,7 @@ def restore(
             raise SettingsError(f"the archive is of {manifest.role!r}, which is not a role of this program")
         found = read_service(SERVICES[manifest.role], place / manifest.settings)
         url = database_url(found)
+        _require_database(url, found, database)
         migrations.require_known(manifest.revision)
         put(url)
         migrations.upgrade(url)
@@ -82,14 +92,27 @@ def restore(
             _question(manifest.role, url)
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
-    told = f"{folder}: {manifest.role} as of {taken}. Start it with `{start}`"
+    written = url_words(url) if found.database else str(folder / "state.db")
+    told = f"{folder}: {manifest.role} as of {taken}, the database at {written}. Start it with `{start}`"
     notes = [] if unchanged else [*_AFTER[manifest.role], _ALWAYS]
     value = {"folder": str(folder), "role": manifest.role, "taken_at": manifest.taken_at, "notes": notes}
+    value |= {"database": written, "files": sorted(manifest.files)}
     show(value, told, *marked(notes), as_json=as_json)
 
 
 def database_url(settings: ServiceSettings) -> str:
     return settings.database or f"sqlite:///{settings.data / 'state.db'}"
+
+
+def _require_database(url: str, settings: ServiceSettings, named: str | None) -> None:
+    """Settings in an archive may name any database, so that the operator must: whoever could alter the archive is not asked."""
+    if settings.database is None and named is None:
+        return
+    if named not in (url, url_words(url)):
+        raise BackupRefused(
+            f"the archive's settings name the database {url_words(url)}: if that is the one to write, say so with "
+            f"--database {url_words(url)}. Nothing is changed"
+        )
 
 
 def _service(path: Path) -> tuple[str, ServiceSettings]:
@@ -105,15 +128,17 @@ def _service(path: Path) -> tuple[str, ServiceSettings]:
 
 
 def _passphrase(settings: ServiceSettings) -> tuple[Path, ...]:
+    """Wherever it is, by whatever name: no archive has it."""
     file = settings.passphrase_file
-    return (file,) if file is not None and file.is_relative_to(settings.data) else ()
+    return () if file is None else (file.resolve(),)
 
 
 def _elsewhere(settings: ServiceSettings) -> list[str]:
     """Files that the settings name outside of the role's folder."""
     peers = [peer.token for _, peer in settings if isinstance(peer, PeerSettings)]
-    named = [settings.certificate, settings.key, settings.ca, settings.passphrase_file, *peers]
-    return [str(path) for path in named if path is not None and not path.is_relative_to(settings.data)]
+    named = [settings.certificate, settings.key, settings.ca, *peers]
+    folder = settings.data.resolve()
+    return [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
 
 
 def _question(role: str, url: str) -> None:

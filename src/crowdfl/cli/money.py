@@ -13,9 +13,11 @@ import typer
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
 from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.services.run import open_books
 from crowdfl.settings import SpSettings, from_millionths, to_millionths
 from crowdfl.storage.atomic import write_private
@@ -73,7 +75,11 @@ def payouts(
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
         found, now = books.store.payments(task), books.clock.now()
-    text = _text([_row(payment, now) for payment in found], as_json=as_json)
+        tasks = [task] if task else [stored.task for stored in books.store.tasks()]
+        forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
+    rows = [_row(payment, now) for payment in found]
+    rows += [_forgotten_row(one, key, who) for one, keys in forgotten.items() for key, who in keys.items()]
+    text = _text(rows, as_json=as_json)
     if file is None:
         typer.echo(text, nl=False)
     else:
@@ -92,10 +98,19 @@ def resolve(
         typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
 
 
-def reconcile(settings: _Settings, task: _Task) -> None:
+def reconcile(
+    settings: _Settings,
+    task: _Task,
+    paid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A payment that your bank has made and `payouts` lacks: its key, or the participant. Repeat it."
+        ),
+    ] = None,
+) -> None:
     """After a restore: say that this task's payments are compared with the bank; later claims are paid by themselves again."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        reconcile_payments(books.store, task)
+        reconcile_payments(books, task, paid or ())
 
 
 def _row(payment: StoredPayment, now: float) -> dict[str, str | int]:
@@ -103,6 +118,12 @@ def _row(payment: StoredPayment, now: float) -> dict[str, str | int]:
     note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
     amount, seconds = f"{from_millionths(payment.amount):f}", max(0, int(now - payment.since))
     values = (payment.task, payment.who, amount, str(state), seconds, payment.attempts, payment.key, note)
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _forgotten_row(task: str, key: str, who: str | None) -> dict[str, str | int]:
+    """How much it was, the bank knows."""
+    values = (task, who or "", "", str(PaymentState.PAID), 0, 0, key, f"{PAID_BEFORE}; not claimed again yet")
     return dict(zip(_COLUMNS, values, strict=True))
 
 

@@ -114,7 +114,8 @@ def claim_now(
     invitation: _Invitation,
     home: _Home = _HOME,
     without_missing: Annotated[
-        bool, typer.Option("--without-missing", help="Do not wait for rewards that the platform does not show.")
+        bool,
+        typer.Option("--without-missing", help="Do not wait for rewards that the platform does not show, or refuses."),
     ] = False,
     as_json: JsonLines = False,
 ) -> None:
@@ -254,6 +255,10 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "claiming without": lambda e: (
         f"the claim leaves out round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
         "prove your part; ask the platform about it"
+    ),
+    "claim refused": lambda e: (
+        f"the platform says that your whole claim is refused: {e['why']}. It is kept, and tried again. `crowdfl participant "
+        "claim --without-missing` claims without your newest rewards; keep your home folder, and ask the platform about it"
     ),
     "not paid": lambda e: f"not paid: {e['why']}",
     "given up": lambda e: (

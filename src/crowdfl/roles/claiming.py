@@ -1,10 +1,12 @@
 """A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
 
-A claim is paid once. A reward that the platform does not show is therefore waited for: a day after the end, but not past half
-of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed, and the person told.
+A claim is paid once. A reward that the platform does not show, or says to be refused, is therefore waited for: a day after the
+end, but not past half of the time to claim; where the platform merely fails, until a quarter is left. Then the rest is claimed,
+and the person told. Receipts, rewards and refused claims are kept: the platform's word is not enough to give them up.
 """
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +45,12 @@ class Claiming:
             except NotReady:
                 self.blobs.delete("claim")  # made too early: later rewards are not in it
                 raise
-            except MasksDoNotFit as refusal:  # CSP was restored from a backup, and has lost the newest rounds
+            except (
+                MasksDoNotFit
+            ) as refusal:  # CSP was restored from a backup, and has lost the newest rounds: so SP says
+                self._keep_refused(str(refusal))
+                if not without_missing:
+                    self._wait_for_masks(refusal)
                 if not self._make_smaller(str(refusal)):
                     raise
 
@@ -71,6 +78,14 @@ class Claiming:
         self.blobs.delete("claim")
         self.blobs.put("claim", claim)
 
+    def _keep_refused(self, why: str) -> None:
+        """Nobody but SP says that CSP refuses it: the person is told, and can show what was claimed."""
+        claim = self.blobs.get("claim")
+        evidence = f"refused-claims/{hashlib.sha256(claim).hexdigest()[:16]}"
+        if not self.blobs.has(evidence):
+            self.blobs.put(evidence, claim)
+            self.tell("claim refused", {"why": why})
+
     def _make_smaller(self, why: str) -> bool:
         """Without the newest round; False if there would be nothing left."""
         known = self.blobs.has("claimed-rounds")
@@ -89,26 +104,41 @@ class Claiming:
             self.open_reward(number)
         earned = self.rewards()
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
+        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
         if missing and not without_missing:
             self._wait_for(missing, status.get("claim_seconds_left"))
-        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
         return [number for number in earned if number in rewarded]
 
     def _is_owed(self, number: int) -> bool:
-        has = self.blobs.has
-        return has(f"rounds/{number}/receipt") and not has(f"rounds/{number}/no-reward")
+        return holds_receipt(self.blobs, number) and not self.blobs.has(f"rounds/{number}/no-reward")
 
     def _wait_for(self, missing: Sequence[int], left: float | None) -> None:
-        window = float(self.definition.claim_window)
         fails = any(self.unread.get(number) for number in missing)  # and may be back at any moment
-        least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        if left is not None and left > least:
+        if self._is_early(left, fails=fails):
             raise NotReady(
                 f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
                 "come back later, or claim the rest without it"
             )
+
+    def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
+        """The claim stays as it is: only SP says that CSP refuses it."""
+        if self._is_early(self.status().get("claim_seconds_left"), fails=False):
+            raise NotReady(
+                f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
+                "or claim without the newest rewards"
+            )
+
+    def _is_early(self, left: float | None, *, fails: bool) -> bool:
+        window = float(self.definition.claim_window)
+        least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
+        return left is not None and left > least
+
+
+def holds_receipt(blobs: Blobs, number: int) -> bool:
+    """Also one of an upload that SP says to have lost since: its signature stands."""
+    return blobs.has(f"rounds/{number}/receipt") or blobs.has(f"rounds/{number}/lost-receipt")
 
 
 def _rewarded(status: Mapping[str, Any]) -> list[int]:

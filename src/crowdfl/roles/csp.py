@@ -17,6 +17,7 @@ from crowdfl.roles.ends import END, OVER, Ending, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
 REFUSED = "refused"  # the state of a task that the operator answers no more
+SOLE = "sole holder"  # KGC has destroyed its copy of this role's share
 
 
 def refuse_task(store: CspStore, task: str, reason: str) -> None:
@@ -47,7 +48,7 @@ class Csp:
     def prepare(self, task: str) -> None:
         """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Idempotent."""
         self.require_answering(task)
-        if not self.bundles.has(f"{task}.csp"):
+        if not (self._knows(task) and self.bundles.has(f"{task}.csp")):
             definition, appointment, bundle = self.kgc.bundle(task)
             opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
             if opened.task != task or appointed.task != task:
@@ -59,7 +60,21 @@ class Csp:
             if self.store.task(task).state == OVER:  # meanwhile
                 self.bundles.delete(f"{task}.csp")
                 raise ended(self.store, task)
-        self.kgc.acknowledge(task)
+        self._become_sole_holder(task)
+
+    def _knows(self, task: str) -> bool:
+        with contextlib.suppress(UnknownTask):
+            return bool(self.store.task(task))
+        return False
+
+    def _become_sole_holder(self, task: str) -> None:
+        """Nothing is answered before KGC has destroyed its copy.
+
+        Else a CSP that is restored from a backup of before the task could fetch the share again, and answer a second time.
+        """
+        if SOLE not in self.store.memory(task):
+            self.kgc.acknowledge(task)
+            self.store.memory(task)[SOLE] = b""
 
     def enrol(self, task: str, certificate: str) -> None:
         """A participant that KGC has certified: rewards are sealed to its key, claims checked with it."""
@@ -102,6 +117,7 @@ class Csp:
     def _side(self, task: str, memory: CspMemory) -> CspProtocol:
         if task not in self._sides:
             definition = Definition.open(self.store.task(task).definition)
+            self._become_sole_holder(task)
             bundle = self.bundles.get(f"{task}.csp")
             self._sides[task] = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
         side = self._sides[task]

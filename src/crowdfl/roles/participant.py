@@ -39,7 +39,7 @@ from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.claiming import Claiming
+from crowdfl.roles.claiming import Claiming, holds_receipt
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
@@ -198,7 +198,7 @@ class Participant:
 
     def _explain(self, number: int) -> bool:
         """A round that an upload was accepted for and that nobody is paid for."""
-        if self.blobs.has(f"rounds/{number}/given-up") or not self.blobs.has(f"rounds/{number}/receipt"):
+        if self.blobs.has(f"rounds/{number}/given-up") or not holds_receipt(self.blobs, number):
             return False
         self.blobs.put(f"rounds/{number}/given-up", b"")
         self.on_event("given up", {"round": number})
@@ -285,7 +285,7 @@ class Participant:
         return self.side.read(self.sp.average(self.task, number, self.keys), number)
 
     def _open_reward(self, number: int) -> bool:
-        done = self.blobs.has(f"rounds/{number}/reward") or not self.blobs.has(f"rounds/{number}/receipt")
+        done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
         if done or self.blobs.has(f"rounds/{number}/no-reward") or self._definition.settings.budget is None:
             return False
         try:

@@ -156,7 +156,11 @@ class StoredPayment:
     @property
     def key(self) -> str:
         """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
-        return hashlib.sha256(f"crowdfl payment {self.task} {self.who}".encode()).hexdigest()[:32]
+        return payment_key(self.task, self.who)
+
+
+def payment_key(task: str, who: str) -> str:
+    return hashlib.sha256(f"crowdfl payment {task} {who}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

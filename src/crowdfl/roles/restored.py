@@ -7,17 +7,20 @@ any round of its tasks may have been answered, so that none is answered again: r
 kept stays claimable.
 """
 
+import re
 import secrets
 from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from crowdfl.errors import SettingsError
 from crowdfl.protocols.hardened.order import RESTORED as CSP_RESTORED
-from crowdfl.roles.ports import PaymentState, SpStore, StoredTask
+from crowdfl.roles.ports import PaymentState, SpStore, StoredTask, payment_key
 from crowdfl.roles.sp.cancel import give_up_round
-from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED
+from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts
+from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.rounds import RoundState, TaskState
-from crowdfl.roles.sp.settlement import RESTORED
+from crowdfl.roles.sp.settlement import RESTORED, paid_before
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 
@@ -49,11 +52,39 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
 
 
-def reconcile(store: SpStore, task: str) -> None:
-    """The operator has compared this task's payments with the bank: from now on claims are paid by themselves again."""
+def reconcile(ports: MoneyPorts, task: str, paid: Sequence[str] = ()) -> None:
+    """The operator has compared this task's payments with the bank: from now on claims are paid by themselves again.
+
+    `paid` are those that the bank has made, participants or keys, whatever the books say: none of them runs. Safe to repeat.
+    """
+    store, keys = ports.store, [_key(task, one) for one in paid]
     with store.transaction():
         store.task(task)
+        for key in keys:
+            store.memory(task)[paid_before(key)] = b""
+        for payment in store.payments(task):
+            if payment.key in keys:
+                resolve_payment(ports, task, payment.who, "paid")
         store.memory(task).pop(UNRECONCILED, None)
+
+
+def _key(task: str, named: str) -> str:
+    """A participant that joined after the backup is unknown here, and its payment has a key all the same."""
+    if re.fullmatch("[0-9a-f]{32}", named):
+        return named
+    if re.fullmatch("[0-9a-f]{20}", named):
+        return payment_key(task, named)
+    raise SettingsError(
+        f"{named!r} is neither a participant (20 hexadecimal digits) nor a payment's key (32), as `crowdfl sp payouts` shows"
+    )
+
+
+def forgotten_payments(store: SpStore, task: str) -> dict[str, str | None]:
+    """Payments that the bank has made and the books lack, by key; the participant, where it is enrolled."""
+    memory, booked = store.memory(task), {payment.key for payment in store.payments(task)}
+    enrolled = {payment_key(task, one.identity.who): one.identity.who for one in store.participants(task)}
+    marked = [name.removeprefix(paid_before("")) for name in memory if name.startswith(paid_before(""))]
+    return {key: enrolled.get(key) for key in sorted(marked) if key not in booked}
 
 
 def seal_csp(store: _CspBooks) -> None:

@@ -9,9 +9,10 @@ unless the role has deleted it since, as it may at any time. Left out is what mu
 - at KGC, shares that were not handed over yet: an archive with both of them would be the key
 """
 
+import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +38,13 @@ class BackupSource:
     folder: Path
     settings: str
     database: str  # URL
-    without: tuple[Path, ...] = ()
+    without: tuple[Path, ...] = ()  # by whatever name they are reached
 
     def files(self) -> Iterator[tuple[str, Path]]:
+        unwanted = frozenset(_identities(self.without))
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder)
-            if path.is_file() and not path.is_symlink() and not self._stays_out(name, path):
+            if path.is_file() and not path.is_symlink() and not self._stays_out(name, path, unwanted):
                 yield str(name), path
 
     def left_out(self) -> list[str]:
@@ -53,16 +55,25 @@ class BackupSource:
     def size(self) -> int:
         return sum(path.stat().st_size for _, path in self.files() if path.exists())
 
-    def _stays_out(self, name: Path, path: Path) -> bool:
+    def _stays_out(self, name: Path, path: Path, unwanted: frozenset[tuple[int, int]]) -> bool:
         database = file_of(self.database)
         companions = (
             () if database is None else tuple(f"{database.name}{end}" for end in ("", "-wal", "-shm", "-journal"))
         )
         hidden = any(part.startswith(".") for part in name.parts)
-        of_database = database is not None and path.parent == database.parent.absolute() and path.name in companions
+        beside = database is not None and path.parent.resolve() == database.parent.resolve()
+        of_database = beside and path.name in companions
         undealt = self.role == "kgc" and name.parts[0] == "keys" and path.suffix[1:] in _UNDEALT
-        asked = path in self.without
+        asked = not unwanted.isdisjoint(_identities((path,)))
         return hidden or of_database or undealt or asked or name.parts[0] == _UNFINISHED or _is_pool(path)
+
+
+def _identities(paths: Sequence[Path]) -> Iterator[tuple[int, int]]:
+    """What a file is, whichever links and folders its name goes through."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            yield found.st_dev, found.st_ino
 
 
 def _is_pool(path: Path) -> bool:

@@ -32,6 +32,13 @@ def file_of(url: str) -> Path | None:
     return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
 
 
+def url_words(url: str) -> str:
+    """A database's URL as it may be shown: nothing secret is in it."""
+    known = sa.make_url(url).difference_update_query(_SECRETS)
+    shown = sa.URL.create(known.drivername, known.username, None, known.host, known.port, known.database, known.query)
+    return shown.render_as_string(hide_password=False)
+
+
 def copy_database(url: str, target: Path) -> None:
     """Copy it to a file of its owner's alone, which must not be there yet."""
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

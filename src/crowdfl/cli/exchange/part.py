@@ -19,6 +19,7 @@ from pydantic import Field
 
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings
+from crowdfl.services.http.tls import below
 from crowdfl.storage.atomic import write_private
 
 SERVERS = ("kgc", "sp", "csp")
@@ -146,6 +147,10 @@ def _authority_faults(pem: str, host: str) -> Iterator[str]:
         yield "`authority` is not restricted to a host"
     elif not set(allowed) <= _LOOPBACK | {_canonical(host)}:
         yield f"`authority` could vouch for hosts other than {host}"
+    elif not {below(name) for name in allowed} - {None} <= {
+        _plain(name) for name in names.value.excluded_subtrees or ()
+    }:
+        yield f"`authority` could vouch for subdomains of {host}: its owner makes another with `crowdfl init --role`"
     if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
         yield "`authority` has expired"
 

@@ -28,6 +28,7 @@ from crowdfl.roles.sp.steps import RoundSteps, publication_name
 _ROOM = 4096
 _NO_MODEL = "no model"
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
+PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
 
 
 class Claims:
@@ -83,10 +84,24 @@ class Claims:
         outcome = PaidClaim(paid, dict(attested))
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
         payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
-        if UNRECONCILED in store.memory(task) and outcome.amount:
-            payment = replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
+        if outcome.amount:
+            payment = _as_the_bank_knows(payment, store.memory(task))
         store.add_payment(payment)
         return outcome
+
+
+def paid_before(key: str) -> str:
+    """The mark of a payment that the bank has made, and that SP forgot when it was restored from a backup."""
+    return f"paid before {key}"
+
+
+def _as_the_bank_knows(payment: StoredPayment, memory: Mapping[str, bytes]) -> StoredPayment:
+    """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
+    if paid_before(payment.key) in memory:
+        return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE)
+    if UNRECONCILED in memory:
+        return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
+    return payment
 
 
 def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int], *, restored: bool) -> None:

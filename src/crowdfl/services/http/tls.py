@@ -54,7 +54,7 @@ def make_ca(
     subject: str = "CrowdFL development CA",
     hosts: Iterable[str] | None = None,
 ) -> CertificateFiles:
-    """A new authority as `ca.pem` and `ca.key`; with `hosts`, clients believe it about these and loopback alone."""
+    """A new authority as `ca.pem` and `ca.key`; with `hosts`, believed about these and loopback alone, and no subdomain."""
     usage = x509.KeyUsage(
         key_cert_sign=True,
         crl_sign=True,
@@ -69,8 +69,9 @@ def make_ca(
     extensions: list[_Extension] = [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)]
     if hosts is not None:
         # Loopback is always among them, so that names and addresses are both restricted: a form without any rule is free.
-        allowed = [_subtree(host) for host in dict.fromkeys((*_ALWAYS, *hosts))]
-        extensions.append((x509.NameConstraints(allowed, None), True))
+        named = list(dict.fromkeys((*_ALWAYS, *hosts)))
+        excluded = [x509.DNSName(name) for name in map(below, named) if name and not _is_under(named, name)]
+        extensions.append((x509.NameConstraints([_subtree(host) for host in named], excluded), True))
     return _write(folder, "ca", *_issue(subject, _CA_DAYS, extensions, now=now))
 
 
@@ -203,6 +204,15 @@ def _issue(
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical=critical)
     return builder.sign(signing, hashes.SHA256()), key
+
+
+def below(host: str) -> str | None:
+    """What a name constraint calls all names under a host, which permitting the host permits too; None for an address."""
+    return f".{host}" if isinstance(_general_name(host), x509.DNSName) else None
+
+
+def _is_under(hosts: Iterable[str], below_one: str) -> bool:
+    return any(host.lower().endswith(below_one.lower()) for host in hosts)
 
 
 def _subtree(host: str) -> x509.GeneralName:
