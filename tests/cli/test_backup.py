@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.roles.ports import PaymentState, StoredPayment, StoredTask, payment_key
+from crowdfl.services.http.auth import Tokens
 from crowdfl.storage import migrations
 from crowdfl.storage.database_copy import url_words
 from crowdfl.storage.sql import SqlStore
@@ -47,6 +48,9 @@ def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path)
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     restored = call("restore", archive, again)
     assert (restored.code, f"crowdfl {role} serve {again}" in restored.out.replace("\n", " ")) == (0, True)
+    for entry in Tokens(made / role / "tokens.json").entries():  # whoever altered the archive could have added one
+        assert f"{entry.name} ({entry.role})" in restored.out.replace("\n", " ")
+    assert ("kgc at https://" in restored.out) is (role != "kgc")
     names = {path.name for path in (made / role).iterdir() if path.is_file() and not path.name.startswith(".")}
     assert {path.name for path in again.iterdir() if path.is_file()} == names
     checked = json.loads(call("doctor", again / "settings.toml", "--json").out)["findings"]

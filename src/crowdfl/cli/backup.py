@@ -15,6 +15,7 @@ from crowdfl.cli.output import Json, marked, show
 from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
 from crowdfl.errors import BackupRefused, SettingsError
 from crowdfl.roles.restored import question_sp, seal_csp
+from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
@@ -93,10 +94,17 @@ def restore(
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
     written = url_words(url) if found.database else str(folder / "state.db")
-    told = f"{folder}: {manifest.role} as of {taken}, the database at {written}. Start it with `{start}`"
+    peers = {name: peer.url for name, peer in found if isinstance(peer, PeerSettings)}
+    holders = [f"{entry.name} ({entry.role})" for entry in Tokens(target / "tokens.json").entries()]
+    told = (
+        f"{folder}: {manifest.role} as of {taken}, the database at {written}.\n"
+        f"Peers: {', '.join(f'{name} at {url_}' for name, url_ in peers.items()) or 'none'}. "
+        f"Tokens are valid of: {', '.join(holders) or 'nobody'}.\n"
+        f"If that is as it should be, start it with `{start}`"
+    )
     notes = [] if unchanged else [*_AFTER[manifest.role], _ALWAYS]
     value = {"folder": str(folder), "role": manifest.role, "taken_at": manifest.taken_at, "notes": notes}
-    value |= {"database": written, "files": sorted(manifest.files)}
+    value |= {"database": written, "files": sorted(manifest.files), "peers": peers, "tokens": holders}
     show(value, told, *marked(notes), as_json=as_json)
 
 
