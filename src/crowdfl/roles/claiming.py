@@ -106,7 +106,7 @@ class Claiming:
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
         missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
         if missing and not without_missing:
-            self._wait_for(missing, status.get("claim_seconds_left"))
+            self._wait_for(missing, status.get("claim_seconds_left", 0.0))
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
         return [number for number in earned if number in rewarded]
@@ -124,7 +124,7 @@ class Claiming:
 
     def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
         """The claim stays as it is: only SP says that CSP refuses it."""
-        if self._is_early(self.status().get("claim_seconds_left"), fails=False):
+        if self._is_early(self.status().get("claim_seconds_left", 0.0), fails=False):
             raise NotReady(
                 f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
                 "or claim without the newest rewards"
@@ -133,7 +133,7 @@ class Claiming:
     def _is_early(self, left: float | None, *, fails: bool) -> bool:
         window = float(self.definition.claim_window)
         least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        return left is not None and left > least
+        return left is None or left > least  # None: nobody knows what time it is, and nothing ends meanwhile
 
 
 def holds_receipt(blobs: Blobs, number: int) -> bool:

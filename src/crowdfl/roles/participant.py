@@ -24,6 +24,7 @@ from crowdfl.errors import (
     CrowdFLError,
     DocumentError,
     Forbidden,
+    NotAuthenticated,
     NothingToContribute,
     NotReady,
     PoolExhausted,
@@ -239,7 +240,7 @@ class Participant:
         self.require_company(self._definition)
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
-            receipt = self.sp.send(self.task, number, self.keys, upload)
+            receipt = self._send_as_enrolled(number, upload)
         except Forbidden:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
@@ -252,6 +253,17 @@ class Participant:
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
         self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
         return True
+
+    def _send_as_enrolled(self, number: int, upload: bytes) -> str:
+        """An SP that was restored from a backup while this participant trained may not know it: then it enrols again."""
+        try:
+            return self.sp.send(self.task, number, self.keys, upload)
+        except (NotAuthenticated, UnknownParticipant):
+            before = self._epoch
+            self._come_back(self.sp.status(self.task))
+            if before in (None, self._epoch):
+                raise
+        return self.sp.send(self.task, number, self.keys, upload)
 
     def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
         """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
