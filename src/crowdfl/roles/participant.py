@@ -40,7 +40,7 @@ from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.claiming import Claiming, holds_receipt
+from crowdfl.roles.claiming import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
@@ -85,6 +85,7 @@ class Participant:
     open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
@@ -151,6 +152,8 @@ class Participant:
             self.state = "left"
             self._quit()
             return False
+        if self.state in ("running", "paused"):
+            self.claim_time.saw_running(float(self._definition.claim_window))
         self._come_back(status)
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
@@ -352,6 +355,7 @@ class Participant:
             open_reward=self._open_reward,
             rewards=self.rewards,
             tell=self.on_event,
+            time=self.claim_time,
             unread=self._unread,
         )
 

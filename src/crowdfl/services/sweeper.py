@@ -26,7 +26,9 @@ class Sweeper:
     elapsed: Callable[[], float] = time.monotonic
     machine_time: Callable[[], float] = time.time
     _last: float | None = field(default=None, init=False, repr=False)  # that went well
-    _counted: float | None = field(default=None, init=False, repr=False)  # well or not: what failed counts nothing twice
+    _counted: float | None = field(
+        default=None, init=False, repr=False
+    )  # well or not: what failed counts nothing twice
 
     def tick(self) -> bool:
         more, now = self.often(), self.elapsed()

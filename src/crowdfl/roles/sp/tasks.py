@@ -158,8 +158,10 @@ class Tasks:
         }
 
     def _time_to_claim(self, stored: StoredTask) -> float | None:
-        """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt. A duration: a phone's clock
-        may be wrong."""
+        """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.
+
+        A duration: a phone's clock may be wrong.
+        """
         if stored.ended_at is None or not self._core.clock_is_sure():
             return None
         window = self._core.definition(stored.task).claim_window

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from crowdfl.errors import ClockInDoubt
 from crowdfl.roles.ports import Clock, SpStore
 
-_PLACE, _SEEN, _CONFIRMED, _DOUBT = "clock", "seen", "confirmed", "in doubt"  # no task is called so: an id has 32 digits
+_PLACE, _SEEN, _CONFIRMED, _DOUBT = (
+    "clock",
+    "seen",
+    "confirmed",
+    "in doubt",
+)  # no task is called so: an id has 32 digits
 _NOTED = 4  # parts of the bound that may pass between two notes of the time
 
 
