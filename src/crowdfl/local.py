@@ -30,6 +30,7 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.claiming import ClaimTime
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.kgc import Kgc
@@ -147,7 +148,15 @@ class LocalHost:
     def new_participant(self, task: str, name: str) -> Participant:
         blobs, links = self.disk.blobs(f"people/{name}"), (self.kgc_link, self.sp_link)
         # Whoever plays everyone answers for the size of the crowd.
-        return Participant(task, blobs, *links, self.signing.public, self.tools, least_participants=1)
+        return Participant(
+            task,
+            blobs,
+            *links,
+            self.signing.public,
+            self.tools,
+            least_participants=1,
+            claim_time=ClaimTime(self.clock.now),
+        )
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         return self.requester.create(definition, initial)

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 import structlog
 
-from crowdfl.errors import DepositRefused, Forbidden, NotAuthenticated, ServiceUnavailable, UnknownDeposit
+from crowdfl.errors import (
+    DepositRefused,
+    Forbidden,
+    NotAuthenticated,
+    ServiceUnavailable,
+    StoreUnavailable,
+    UnknownDeposit,
+)
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer
@@ -142,3 +149,17 @@ def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     assert told == [desk.crowd[0].keys.who]
     with pytest.raises(ServiceUnavailable, match="payments are not made"):
         payouts.check()
+
+
+def test_payments_back_off_while_the_store_is_away(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """A minute without a database is a handful of events, not one for each look."""
+
+    def away() -> bool:
+        raise StoreUnavailable("gone")
+
+    waits: list[float] = []
+    monkeypatch.setattr(desk.sp.payments, "run_one", away)
+    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.5)
+    monkeypatch.setattr(payouts._stop, "wait", lambda seconds: waits.append(seconds) or len(waits) > 9)
+    payouts._work()
+    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0]

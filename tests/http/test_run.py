@@ -32,6 +32,7 @@ from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.services.ticker import Ticker
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
+from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.signing import signing_key
 
 LOCAL = {"host": "127.0.0.1", "port": 0}
@@ -250,3 +251,13 @@ def test_key_folders_open_with_their_passphrase(tmp_path):
     file.chmod(0o644)
     with pytest.raises(KeyFilePermissions):
         open_kgc(settings)
+
+
+@pytest.mark.parametrize("nothing", ["", "\n", " \nsecond line\n"])
+def test_an_empty_secret_is_refused_by_name(tmp_path, nothing):
+    """A token that was cut off would only look like a peer that is away."""
+    path = tmp_path / "csp.token"
+    path.touch(0o600)
+    path.write_text(nothing)
+    with pytest.raises(KeyFileDamaged, match="empty"):
+        read_secret(path, "token for CSP")

@@ -184,7 +184,7 @@ def test_whatever_may_pass_is_waited_for_and_told_at_the_first_miss(failure):
     assert len(person.events) == len(waits) == 13
 
 
-@pytest.mark.parametrize("refusal", [UnknownTask("no"), NotAuthenticated("no"), Forbidden("no"), TaskNotRunning("no")])
+@pytest.mark.parametrize("refusal", [UnknownTask("no"), Forbidden("no"), TaskNotRunning("no")])
 def test_a_refusal_by_name_ends_it(refusal):
     """It would be refused for ever."""
     person = Person(steps=[refusal])
@@ -192,6 +192,21 @@ def test_a_refusal_by_name_ends_it(refusal):
     with pytest.raises(type(refusal)):
         agent.take_part(DEFINITION, Trainer(), "invitation")
     assert waits == []
+
+
+def test_a_platform_that_does_not_know_it_is_asked_again_for_a_while():
+    """It may have been restored from a backup; the next look enrols again. One that insists is believed."""
+    person = Person(steps=[NotAuthenticated("who?")] * 3)
+    agent, waits = agent_of(person)
+    agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert waits[:3] == [1.5, 3.0, 6.0]
+    assert ("waiting", {"why": "who?", "seconds": 1.5}) in person.events
+    insisting = Person(steps=[NotAuthenticated("who?")] * 100)
+    agent, waits = agent_of(insisting)
+    with pytest.raises(NotAuthenticated):
+        agent.take_part(DEFINITION, Trainer(), "invitation")
+    assert len(waits) == 9
+    assert sum(waits) < 600
 
 
 def test_a_claim_waits_for_the_end_of_the_task():

@@ -1,5 +1,6 @@
 """A task ends: its secrets are erased everywhere, whoever dies on the way, and nobody can bring it back."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -498,3 +499,23 @@ def test_sweeps_come_at_the_start_and_then_every_hour():
         passed.time += 60
     assert seen == [False, True, True]
     assert len(often) == 180
+
+
+def test_a_sweep_that_fails_is_repeated_and_counts_once():
+    """It is tried again within the hour, and what it saw is not seen twice."""
+    passed, seen, failing = ManualClock(), [], [True]
+
+    def sweep(_time: float, *, counting: bool) -> None:
+        seen.append(counting)
+        if failing:
+            raise OSError("the disk is away")
+
+    sweeper = Sweeper(sweep, elapsed=passed.now)
+    for minute in range(4 * 60):
+        if minute == 150:
+            failing.clear()
+        with contextlib.suppress(OSError):
+            sweeper.tick()
+        passed.time += 60
+    assert len(seen) == 150 + 2
+    assert seen.count(True) == 3

@@ -3,6 +3,7 @@
 Everything works on the role's own store and folder, beside the service that runs or not.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,13 +21,15 @@ from crowdfl.roles.ends import LONGEST_REASON, OVER, Ending, Held, TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.cancel import cancel_task
+from crowdfl.roles.sp.core import SureBooks
 from crowdfl.roles.sp.ends import claims_until, tell_again, untold
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.sp.time import OperatorClock
 from crowdfl.roles.sp.waiting import PEERS, moment, waits_for
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.run import OpenBooks, open_holdings
-from crowdfl.settings import KgcSettings, ServiceSettings, from_millionths
+from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings, from_millionths
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
@@ -73,7 +76,10 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
 def _opened(model: type[ServiceSettings], path: Path) -> Iterator["SpDesk | PeerDesk"]:
     settings = read_service(model, path)
     with open_holdings(settings) as holdings:
-        yield SpDesk(holdings) if isinstance(holdings, SpHoldings) else PeerDesk(holdings, settings)
+        if isinstance(holdings, SpHoldings) and isinstance(settings, SpSettings):
+            yield SpDesk(holdings, settings.max_clock_jump)
+        elif not isinstance(holdings, SpHoldings):
+            yield PeerDesk(holdings, settings)
 
 
 def _plain(value: object) -> str:
@@ -87,8 +93,10 @@ def _plain(value: object) -> str:
 class SpDesk:
     """What SP's operator can do."""
 
-    def __init__(self, holdings: SpHoldings) -> None:
+    def __init__(self, holdings: SpHoldings, max_clock_jump: float) -> None:
         self.holdings, self._books = holdings, OpenBooks(holdings.store)
+        clock = OperatorClock(self._books.clock, time.monotonic, holdings.store, max_clock_jump)
+        self._sure = SureBooks(holdings.store, clock)
 
     def row(self, stored: StoredTask) -> Row:
         store, rounds = self.holdings.store, self.holdings.store.rounds(stored.task)
@@ -125,7 +133,7 @@ class SpDesk:
         }
 
     def cancel(self, task: str, reason: str) -> None:
-        cancel_task(self._books, task, Ending("cancelled", "the operator of SP", reason))
+        cancel_task(self._sure, task, Ending("cancelled", "the operator of SP", reason))
 
     def purge(self, stored: StoredTask, *, results: bool) -> None:
         if stored.state != TaskState.SETTLED:

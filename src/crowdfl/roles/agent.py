@@ -4,12 +4,13 @@ It polls the platform, waits while the platform is away, and makes randomizers w
 passed in, so that a test or a simulation can run it without waiting. What happens is told to the participant's `on_event`.
 """
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from crowdfl.errors import ClaimRefused, CrowdFLError, NotReady, TooLate
+from crowdfl.errors import ClaimRefused, CrowdFLError, NotAuthenticated, NotReady, TooLate
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.retry import Backoff, retry
 from crowdfl.roles.documents import Definition
@@ -17,6 +18,7 @@ from crowdfl.roles.participant import Participant
 
 _Result = TypeVar("_Result")
 _LONGEST = 80.0  # seconds between two looks at the platform
+_LOOKS_UNKNOWN = 10  # until a platform that does not know this participant is believed
 _UNDER_WAY = ("running", "paused")
 
 
@@ -81,13 +83,16 @@ class Agent:
     def _patiently(self, act: Callable[[], _Result]) -> _Result:
         """Repeat what may pass: a platform that is away, fails, has no room or no database. A refusal is final.
 
-        Someone who has not joined yet gets the error at once: the address may be mistyped.
+        A platform that was restored from a backup may not know this participant until it enrols again: that is waited for a few
+        minutes. Someone who has not joined yet gets the error at once: the address may be mistyped.
         """
-        away = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep)
-        return retry(act, away, CrowdFLError, passing=self._is_waited_for, tell=self._tell_away)
+        away, unknown = Backoff(1.5, _LONGEST, jitter=self.jitter, sleep=self.sleep), itertools.count(1)
 
-    def _is_waited_for(self, error: CrowdFLError) -> bool:
-        return error.passes and self.has_joined
+        def is_waited_for(error: CrowdFLError) -> bool:
+            passes = error.passes or (isinstance(error, NotAuthenticated) and next(unknown) < _LOOKS_UNKNOWN)
+            return passes and self.has_joined
+
+        return retry(act, away, CrowdFLError, passing=is_waited_for, tell=self._tell_away)
 
     def _tell_away(self, away: CrowdFLError, seconds: float) -> None:
         self.person.on_wait(away, seconds)

@@ -8,6 +8,7 @@ and the person told. Receipts, rewards and refused claims are kept: the platform
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,35 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.ports import Blobs, PaidClaim
 
 _LONGEST_WAIT = 86400.0  # seconds
+_FAR = 8  # parts of the time to claim that the platform's clock and this device's may differ by
+_LOOKS = 10  # a few minutes, as an agent looks
+
+
+@dataclass
+class ClaimTime:
+    """What this process itself knows of the time to claim: a platform whose clock jumps must not hurry anyone.
+
+    A device's clock may be wrong too. After a few looks the platform is believed.
+    """
+
+    now: Callable[[], float] = time.time
+    _seen: tuple[float, float] | None = None  # when, and how much time there was at least
+    _doubted: int = 0
+
+    def saw_running(self, window: float) -> None:
+        self._seen, self._doubted = (self.now(), window), 0
+
+    def believed(self, left: float | None, window: float) -> float | None:
+        """What the platform says is left; None where it does not know, or where that cannot be."""
+        if left is None:
+            return None
+        if self._seen is None:
+            self._seen = self.now(), left
+        seen, before = self._seen
+        if left >= before - (self.now() - seen) - window / _FAR or self._doubted >= _LOOKS:
+            return left
+        self._doubted += 1
+        return None
 
 
 @dataclass(frozen=True)
@@ -32,6 +62,7 @@ class Claiming:
     open_reward: Callable[[int], object]
     rewards: Callable[[], Mapping[int, int]]  # those that were opened, by round
     tell: Callable[[str, Mapping[str, Any]], None]
+    time: ClaimTime
     unread: Mapping[int, bool]  # rounds whose reward could not be read, and whether that may pass
 
     def claim(self, *, without_missing: bool) -> int:
@@ -106,7 +137,7 @@ class Claiming:
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
         missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
         if missing and not without_missing:
-            self._wait_for(missing, status.get("claim_seconds_left"))
+            self._wait_for(missing, status.get("claim_seconds_left", 0.0))
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
         return [number for number in earned if number in rewarded]
@@ -124,7 +155,7 @@ class Claiming:
 
     def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
         """The claim stays as it is: only SP says that CSP refuses it."""
-        if self._is_early(self.status().get("claim_seconds_left"), fails=False):
+        if self._is_early(self.status().get("claim_seconds_left", 0.0), fails=False):
             raise NotReady(
                 f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
                 "or claim without the newest rewards"
@@ -133,7 +164,8 @@ class Claiming:
     def _is_early(self, left: float | None, *, fails: bool) -> bool:
         window = float(self.definition.claim_window)
         least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        return left is not None and left > least
+        believed = self.time.believed(left, window)
+        return believed is None or believed > least  # None: nobody knows what time it is, and nothing ends meanwhile
 
 
 def holds_receipt(blobs: Blobs, number: int) -> bool:

@@ -24,6 +24,7 @@ from crowdfl.errors import (
     CrowdFLError,
     DocumentError,
     Forbidden,
+    NotAuthenticated,
     NothingToContribute,
     NotReady,
     PoolExhausted,
@@ -39,7 +40,7 @@ from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.claiming import Claiming, holds_receipt
+from crowdfl.roles.claiming import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, PaidClaim, Stock
@@ -84,6 +85,7 @@ class Participant:
     open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
@@ -150,6 +152,8 @@ class Participant:
             self.state = "left"
             self._quit()
             return False
+        if self.state in ("running", "paused"):
+            self.claim_time.saw_running(float(self._definition.claim_window))
         self._come_back(status)
         rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
@@ -239,7 +243,7 @@ class Participant:
         self.require_company(self._definition)
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
-            receipt = self.sp.send(self.task, number, self.keys, upload)
+            receipt = self._send_as_enrolled(number, upload)
         except Forbidden:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
@@ -252,6 +256,17 @@ class Participant:
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
         self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
         return True
+
+    def _send_as_enrolled(self, number: int, upload: bytes) -> str:
+        """An SP that was restored from a backup while this participant trained may not know it: then it enrols again."""
+        try:
+            return self.sp.send(self.task, number, self.keys, upload)
+        except (NotAuthenticated, UnknownParticipant):
+            before = self._epoch
+            self._come_back(self.sp.status(self.task))
+            if before in (None, self._epoch):
+                raise
+        return self.sp.send(self.task, number, self.keys, upload)
 
     def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
         """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
@@ -340,6 +355,7 @@ class Participant:
             open_reward=self._open_reward,
             rewards=self.rewards,
             tell=self.on_event,
+            time=self.claim_time,
             unread=self._unread,
         )
 

@@ -4,8 +4,10 @@ import subprocess
 from dataclasses import dataclass
 
 from crowdfl.errors import PaymentFailed, PaymentUnknown
+from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.ports import StoredPayment
 from crowdfl.roles.sp.payments import Payments
+from crowdfl.services.ticker import LONGEST_PAUSE
 from crowdfl.services.worker import Worker, log_failure
 
 
@@ -58,9 +60,12 @@ class Payouts(Worker):
             self.payments.abandon()
 
     def _work(self) -> None:
-        while not self._stop.wait(self.interval):
+        backoff, failures = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter), 0
+        while not self._stop.wait(backoff.delay(failures)):
             try:
                 while not self._stop.is_set() and self.payments.run_one():
                     pass
+                failures = 0
             except Exception as failure:  # noqa: BLE001 -- of one payment, or of a store that is away
-                log_failure(self.log, "payments failed", failure)
+                failures += 1
+                log_failure(self.log, "payments failed", failure, failures=failures)

@@ -161,7 +161,15 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         "kgc": KgcClient(replace(kgc, retries=_ONCE)),
         "csp": CspClient(replace(csp, retries=_ONCE)),
     }
-    ends = SpEnds(holdings, ports.clock, signing, hearing, settings.lifetime_margin, on_failure=_log_not_told)
+    ends = SpEnds(
+        holdings,
+        ports.clock,
+        signing,
+        hearing,
+        settings.lifetime_margin,
+        on_failure=_log_not_told,
+        is_sure=watch.is_sure,
+    )
     background = (
         _Resources(
             partial(ahead.shutdown, wait=False, cancel_futures=True),

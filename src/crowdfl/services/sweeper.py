@@ -25,12 +25,18 @@ class Sweeper:
     every: float = HOUR
     elapsed: Callable[[], float] = time.monotonic
     machine_time: Callable[[], float] = time.time
-    _last: float | None = field(default=None, init=False, repr=False)
+    _last: float | None = field(default=None, init=False, repr=False)  # that went well
+    _counted: float | None = field(
+        default=None, init=False, repr=False
+    )  # well or not: what failed counts nothing twice
 
     def tick(self) -> bool:
         more, now = self.often(), self.elapsed()
         if self._last is None or now - self._last >= self.every:
-            self.sweep(self.machine_time(), counting=self._last is not None)
+            counting = self._counted is not None and now - self._counted >= self.every
+            if counting or self._counted is None:
+                self._counted = now
+            self.sweep(self.machine_time(), counting=counting)
             self._last = now
         return more
 

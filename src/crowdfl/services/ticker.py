@@ -10,7 +10,7 @@ from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.sp.core import Failures
 from crowdfl.services.worker import Worker, log_failure
 
-_LONGEST_PAUSE = 30.0
+LONGEST_PAUSE = 30.0
 
 
 @dataclass
@@ -40,7 +40,7 @@ class FailureBackoff(Failures):
         return len(self._attempts)
 
     def _backoff(self) -> Backoff:
-        return Backoff(first=2 * self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
+        return Backoff(first=2 * self.interval, longest=LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Ticker(Worker):
     without = "the rounds do not move"
 
     def _work(self) -> None:
-        backoff = Backoff(first=self.interval, longest=_LONGEST_PAUSE, jitter=no_jitter)
+        backoff = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter)
         failures = 0
         while not self._stop.wait(backoff.delay(failures)):
             try:

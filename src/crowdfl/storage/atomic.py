@@ -43,11 +43,14 @@ def read_secret(path: Path, what: str) -> str:
     try:
         with open(path, "rb") as file:
             require_owner_only(file.fileno(), path, KeyFilePermissions)
-            return file.readline(_LONGEST_SECRET).decode().strip()
+            secret = file.readline(_LONGEST_SECRET).decode().strip()
     except FileNotFoundError:
         raise KeyFileMissing(f"there is no {what} at {path}") from None
     except (IsADirectoryError, UnicodeDecodeError):
         raise KeyFileDamaged(f"{path} does not contain a {what}: expected one line of text") from None
+    if not secret:
+        raise KeyFileDamaged(f"{path} is empty, or its first line is: expected a {what}")
+    return secret
 
 
 def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError]) -> None:

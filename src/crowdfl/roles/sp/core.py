@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl.errors import Forbidden, TaskNotRunning
+from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import ended
@@ -54,6 +54,14 @@ class MoneyPorts(Protocol):
     def store(self) -> SpStore: ...
     @property
     def clock(self) -> Clock: ...
+
+
+@dataclass(frozen=True)
+class SureBooks:
+    """A store, and a clock that says nothing while it is in doubt."""
+
+    store: SpStore
+    clock: Clock
 
 
 @dataclass
@@ -108,6 +116,22 @@ class SpCore:
     def now(self) -> float:
         """The time, for what cannot be undone; `ClockInDoubt` while nobody knows what time it is."""
         return (self.options.watch or self.ports.clock).now()
+
+    @property
+    def sure_books(self) -> SureBooks:
+        """For what counts from now."""
+        return SureBooks(self.ports.store, self.options.watch or self.ports.clock)
+
+    def is_about_now(self, moment: float, most: float) -> bool:
+        """Whether it is at most so many seconds away. While the clock is in doubt, nobody is told that it is not."""
+        watch = self.options.watch
+        if abs(self.ports.clock.now() - moment) <= most:
+            return True
+        if watch is None or watch.is_sure():
+            return False
+        if abs(watch.estimate() - moment) <= most:
+            return True
+        raise ClockInDoubt("this platform's clock is in doubt, and your request is of another time: try again later")
 
     def bundle(self, task: str) -> bytes:
         """SP's key share and what comes with it, as long as the task lives."""

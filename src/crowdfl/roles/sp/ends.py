@@ -49,6 +49,7 @@ class SpEnds:
     margin: float = MARGIN
     rests: Backoff = _RESTS
     on_failure: Callable[[str, str, Exception], None] = lambda _task, _peer, _failure: None
+    is_sure: Callable[[], bool] = lambda: True  # of the clock
     _resting: dict[tuple[str, str], Attempts] = field(default_factory=dict, init=False, repr=False)
     _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
     _untold: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)  # peers, by task
@@ -78,16 +79,20 @@ class SpEnds:
         return False
 
     def sweep(self, machine_time: float, *, counting: bool) -> None:
-        """Erase what ended tasks still hold; end tasks past their life. `counting`: an hour has passed since the last."""
-        held = self.holdings.held()
+        """Erase what ended tasks still hold; end tasks past their life. `counting`: an hour has passed since the last.
+
+        While the clock is in doubt, nothing is old.
+        """
+        held, sure = self.holdings.held(), self.is_sure()
         self._untold.clear()  # the operator may want somebody to be told again
         with Troubles() as troubles:
             for stored in self.store.tasks():
                 with troubles.kept():
-                    self._sweep(stored, held, counting=counting)
-            with troubles.kept():
-                self.holdings.remove_unfinished(machine_time - DAY)
-            if counting:
+                    self._sweep(stored, held, counting=counting and sure)
+            if sure:
+                with troubles.kept():
+                    self.holdings.remove_unfinished(machine_time - DAY)
+            if counting and sure:
                 self._orphans.sweep(held, machine_time)
 
     def _sweep(self, stored: StoredTask, held: Held, *, counting: bool) -> None:

@@ -80,7 +80,7 @@ class Payments:
             self._finish(payment, PaymentState.UNKNOWN, _STOPPED)
 
     def _take_next(self, *, can_pay: bool) -> StoredPayment | None:
-        now = self._ports.clock.now()
+        now = self._now()
         for payment in self._ports.store.payments(states=_OPEN):
             if payment.state_at(now) is PaymentState.UNKNOWN:
                 self._change(payment, PaymentState.UNKNOWN, error=_DIED)
@@ -89,6 +89,11 @@ class Payments:
                 if taken is not None:
                     return taken
         return None
+
+    def _now(self) -> float:
+        """A clock that is wrong for a while must not date a lease or a rest years ahead."""
+        watch = self._options.watch
+        return self._ports.clock.now() if watch is None else watch.estimate()
 
     def _take(self, payment: StoredPayment, now: float) -> StoredPayment | None:
         """Durably, before the program is run: of several processes one gets it."""
@@ -129,7 +134,7 @@ class Payments:
     def _change(
         self, known: StoredPayment, state: PaymentState, *, error: str | None = None, rest: float | None = None
     ) -> bool:
-        now = self._ports.clock.now()
+        now = self._now()
         until = None if rest is None else now + rest
         said = None if error is None else error[:_LONGEST_ERROR]
         return self._ports.store.change_payment(known, replace(known, state=state, since=now, until=until, error=said))
@@ -153,4 +158,4 @@ class Payments:
             with contextlib.suppress(CrowdFLError, OSError):  # a store that is away now may be back at the next beat
                 now = self._mine(payment)
                 if now is not None and now.state is PaymentState.RUNNING:
-                    self._ports.store.change_payment(now, replace(now, until=self._ports.clock.now() + seconds))
+                    self._ports.store.change_payment(now, replace(now, until=self._now() + seconds))

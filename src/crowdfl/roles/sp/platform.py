@@ -48,7 +48,8 @@ class Sp:
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.claim, self.claim_limit = self.claims.pay, self.claims.limit
-        self.definition, self.ledger, self.clock_is_sure = core.definition, core.ledger, core.clock_is_sure
+        self.definition, self.ledger = core.definition, core.ledger
+        self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
 
     @property
     def store(self) -> SpStore:
@@ -109,7 +110,7 @@ class Sp:
                 for chore in self._chores:
                     took, failure = self._attempt(stored, chore)
                     moved, trouble = moved or took, trouble or failure
-        if moved and self.options.watch is not None:
+        if self.options.watch is not None and self.options.watch.is_sure():
             self.options.watch.note()
         if trouble is not None and not moved:  # while others move, the caller comes back at once
             raise trouble
@@ -120,7 +121,10 @@ class Sp:
         if watch is None or watch.is_sure():
             return True
         watch.ask()
-        return watch.is_sure()
+        if not watch.is_sure():
+            watch.note_doubt()
+            return False
+        return True
 
     def _attempt(self, stored: StoredTask, chore: "_Chore") -> tuple[bool, Exception | None]:
         """Whether a step was taken, and what is to be raised once the other tasks had theirs."""

@@ -169,7 +169,8 @@ class RoundSteps:
             if last is not None and last.state in UNDER_WAY:
                 self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            cancel_task(self._ports, task, Ending("cancelled", "CSP", printable(reason, LONGEST_REASON)), self.abort)
+            ending = Ending("cancelled", "CSP", printable(reason, LONGEST_REASON))
+            cancel_task(self._core.sure_books, task, ending, self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.

@@ -92,16 +92,16 @@ class Tasks:
 
     def _pause(self, task: str) -> None:
         self._core.require_running(task)
-        self._ports.store.memory(task).setdefault(PAUSED_AT, repr(self._ports.clock.now()).encode())
+        self._ports.store.memory(task).setdefault(PAUSED_AT, repr(self._core.now()).encode())
         self._ports.store.set_state(task, TaskState.PAUSED)
 
     def _resume(self, task: str) -> None:
         self._core.require_running(task)
-        give_time_back(self._ports, task)
+        give_time_back(self._core.sure_books, task)
         self._ports.store.set_state(task, TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
-        cancel_task(self._ports, task, Ending("cancelled", "the requester"), self._abort)
+        cancel_task(self._core.sure_books, task, Ending("cancelled", "the requester"), self._abort)
 
     def enrol(self, task: str, certificate: str) -> str:
         """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
@@ -158,8 +158,11 @@ class Tasks:
         }
 
     def _time_to_claim(self, stored: StoredTask) -> float | None:
-        """Seconds until the unclaimed is returned; None before the end. A duration: a phone's clock may be wrong."""
-        if stored.ended_at is None:
+        """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.
+
+        A duration: a phone's clock may be wrong.
+        """
+        if stored.ended_at is None or not self._core.clock_is_sure():
             return None
         window = self._core.definition(stored.task).claim_window
         return max(0.0, stored.ended_at + window - self._ports.clock.now())

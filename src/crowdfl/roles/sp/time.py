@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from crowdfl.errors import ClockInDoubt
 from crowdfl.roles.ports import Clock, SpStore
 
-_PLACE, _SEEN, _CONFIRMED = "clock", "seen", "confirmed"  # no task is called so: an id has 32 digits
+_PLACE, _SEEN, _CONFIRMED, _DOUBT = (
+    "clock",
+    "seen",
+    "confirmed",
+    "in doubt",
+)  # no task is called so: an id has 32 digits
 _NOTED = 4  # parts of the bound that may pass between two notes of the time
 
 
@@ -42,6 +47,7 @@ class ClockWatch:
     _confirmed: float | None = field(default=None, init=False, repr=False)  # by the operator
     _asked: float | None = field(default=None, init=False, repr=False)  # the clock's, when all peers were last asked
     _noted: float | None = field(default=None, init=False, repr=False)
+    _noted_doubt: bool = field(default=False, init=False, repr=False)
     _sure: bool = field(default=True, init=False, repr=False)
 
     def heard(self, peer: str, date: float) -> None:
@@ -82,8 +88,21 @@ class ClockWatch:
         """Make the time durable, now and then: the next start compares with it. For a process that writes anyway."""
         now = self.clock.now()
         if self._noted is None or abs(now - self._noted) > self.bound / _NOTED:
-            self.store.memory(_PLACE)[_SEEN] = repr(now).encode()
-            self._noted = now
+            memory = self.store.memory(_PLACE)
+            memory[_SEEN] = repr(now).encode()
+            memory.pop(_DOUBT, None)
+            self._noted, self._noted_doubt = now, False
+
+    def note_doubt(self) -> None:
+        """Make the doubt durable, for commands that the operator runs beside this process."""
+        if not self._noted_doubt:
+            self.store.memory(_PLACE)[_DOUBT] = b""
+            self._noted, self._noted_doubt = None, True  # it goes with the next note
+
+    def estimate(self) -> float:
+        """What time it probably is: in doubt, by the seconds that passed since the clock was last known to be right."""
+        sure, anchor = self.is_sure(), self._anchor
+        return self.clock.now() if sure or anchor is None else anchor + self.steady()
 
     def _is_sure(self) -> bool:
         own = self.clock.now() - self.steady()
@@ -112,3 +131,26 @@ class ClockWatch:
 
     def _near(self, own: float, other: float | None) -> bool:
         return other is not None and abs(own - other) <= self.bound
+
+
+@dataclass(frozen=True)
+class OperatorClock:
+    """The clock of a command that runs beside SP: it knows what SP has noted, and what the operator has confirmed."""
+
+    clock: Clock
+    steady: Callable[[], float]
+    store: SpStore
+    bound: float
+
+    def now(self) -> float:
+        """The time, for what cannot be undone; `ClockInDoubt` where SP would not believe it, or does not."""
+        memory, now = self.store.memory(_PLACE), self.clock.now()
+        word = memory.get(_CONFIRMED)
+        if word is not None and abs(now - float(word)) <= self.bound:
+            return now
+        if _DOUBT in memory or not ClockWatch(self.clock, self.steady, self.store, self.bound).is_sure():
+            raise ClockInDoubt(
+                "this machine's clock is not what SP saw last, or SP doubts it: compare it with another clock, set it or "
+                "confirm it with `crowdfl sp clock confirm`, then try again"
+            )
+        return now

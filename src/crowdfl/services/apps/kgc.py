@@ -91,7 +91,7 @@ def create_app(
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.
     waiting = threading.BoundedSemaphore(_MOST_WAITING)
-    requester = ByRequester(tokens.require("requester"), kgc.clock.now)
+    requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
     owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
     server = CertifiedToken(tokens.require("sp", "csp"), pins)
 

@@ -100,7 +100,7 @@ def create_app(
     # Before the others: routes are tried in order, and most requests are uploads.
     add_upload_routes(app, sp, metrics, folder, signing, by_participant)
     by_owner = ByOwner(
-        ByRequester(tokens.require("requester"), sp.clock.now), lambda task: sp.definition(task).requester
+        ByRequester(tokens.require("requester"), sp.is_about_now), lambda task: sp.definition(task).requester
     )
     patience = PeerPatience()
     _add_requester_routes(app, sp, tokens, by_owner, folder, patience)
