@@ -555,9 +555,4 @@ class Cancelled(CrowdFLError):
     """Long work was told to stop."""
 
 
-def printable(text: str, most: int = 2000) -> str:
-    """Text of another party, as one line: what could steer a terminal or forge a line is replaced, and the rest is cut off."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text[:most])
-
-
 __all__ = [name for name, value in sorted(vars().items()) if isinstance(value, type)]

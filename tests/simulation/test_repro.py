@@ -272,7 +272,7 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
     go_on.set()
     first.join(5)
     memory = world.disk.store("csp").memory(world.task)
-    assert sorted(memory) == ["nonce 1", "nonce 2"]
+    assert sorted(name for name in memory if name.startswith("nonce")) == ["nonce 1", "nonce 2"]
 
 
 def test_repro_keys_are_dealt_twice_when_a_retry_comes_while_they_are_made(

@@ -1,6 +1,7 @@
 """What the commands share: the option --json and what it prints, and a moving line while something is waited for."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.errors import printable
+from crowdfl.schema import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
@@ -32,7 +33,8 @@ def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
 
 def clean(text: str) -> str:
     """Lines that may repeat what another party said: nothing in them steers the terminal."""
-    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+    kept = re.compile(r"[^\n\t]+")  # lines, and the columns of a list
+    return kept.sub(lambda part: printable(part[0], len(part[0])), text)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from crowdfl.errors import DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Appointment, Certificate, Definition
-from crowdfl.roles.ends import END, OVER, Ending, ended
+from crowdfl.roles.ends import END, OVER, SOLE, Ending, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
 REFUSED = "refused"  # the state of a task that the operator answers no more
-SOLE = "sole holder"  # KGC has destroyed its copy of this role's share
 
 
 def refuse_task(store: CspStore, task: str, reason: str) -> None:

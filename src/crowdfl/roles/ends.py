@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, Self
 
-from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask, printable
+from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
 from crowdfl.roles.documents import Definition, EndReason, TaskEnd
 from crowdfl.roles.ports import Clock, StoredTask, TaskStore
+from crowdfl.schema import printable
 from crowdfl.settings import TaskSettings
 
 Held = dict[str, Counter[str]]
@@ -22,7 +23,8 @@ Held = dict[str, Counter[str]]
 
 OVER = "ended"  # the state of an ended task on KGC and CSP
 END, FIRST_SEEN, SIGHTINGS = "end", "first seen", "past lifetime"  # what is remembered of a task
-REMEMBERED = (END, FIRST_SEEN, SIGHTINGS)  # stays when a task is erased
+SOLE = "sole holder"  # of CSP's share: KGC has destroyed its copy
+REMEMBERED = (END, FIRST_SEEN, SIGHTINGS, SOLE)  # stays when a task is erased
 KEY_SHARES = "key shares"
 LONGEST_REASON = 500  # characters that everyone who knows the task can read
 DAY = 86400.0

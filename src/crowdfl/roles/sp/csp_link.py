@@ -13,10 +13,11 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from functools import partial
 
-from crowdfl.errors import BadSignature, Conflict, DocumentError, NotReady, ReplyLost, RoundEnded, TaskFull, printable
+from crowdfl.errors import BadSignature, Conflict, DocumentError, NotReady, ReplyLost, RoundEnded, TaskFull
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.sp.core import SpCore
+from crowdfl.schema import printable
 
 REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
 _USED = "used reply of round"

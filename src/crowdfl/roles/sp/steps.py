@@ -19,7 +19,6 @@ from crowdfl.errors import (
     TaskEnded,
     TaskNotRunning,
     UploadDamaged,
-    printable,
 )
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.ends import LONGEST_REASON, Ending
@@ -30,6 +29,7 @@ from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.schema import printable
 from crowdfl.settings import to_millionths
 
 _ASKED = "asked about round"
