@@ -137,7 +137,7 @@ class Claiming:
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
         missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
         if missing and not without_missing:
-            self._wait_for(missing, status.get("claim_seconds_left", 0.0))
+            self._wait_for(missing, status)
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
         return [number for number in earned if number in rewarded]
@@ -145,9 +145,9 @@ class Claiming:
     def _is_owed(self, number: int) -> bool:
         return holds_receipt(self.blobs, number) and not self.blobs.has(f"rounds/{number}/no-reward")
 
-    def _wait_for(self, missing: Sequence[int], left: float | None) -> None:
+    def _wait_for(self, missing: Sequence[int], status: Mapping[str, Any]) -> None:
         fails = any(self.unread.get(number) for number in missing)  # and may be back at any moment
-        if self._is_early(left, fails=fails):
+        if self._is_early(status, fails=fails):
             raise NotReady(
                 f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
                 "come back later, or claim the rest without it"
@@ -155,16 +155,18 @@ class Claiming:
 
     def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
         """The claim stays as it is: only SP says that CSP refuses it."""
-        if self._is_early(self.status().get("claim_seconds_left", 0.0), fails=False):
+        if self._is_early(self.status(), fails=False):
             raise NotReady(
                 f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
                 "or claim without the newest rewards"
             )
 
-    def _is_early(self, left: float | None, *, fails: bool) -> bool:
+    def _is_early(self, status: Mapping[str, Any], *, fails: bool) -> bool:
+        if "claim_seconds_left" not in status:  # a platform of release 0.1.0 does not say
+            return False
         window = float(self.definition.claim_window)
         least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        believed = self.time.believed(left, window)
+        believed = self.time.believed(status["claim_seconds_left"], window)
         return believed is None or believed > least  # None: nobody knows what time it is, and nothing ends meanwhile
 
 
