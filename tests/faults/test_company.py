@@ -12,7 +12,7 @@ from tests.faults.supervisor import Campaign
 TWO_SPS = ("kgc", "csp", "sp", "sp+2")
 TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
-    "lease<core.renew_lease<steps.ask<exchange.run_exchange<round.reward",
+    "lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
     "put_seed<",
     "transaction<steps._weigh",
     "transaction<steps._publish",
@@ -26,7 +26,7 @@ def work(campaign: Campaign, *roles: str) -> Counter[str]:
     The last step comes when the clock is put far forward, in the midst of whatever lease is held.
     """
     steps = [name for role in roles for name in campaign.steps(role) if not idle(name)]
-    chance = ("settlement.settle", "core.renew_lease<steps.reply")
+    chance = ("settlement.settle", "core.renew_lease<csp_link.reply")
     return Counter(
         name
         for name in steps
