@@ -173,8 +173,3 @@ def _shown(value: object) -> str:
         return str(value).lower()  # as TOML and JSON write it
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def printable(text: str, most: int = 2000) -> str:
-    """Text of another party, as one line: what could steer a terminal or forge a line is replaced, and the rest is cut off."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text[:most])

@@ -10,8 +10,8 @@ from crowdfl.cli.main import run
 from crowdfl.cli.output import show
 from crowdfl.cli.participant import say
 from crowdfl.errors import TaskEnded
-from crowdfl.schema import printable
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
+from crowdfl.text import printable
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\r\x9bb\u202e"
 SHOWN = "a?]0;owned??[2J ?b?"

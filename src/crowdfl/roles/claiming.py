@@ -76,9 +76,7 @@ class Claiming:
             except NotReady:
                 self.blobs.delete("claim")  # made too early: later rewards are not in it
                 raise
-            except (
-                MasksDoNotFit
-            ) as refusal:  # CSP was restored from a backup, and has lost the newest rounds: so SP says
+            except MasksDoNotFit as refusal:  # so SP says: CSP was restored, and has lost the newest rounds
                 self._keep_refused(str(refusal))
                 if not without_missing:
                     self._wait_for_masks(refusal)

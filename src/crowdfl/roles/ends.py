@@ -15,8 +15,8 @@ from typing import Protocol, Self
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
 from crowdfl.roles.documents import Definition, EndReason, TaskEnd
 from crowdfl.roles.ports import Clock, StoredTask, TaskStore
-from crowdfl.schema import printable
 from crowdfl.settings import TaskSettings
+from crowdfl.text import printable
 
 Held = dict[str, Counter[str]]
 """By task: how many things of each kind a role holds."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import FastAPI
 
@@ -61,6 +62,8 @@ from crowdfl.storage.sql import SqlStore
 _LOOK_SECONDS = 10.0  # between looks whether a sweep is due
 _ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
 
+_Settings = TypeVar("_Settings", bound=ServiceSettings)
+
 
 class _Resources(Background):
     """What is closed when the service ends; most of it was opened with the app."""
@@ -103,7 +106,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
 def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI:
     folder = _folder(settings)
     reloads = Reloads(logs.get("csp"), settings)
-    keys, store, kgc = open_keys(settings), _store(settings), _kgc(settings, reloads)
+    keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
@@ -132,8 +135,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
-    kgc = peers.guard(_kgc(settings, reloads).service, "KGC")
-    csp = peers.guard(_csp(settings, reloads).service, "CSP")
+    kgc = peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC")
+    csp = peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP")
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
     ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
@@ -294,23 +297,10 @@ def peer_access(settings: ServiceSettings, peer: PeerSettings, name: str) -> Pee
     return PeerAccess(name, Link(peer.url, settings.ca, settings.plain_http, certificate_files(settings)), peer.token)
 
 
-def _kgc(settings: ComputingSettings, reloads: Reloads) -> PeerLink:
-    link = PeerLink(peer_access(settings, settings.kgc, "KGC"), calls_to("KGC", logs.events(role_of(settings))))
-
-    def prepare(new: ComputingSettings) -> Callable[[], None]:
-        return link.prepare(peer_access(new, new.kgc, "KGC"))
-
-    reloads.add(prepare)
-    return link
-
-
-def _csp(settings: SpSettings, reloads: Reloads) -> PeerLink:
-    link = PeerLink(peer_access(settings, settings.csp, "CSP"), calls_to("CSP", logs.events(role_of(settings))))
-
-    def prepare(new: SpSettings) -> Callable[[], None]:
-        return link.prepare(peer_access(new, new.csp, "CSP"))
-
-    reloads.add(prepare)
+def _link(settings: _Settings, reloads: Reloads, name: str, peer: Callable[[_Settings], PeerSettings]) -> PeerLink:
+    """To another service; `peer` finds it in the settings, and again in those that a reload brings."""
+    link = PeerLink(peer_access(settings, peer(settings), name), calls_to(name, logs.events(role_of(settings))))
+    reloads.add(lambda new: link.prepare(peer_access(new, peer(new), name)))
     return link
 
 

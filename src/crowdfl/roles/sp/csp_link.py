@@ -17,7 +17,7 @@ from crowdfl.errors import BadSignature, Conflict, DocumentError, NotReady, Repl
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.schema import printable
+from crowdfl.text import printable
 
 REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
 _USED = "used reply of round"

@@ -29,8 +29,8 @@ from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
-from crowdfl.schema import printable
 from crowdfl.settings import to_millionths
+from crowdfl.text import printable
 
 _ASKED = "asked about round"
 _DROPPED = "dropped from round"

@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 from crowdfl.errors import ClockInDoubt
 from crowdfl.roles.ports import Clock, SpStore
 
-_PLACE, _SEEN, _CONFIRMED, _DOUBT = (
-    "clock",
-    "seen",
-    "confirmed",
-    "in doubt",
-)  # no task is called so: an id has 32 digits
+_PLACE = "clock"  # no task is called so: an id has 32 digits
+_SEEN, _CONFIRMED, _DOUBT = "seen", "confirmed", "in doubt"
 _NOTED = 4  # parts of the bound that may pass between two notes of the time
 
 
@@ -85,7 +81,7 @@ class ClockWatch:
         return self.clock.now()
 
     def note(self) -> None:
-        """Make the time durable, now and then: the next start compares with it. For a process that writes anyway."""
+        """Make the time durable, a few times in `bound`: the next start compares with it, and so do an operator's commands."""
         now = self.clock.now()
         if self._noted is None or abs(now - self._noted) > self.bound / _NOTED:
             memory = self.store.memory(_PLACE)

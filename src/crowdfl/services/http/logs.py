@@ -20,6 +20,7 @@ from structlog.types import EventDict, FilteringBoundLogger, Processor
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import Events
 from crowdfl.services.http.context import request_id
+from crowdfl.text import printable
 
 _LONGEST_REASON = 300
 _MOST_FRAMES = 40  # of each error of a chain
@@ -83,8 +84,7 @@ def described(error: BaseException) -> dict[str, str]:
     """An error by its name; one of this project's own with its message, which is made to be shown."""
     if not isinstance(error, CrowdFLError):
         return {"error": type(error).__name__}
-    reason = str(error)[:_LONGEST_REASON].encode("utf-8", "replace").decode()
-    return {"error": type(error).__name__, "reason": reason}
+    return {"error": type(error).__name__, "reason": printable(str(error), _LONGEST_REASON)}
 
 
 def where(error: BaseException) -> list[str]:

@@ -27,6 +27,7 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.services.http.wire import PROBLEM_TYPE, PROTOCOL, slug_of
+from crowdfl.text import printable
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -138,17 +139,14 @@ def _named(error: CrowdFLError) -> Problem:
     status = next(_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUS)
     headers = next((_HEADERS[ancestor] for ancestor in kind.__mro__ if ancestor in _HEADERS), {})
     text = _NO_STORE if isinstance(error, StoreError) else _PLACE.sub("(address)", str(error))
-    detail = None if status == 500 else _printable(text)  # a fault of this service's own may name its files
+    detail = (
+        None if status == 500 else printable(text, _LONGEST_TEXT)
+    )  # a fault of this service's own may name its files
     return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
     # The input itself is not repeated: it may hold what nobody should see twice.
     places = [(".".join(map(str, e.get("loc", ()))), str(e.get("msg", ""))) for e in error.errors()[:20]]
-    found = [{"at": _printable(at), "what": _printable(what)} for at, what in places]
+    found = [{"at": printable(at, _LONGEST_TEXT), "what": printable(what, _LONGEST_TEXT)} for at, what in places]
     return Problem(422, "invalid-request", "The request is not of the documented form.", more={"errors": found})
-
-
-def _printable(text: str) -> str:
-    """A message may quote its cause, which may be long, or hold half of a surrogate pair, which UTF-8 cannot."""
-    return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()

@@ -11,7 +11,7 @@ from binascii import Error as _NotBase64
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
-from crowdfl.schema import printable
+from crowdfl.text import printable
 
 PROTOCOL = "3"
 SPOKEN = ("2", PROTOCOL)  # what a service answers: the last release's callers too, each in its own version
