@@ -48,7 +48,12 @@
     │   ├── AlreadyCounted          this participant has another upload in the round
     │   ├── OutOfTurn               a request that is not the next step of its round
     │   ├── RoundEnded              CSP answers this round no more: it is void
-    │   │   └── ReplyLost           what CSP said before is no longer here: nothing else may take its place
+    │   │   ├── ReplyLost           what CSP said before is no longer here: nothing else may take its place
+    │   │   ├── DealtMaterialDamaged  what KGC dealt for the round is missing, altered or used
+    │   │   └── BaseSpent           a sum of updates to this model was opened before
+    │   ├── WrongBase               an update to another model than the round's
+    │   ├── ChainBroken             a published average does not follow from the one before
+    │   ├── UploadRejected          the servers left this upload out: out of bounds, or unreadable
     │   ├── RewardOutOfRange        a reward that no honest round gives
     │   └── ClaimRefused            a claim is not accepted
     │       ├── WrongAmount
@@ -309,6 +314,26 @@ class RoundEnded(ProtocolError):
 
 class ReplyLost(RoundEnded):
     """A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void."""
+
+
+class DealtMaterialDamaged(RoundEnded):
+    """What KGC dealt for a round is missing, truncated, altered, or was used before: the round cannot be computed."""
+
+
+class BaseSpent(RoundEnded):
+    """A sum of updates to this very model was opened before: a second one could single somebody out."""
+
+
+class WrongBase(ProtocolError):
+    """An update to another model than the one that this round starts from."""
+
+
+class ChainBroken(ProtocolError):
+    """A published average does not follow from those before it."""
+
+
+class UploadRejected(ProtocolError):
+    """Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open."""
 
 
 class RewardOutOfRange(ProtocolError):

@@ -1,0 +1,258 @@
+"""Correlated randomness: one script says what KGC deals for a round, and three run it.
+
+KGC runs it with both seeds and learns every value; SP and CSP each run it with their own seed and their own file, and get their
+shares, in the same order. A value that is uniform needs no file: each server's share is its own stream's. A value that depends
+on others (a product of masks, say) is corrected in CSP's file. What both must have in the same form is in both files.
+
+The index of a stream is the round: nothing that is dealt serves twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.limbs import add_rows, subtract_rows
+from crowdfl.errors import DealtMaterialDamaged
+
+Bytes = npt.NDArray[np.uint8]
+_Values = Callable[[], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Numbers modulo 2^bits: this server's shares; at KGC, the values. Empty where they are another's alone."""
+
+    bits: int
+    share: list[int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DealtRows:
+    """The same as rows of little-endian bytes, for what there is much of."""
+
+    bits: int
+    share: Bytes = field(repr=False)
+
+
+class Cards(Protocol):
+    """Whoever runs a script. `bits` is a multiple of 8 everywhere; XOR-shared bits are arrays of 0 and 1."""
+
+    def uniform(self, count: int, bits: int) -> Dealt: ...
+    def derived(self, count: int, bits: int, values: _Values) -> Dealt: ...  # KGC alone evaluates `values`
+    def private_sp(self, count: int, bits: int) -> Dealt: ...  # known to SP, and to KGC
+    def private_csp(self, count: int, bits: int) -> Dealt: ...
+    def uniform_rows(self, count: int, bits: int) -> DealtRows: ...
+    def narrow_rows(
+        self, count: int, narrow: int, bits: int
+    ) -> DealtRows: ...  # uniform in [0, 2^narrow), shared modulo 2^bits
+    def flips(self, count: int) -> Bytes: ...  # uniform bits, XOR-shared
+    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes: ...
+    def seeds(
+        self, count: int, size: int
+    ) -> tuple[bytes, bytes]: ...  # SP's and CSP's, each known to its owner and to KGC
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes: ...  # the same bytes for both servers
+
+
+def _ints(data: bytes, count: int, bits: int) -> list[int]:
+    size = bits // 8
+    return [int.from_bytes(data[start : start + size], "little") for start in range(0, count * size, size)]
+
+
+def _rows(data: bytes, count: int, bits: int) -> Bytes:
+    return np.frombuffer(data, dtype=np.uint8).reshape(count, bits // 8)
+
+
+def _flips(data: bytes, count: int) -> Bytes:
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
+
+
+class _Own:
+    """A stream read as numbers, rows and bits."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def ints(self, count: int, bits: int) -> list[int]:
+        return _ints(self._stream.take(count * bits // 8), count, bits)
+
+    def rows(self, count: int, bits: int) -> Bytes:
+        return _rows(self._stream.take(count * bits // 8), count, bits)
+
+    def flips(self, count: int) -> Bytes:
+        return _flips(self._stream.take((count + 7) // 8), count)
+
+    def take(self, length: int) -> bytes:
+        return self._stream.take(length)
+
+
+class _File:
+    """A file that is read from its beginning to its end; it must be as long as the script says, and no longer."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._place = data, 0
+
+    def take(self, length: int) -> bytes:
+        piece = self._data[self._place : self._place + length]
+        if len(piece) != length:
+            raise DealtMaterialDamaged("what KGC dealt for this round ends too early: the round cannot be computed")
+        self._place += length
+        return piece
+
+    def require_end(self) -> None:
+        if self._place != len(self._data):
+            raise DealtMaterialDamaged("what KGC dealt for this round is longer than the task needs")
+
+
+class SpCards:
+    """SP's shares."""
+
+    def __init__(self, stream: Stream, file: bytes) -> None:
+        self._own, self._file = _Own(stream), _File(file)
+
+    def uniform(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._own.ints(count, bits))
+
+    def derived(self, count: int, bits: int, values: _Values) -> Dealt:
+        del values
+        return Dealt(bits, self._own.ints(count, bits))
+
+    def private_sp(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._own.ints(count, bits))
+
+    def private_csp(self, count: int, bits: int) -> Dealt:
+        del count
+        return Dealt(bits, [])
+
+    def uniform_rows(self, count: int, bits: int) -> DealtRows:
+        return DealtRows(bits, self._own.rows(count, bits))
+
+    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+        del narrow
+        return DealtRows(bits, self._own.rows(count, bits))
+
+    def flips(self, count: int) -> Bytes:
+        return self._own.flips(count)
+
+    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
+        del values
+        return self._own.flips(count)
+
+    def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
+        return self._own.take(count * size), b""
+
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+        del make
+        return self._file.take(length)
+
+    def require_end(self) -> None:
+        self._file.require_end()
+
+
+class CspCards:
+    """CSP's shares: what is derived is in its file."""
+
+    def __init__(self, stream: Stream, file: bytes) -> None:
+        self._own, self._file = _Own(stream), _File(file)
+
+    def uniform(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._own.ints(count, bits))
+
+    def derived(self, count: int, bits: int, values: _Values) -> Dealt:
+        del values
+        return Dealt(bits, _ints(self._file.take(count * bits // 8), count, bits))
+
+    def private_sp(self, count: int, bits: int) -> Dealt:
+        del count
+        return Dealt(bits, [])
+
+    def private_csp(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._own.ints(count, bits))
+
+    def uniform_rows(self, count: int, bits: int) -> DealtRows:
+        return DealtRows(bits, self._own.rows(count, bits))
+
+    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+        low = self._own.rows(count, narrow)
+        high = _rows(self._file.take(count * (bits - narrow) // 8), count, bits - narrow)
+        return DealtRows(bits, np.concatenate([low, high], axis=1))
+
+    def flips(self, count: int) -> Bytes:
+        return self._own.flips(count)
+
+    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
+        del values
+        return _flips(self._file.take((count + 7) // 8), count)
+
+    def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
+        return b"", self._own.take(count * size)
+
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+        del make
+        return self._file.take(length)
+
+    def require_end(self) -> None:
+        self._file.require_end()
+
+
+class KgcCards:
+    """Every value, and the files of both servers as they grow."""
+
+    def __init__(self, sp: Stream, csp: Stream) -> None:
+        self._sp, self._csp = _Own(sp), _Own(csp)
+        self._sp_file: list[bytes] = []
+        self._csp_file: list[bytes] = []
+
+    def files(self) -> tuple[bytes, bytes]:
+        """SP's and CSP's."""
+        return b"".join(self._sp_file), b"".join(self._csp_file)
+
+    def uniform(self, count: int, bits: int) -> Dealt:
+        pairs = zip(self._sp.ints(count, bits), self._csp.ints(count, bits), strict=True)
+        return Dealt(bits, [(a + b) % (1 << bits) for a, b in pairs])
+
+    def derived(self, count: int, bits: int, values: _Values) -> Dealt:
+        dealt = [value % (1 << bits) for value in values()]
+        for value, share in zip(dealt, self._sp.ints(count, bits), strict=True):
+            self._csp_file.append(((value - share) % (1 << bits)).to_bytes(bits // 8, "little"))
+        return Dealt(bits, dealt)
+
+    def private_sp(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._sp.ints(count, bits))
+
+    def private_csp(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, self._csp.ints(count, bits))
+
+    def uniform_rows(self, count: int, bits: int) -> DealtRows:
+        return DealtRows(bits, add_rows(self._sp.rows(count, bits), self._csp.rows(count, bits)))
+
+    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+        """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
+        theirs, low = self._sp.rows(count, bits), self._csp.rows(count, narrow)
+        value = np.zeros((count, bits // 8), dtype=np.uint8)
+        value[:, : narrow // 8] = add_rows(np.ascontiguousarray(theirs[:, : narrow // 8]), low)
+        correction = subtract_rows(value, theirs)[:, narrow // 8 :]
+        self._csp_file.append(correction.tobytes())
+        return DealtRows(bits, value)
+
+    def flips(self, count: int) -> Bytes:
+        return self._sp.flips(count) ^ self._csp.flips(count)
+
+    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
+        dealt = values()
+        self._csp_file.append(np.packbits(dealt ^ self._sp.flips(count), bitorder="little").tobytes())
+        return dealt
+
+    def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
+        return self._sp.take(count * size), self._csp.take(count * size)
+
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+        made = make()
+        if len(made) != length:
+            raise ValueError(f"{len(made)} bytes where {length} are dealt")
+        self._sp_file.append(made)
+        self._csp_file.append(made)
+        return made
