@@ -1,0 +1,298 @@
+"""SP of a `shares` task: adds up its shares as they come, closes a round with a manifest, and asks CSP step by step.
+
+All of SP's coins of a round come from one durable seed that is bound to the manifest: with the replies that the role keeps,
+a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything is opened.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crowdfl.errors import (
+    AlreadyCounted,
+    BadSignature,
+    CrowdFLError,
+    FormatError,
+    ProtocolError,
+    RoundsExhausted,
+    SeedReused,
+    TooFewParticipants,
+    UnknownParticipant,
+    UploadDamaged,
+)
+from crowdfl.protocols import claims
+from crowdfl.protocols.exchange import Exchange, Reply
+from crowdfl.protocols.hardened.opening import MaskSeed
+from crowdfl.protocols.hardened.prirwd import RewardEnvelope
+from crowdfl.protocols.hardened.shape import Roster
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.shares.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
+from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
+from crowdfl.protocols.shares.manifest import (
+    BROKEN_SEAL,
+    AcceptedSet,
+    Manifest,
+    ManifestEntry,
+    ManifestReply,
+    check_verdict,
+    manifest_of,
+)
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.transcript import SpConversation
+from crowdfl.protocols.shares.upload import UploadBody, parse_upload, require_signed, upload_bytes
+
+_UPLOADS = "uploads"  # what the seed of a round is kept for
+
+
+class LeftOver(Message, kind=63, repr=False):
+    """What the next round needs of a published one: its place in the chain, and SP's share of its sum."""
+
+    number: int
+    base: bytes  # after it
+    publication: bytes  # its hash
+    sums: bytes
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """An upload that is in."""
+
+    name: bytes  # hash of all of it
+    entry: ManifestEntry
+
+
+@dataclass
+class _SpRound:
+    """A round that CSP is asked about: what is known so far."""
+
+    manifest: Manifest
+    talk: SpConversation
+    seed: bytes = field(repr=False)
+    members: AcceptedSet | None = None
+    is_paid: bool = False
+
+
+class SharesSp:
+    """The sensing platform: never holds an audience key, nor anything that CSP's shares could be told from."""
+
+    averages_first = False
+    signed_uploads = True
+
+    def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
+        self.party, self.fingerprint, self._shape = party, fingerprint, shape
+        self._csp_key, self._dealt = csp_key, dealt
+        self.roster = Roster()
+        self._claims = claims.ClaimsSp(shape.spec.name, csp_key, self.roster.signing, shape.limits())
+        self._load: Callable[[str], bytes] | None = None
+        self._file: Callable[[int], bytes] | None = None
+        self._keep_seed: Callable[[str, bytes], None] = lambda _purpose, _seed: None
+        self.open_round(1)
+
+    # Uploads.
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
+    def open_round(self, round_number: int) -> None:
+        rounds = self._shape.spec.settings.rounds
+        if round_number > rounds:
+            raise RoundsExhausted(f"round {round_number} of {rounds}: the correlations were dealt for those")
+        self.round_number = round_number
+        self._counted: dict[str, _Counted] = {}
+        self._bodies: dict[str, bytes] = {}  # none if they can be read again
+        self._sums = ShareSums(self._shape)
+        self._seeds: dict[str, MaskSeed] = {}
+        self._round: _SpRound | None = None
+        self._members: AcceptedSet | None = None
+        self._publication: bytes | None = None
+        self._left: bytes | None = None
+        self._envelopes: Mapping[str, RewardEnvelope] = {}
+        self.carry(None)
+
+    def carry(self, left: bytes | None) -> None:
+        self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
+
+    def supply(self, load: Callable[[int], bytes]) -> None:
+        self._file = load
+
+    def read_again(self, load: Callable[[str], bytes]) -> None:
+        self._load = load
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        self._seeds |= {purpose: MaskSeed.from_bytes(state) for purpose, state in known.items()}
+        self._keep_seed = keep
+
+    def upload_bytes(self) -> int:
+        return upload_bytes(self._shape)
+
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+        return [self._refusal(who, upload) for who, upload in uploads]
+
+    def _refusal(self, who: str, upload: bytes) -> CrowdFLError | None:
+        try:
+            self._checked(who, upload, validated=False)
+        except CrowdFLError as refusal:
+            return refusal
+        return None
+
+    def _checked(self, who: str, upload: bytes, *, validated: bool) -> UploadBody:
+        body = parse_upload(upload, self._shape, self._place)
+        if body.who != who:
+            raise BadSignature(f"{who} has sent an upload that is {body.who}'s, or says so")
+        if not validated:
+            if who not in self.roster.signing:
+                raise UnknownParticipant(f"no certified keys of {who}")
+            require_signed(body, self.roster.signing[who])
+        return body
+
+    def add(self, who: str, upload: bytes) -> None:
+        self.add_all({who: upload})
+
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """Extend the sums; one that is refused keeps the others out too."""
+        fresh: dict[str, tuple[bytes, UploadBody]] = {}
+        for who, upload in uploads.items():
+            name = sha256(upload)
+            if not self._is_counted(who, name):
+                fresh[who] = name, self._checked(who, upload, validated=validated)
+        for who, (name, body) in fresh.items():
+            self._sums.add(body.shares, int.from_bytes(body.samples, "little"))
+            self._counted[who] = _Counted(name, ManifestEntry.of(body))
+            if self._load is None:
+                self._bodies[who] = uploads[who]
+
+    def _is_counted(self, who: str, name: bytes) -> bool:
+        known = self._counted.get(who)
+        if known is not None and known.name != name:
+            raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+        return known is not None
+
+    def check(self) -> None:
+        """Refuse a set of uploads that is too small to protect those in it."""
+        fewest = self._shape.spec.settings.min_participants
+        if len(self._counted) < fewest:
+            raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
+
+    def _body(self, who: str) -> UploadBody:
+        """An upload that was counted, once more: it must be the same bytes."""
+        upload = self._bodies[who] if self._load is None else self._load(who)
+        if sha256(upload) != self._counted[who].name:
+            raise UploadDamaged(f"the upload of {who} is not the one that was counted: its file was altered")
+        return parse_upload(upload, self._shape, self._place)
+
+    # The round with CSP.
+
+    def reward(self, payment: int) -> Exchange:
+        self._shape.require_rewards()
+        if payment != self._shape.payment:
+            raise ProtocolError(f"a round of this task pays {self._shape.payment} millionths, not {payment}")
+        yield from self._prepared()
+
+    def publish(self, *, final: bool) -> Exchange:
+        """One publication for participants and requester alike. A task that pays has paid before."""
+        del final
+        now = yield from self._prepared()
+        members = _known(now.members)
+        self._round = None  # what is asked for next ends the round: if it fails, all is asked for again
+        reply = yield from now.talk.ask(b"")
+        average = AverageReply.from_bytes(reply.payload, self._shape.limits())
+        own = self._own_sum(members)
+        publication = publish_sum(self._shape, self._place, members, own, average, self._csp_key)
+        self._leave(publication, own)
+
+    def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
+        """Everything before the average; what this process has done of it already is not done again."""
+        if self._round is None:
+            now = self._begun()
+            yield from self._admitted(now)
+            self._round, self._members = now, now.members
+        return self._round
+
+    def _begun(self) -> _SpRound:
+        self.check()
+        previous = b"" if self._before is None else self._before.publication
+        entries = {who: counted.entry for who, counted in self._counted.items()}
+        manifest = manifest_of(self._place, previous, self._shape.payment, entries)
+        seed = self._seed_for(manifest.digest)
+        return _SpRound(manifest, SpConversation(self.party, self._shape, self._place), seed)
+
+    def _admitted(self, now: _SpRound) -> Generator[bytes, Reply, None]:
+        """The manifest, and who is in."""
+        reply = yield from now.talk.ask(now.manifest.to_bytes())
+        opening = ManifestReply.from_bytes(reply.payload, self._shape.limits())
+        if not set(opening.broken) <= set(now.manifest.names):
+            raise ProtocolError("CSP names seals that are not in the manifest")
+        members = AcceptedSet.of(now.manifest.names, dict.fromkeys(opening.broken, BROKEN_SEAL))
+        self._heed(reply.word, now, members)
+        now.members = members
+
+    def _heed(self, word: bytes, now: _SpRound, members: AcceptedSet) -> None:
+        """CSP's signed word; without one, the set must be one that may be opened."""
+        self._members = members
+        if word:
+            check_verdict(word, now.manifest, members, self._csp_key, self._shape)
+        if not members.is_open(self._shape.spec.settings.min_participants):
+            raise ProtocolError("CSP goes on with a round that must not be opened")
+
+    def _own_sum(self, members: AcceptedSet) -> ShareSum:
+        """Of those who are in: the others are taken out of what was added up."""
+        left_out = ShareSums(self._shape)
+        for who in members.rejected:
+            body = self._body(who)
+            left_out.add(body.shares, int.from_bytes(body.samples, "little"))
+        return self._sums.result().minus(self._shape, left_out.result())
+
+    def _leave(self, publication: SharesPublication, own: ShareSum) -> None:
+        self._publication = publication.to_bytes()
+        published = sha256(self._publication)
+        base = next_base(self._place.base, sha256(publication.record), published)
+        self._left = LeftOver(self.round_number, base, published, own.sums).to_bytes()
+
+    def _seed_for(self, bound: bytes) -> bytes:
+        """The seed bound to a manifest, durable before anything leaves: the round has these uploads from here on."""
+        state = self._seeds.get(_UPLOADS)
+        if state is None:
+            state = MaskSeed.bound_to(bound)
+            self._keep_seed(_UPLOADS, state.to_bytes())
+            self._seeds[_UPLOADS] = state
+        elif state.digest != bound:
+            raise SeedReused("this round was closed with another set of uploads already")
+        return state.seed
+
+    @property
+    def _place(self) -> RoundPlace:
+        before = self._before
+        base = first_base(self._shape.spec.name) if before is None else before.base
+        return self._shape.place(self.round_number, base)
+
+    # What is served.
+
+    def publication(self) -> bytes:
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication)
+
+    def left_over(self) -> bytes | None:
+        return self._left
+
+    def rejected(self) -> Mapping[str, str]:
+        return {} if self._members is None else self._members.rejected
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        return {who: self.party.send(envelope) for who, envelope in self._envelopes.items()}
+
+    def claimant(self, claim: bytes) -> str:
+        return claims.Claim.from_bytes(claim, self._shape.limits()).participant
+
+    def check_claim(self, claim: bytes) -> str:
+        return self._claims.check(claim).participant
+
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
+        return self._claims.pay(claim, attestation)
+
+
+def _known(members: AcceptedSet | None) -> AcceptedSet:
+    if members is None:
+        raise ProtocolError("who is in this round is not known yet")
+    return members

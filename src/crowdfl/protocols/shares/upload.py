@@ -1,0 +1,168 @@
+"""An upload: the update as two shares, one in the clear for SP, one as a seed that is sealed to CSP.
+
+CSP's share is the expansion of a fresh seed, SP's is the update minus that: each alone is uniform. The seed is sealed with all
+public fields and the hash of SP's share as context, and the participant signs all of it, so that nobody can pair the two
+otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever.
+"""
+
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.errors import DocumentError, LengthMismatch, NotFinite, RoundNotOpen, SealBroken, SlotOverflow, WrongBase
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.shares.chain import ROUND_BYTES, Integers, ModelChain, RoundPlace, sha256
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+
+SIGNATURE_BYTES = 64
+SEALED_BYTES = 32 + SEED_BYTES + 16  # HPKE: the encapsulated key, the ciphertext, the tag
+NAME_BYTES = 20  # of a participant's name, as roles give them
+
+
+class UploadBody(Message, kind=53, repr=False):
+    """What a participant sends to SP: all there is from a phone in a round."""
+
+    task: str
+    number: bytes  # the round, 4 bytes big endian
+    base: bytes
+    who: str
+    shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
+    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
+    sealed: bytes  # the seed of CSP's shares
+    signature: bytes
+
+    def __repr__(self) -> str:
+        return f"UploadBody({self.who!r} in round {int.from_bytes(self.number, 'big')} of task {self.task!r})"
+
+    @property
+    def place(self) -> RoundPlace:
+        return RoundPlace(self.task, int.from_bytes(self.number, "big"), self.base)
+
+    @property
+    def digest(self) -> bytes:
+        """Of SP's shares."""
+        return sha256(self.shares + self.samples)
+
+
+def upload_statement(place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
+    """What a participant signs."""
+    return place.bind("crowdfl upload 1", who.encode(), digest, sealed)
+
+
+def seal_context(place: RoundPlace, who: str, digest: bytes) -> bytes:
+    return place.bind("crowdfl share seed 1", who.encode(), digest)
+
+
+def expanded_update(seed: bytes, place: RoundPlace, who: str, length: int) -> bytes:
+    """CSP's share of an update."""
+    return expand(seed, place.bind("crowdfl share 1 update", who.encode()), length)
+
+
+def expanded_samples(seed: bytes, place: RoundPlace, who: str) -> int:
+    """CSP's share of a number of samples, modulo 2^128."""
+    return int.from_bytes(expand(seed, place.bind("crowdfl share 1 samples", who.encode()), SAMPLES_BYTES), "little")
+
+
+def open_seed(sealing: ReaderKey, place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
+    """CSP: the seed that a participant has sealed; `SealBroken` for anything else."""
+    seed = sealing.open(sealed, seal_context(place, who, digest))
+    if len(seed) != SEED_BYTES:
+        raise SealBroken(f"a seal holds {len(seed)} bytes where a seed of {SEED_BYTES} is expected")
+    return seed
+
+
+class UpdateEncoder:
+    """A trained model as the integers that are shared: the change since the base, in units of 10^-L, times the samples."""
+
+    def __init__(self, shape: SharesShape) -> None:
+        self._shape = shape
+        self.clipped = 0  # weights of the last update that were clipped
+        self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
+
+    def encode(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
+        settings, unit = self._shape.spec.settings, self._shape.widths.unit
+        if not 1 <= samples <= settings.max_samples:
+            raise SlotOverflow(f"{samples} samples; this task takes 1 to {settings.max_samples} of one participant")
+        flat = np.asarray(weights, dtype=np.float64).reshape(-1)
+        if len(flat) != len(base.weights):
+            raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
+        if not np.isfinite(flat).all():
+            raise NotFinite("a weight is NaN or infinite")
+        change = self._within_norm(flat - base.weights / unit)
+        self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
+        units = np.rint(np.clip(change, -settings.clip, settings.clip) * unit).astype(np.int64)
+        return np.asarray(units * samples, dtype=np.int64)
+
+    def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        bound, norm = self._shape.spec.settings.max_norm, float(np.linalg.norm(change))
+        self.scaled = None if bound is None or norm <= bound else bound / norm
+        return change if self.scaled is None else change * self.scaled
+
+
+def make_upload(
+    shape: SharesShape, place: RoundPlace, who: str, signing: SigningKey, csp_sealing: bytes, update: Integers, samples: int
+) -> UploadBody:
+    """An upload of these integers, with a seed that nothing else gets."""
+    return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, secrets.token_bytes(SEED_BYTES))
+
+
+def upload_from_seed(
+    shape: SharesShape,
+    place: RoundPlace,
+    who: str,
+    signing: SigningKey,
+    csp_sealing: bytes,
+    update: Integers,
+    samples: int,
+    seed: bytes,
+) -> UploadBody:
+    """The same from a given seed: for vectors. A seed that serves two bodies gives away their difference."""
+    ring = shape.ring
+    theirs = ring.decode(expanded_update(seed, place, who, shape.share_bytes))
+    shares = ring.encode(ring.of_signed(update) - theirs)
+    count = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
+    number, counted = place.number.to_bytes(ROUND_BYTES, "big"), count.to_bytes(SAMPLES_BYTES, "little")
+    body = UploadBody(place.task, number, place.base, who, shares, counted, b"", b"")
+    body = replace(body, sealed=seal_to(csp_sealing, seed, seal_context(place, who, body.digest)))
+    return replace(body, signature=signing.sign(upload_statement(place, who, body.digest, body.sealed)))
+
+
+def upload_bytes(shape: SharesShape) -> int:
+    """The size of every upload of a task, by a participant whose name has the usual length."""
+    empty = UploadBody(
+        shape.spec.name, bytes(ROUND_BYTES), bytes(32), "0" * NAME_BYTES, b"", bytes(SAMPLES_BYTES), bytes(SEALED_BYTES), bytes(64)
+    )
+    return len(empty.to_bytes()) + shape.share_bytes
+
+
+def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
+    """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
+    body = UploadBody.from_bytes(data, shape.limits())
+    lengths = {
+        "share of the update": (len(body.shares), shape.share_bytes),
+        "share of the samples": (len(body.samples), SAMPLES_BYTES),
+        "sealed seed": (len(body.sealed), SEALED_BYTES),
+        "round": (len(body.number), ROUND_BYTES),
+        "signature": (len(body.signature), SIGNATURE_BYTES),
+    }
+    for what, (length, expected) in lengths.items():
+        if length != expected:
+            raise LengthMismatch(f"an upload whose {what} has {length} bytes where {expected} are expected")
+    if body.task != place.task:
+        raise DocumentError("this upload is for another task")
+    if body.place.number != place.number:
+        raise RoundNotOpen(f"an upload for round {body.place.number}, and this is round {place.number}")
+    if body.base != place.base:
+        raise WrongBase("this update is to another model than the one that the round starts from: read the last average first")
+    return body
+
+
+def require_signed(body: UploadBody, key: bytes) -> None:
+    verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)
+
+
