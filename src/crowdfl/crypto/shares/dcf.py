@@ -42,19 +42,19 @@ def corrections_bytes(count: int, bits: int) -> int:
 
 def generate(alphas: Sequence[int], bits: int, seeds_sp: bytes, seeds_csp: bytes) -> bytes:
     """The corrections for numbers below 2^bits; each party's key is its own 16-byte seed per number and the corrections."""
-    tree, path, count = _Tree(), _path(alphas, bits), len(alphas)
-    seeds = np.stack([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)])
-    control = np.repeat(np.array([[0], [1]], dtype=np.uint64), count, axis=1)
-    value = np.zeros(count, dtype=np.uint64)  # the XOR of both outputs so far, along the path of alpha
+    count, path = len(alphas), _path(alphas, bits)
+    walk = _Walk(
+        np.concatenate([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)]),
+        np.repeat(np.array([0, 1], dtype=np.uint64), count),
+    )
     words, outputs = np.empty((count, bits, 2), dtype="<u8"), np.empty((count, bits + 1), dtype=np.uint8)
     for level, goes in enumerate(path):
-        halves = tree.both(seeds)
-        words[:, level], output = _correction(halves[:, 0] ^ halves[:, 1], goes, value)
-        outputs[:, level] = output
-        correction = _along(words[:, level], goes, output)
-        seeds, control, out = _parts(_kept(halves, goes) ^ (correction & _spread(control)))
-        value ^= out[0] ^ out[1]
-    outputs[:, bits] = value ^ _last_bit(seeds[0]) ^ _last_bit(seeds[1])
+        left, right = walk.expand()
+        value = _differ(walk.value)
+        words[:, level], outputs[:, level] = _correction(_differ(left), _differ(right), goes, value)
+        turned = _turned(words[:, level], outputs[:, level], goes)
+        walk.go(left, right, np.tile(goes, 2), np.tile(turned, (2, 1)))
+    outputs[:, bits] = _differ(walk.value ^ _last_bit(walk.seed))
     return _joined(words, outputs)
 
 
@@ -62,72 +62,73 @@ def evaluate(
     party: int, seeds: bytes, corrections: bytes, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
 ) -> Flags:
     """A party's output bits (0: SP, 1: CSP), point by point; `instance` says which key each point is for."""
-    if len(instance) != len(points):
-        raise LengthMismatch(f"{len(instance)} instances for {len(points)} points")
-    count = len(seeds) // SEED_BYTES
+    if party not in (0, 1) or len(instance) != len(points):
+        raise LengthMismatch(f"party {party}, {len(instance)} instances, {len(points)} points")
+    count, path = len(seeds) // SEED_BYTES, _path(points, bits)
     words, outputs = _split(corrections, count, bits)
-    tree, seed = _Tree(), _seeds_of(seeds, count)[instance]
-    control = np.full(len(points), party, dtype=np.uint64)
-    value = np.zeros(len(points), dtype=np.uint64)
-    for level, goes in enumerate(_path(points, bits)):
-        correction = _along(words[instance, level], goes, outputs[instance, level].astype(np.uint64))
-        seed, control, out = _parts(_kept(tree.both(seed), goes) ^ (correction & _spread(control)))
-        value ^= out
-    value ^= _last_bit(seed) ^ (control & outputs[instance, bits])
-    return value.astype(np.uint8)
+    turned = _turned(words[instance].swapaxes(0, 1), outputs[instance, :bits].T, path)
+    walk = _Walk(_seeds_of(seeds, count)[instance], np.full(len(points), party, dtype=np.uint64))
+    for goes, correction in zip(path, turned, strict=True):
+        walk.go(*walk.expand(), goes, correction)
+    last = _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
+    return (walk.value ^ last).astype(np.uint8)
 
 
-class _Tree:
-    """The expansion of many seeds, uint64[..., 2], at once."""
+class _Walk:
+    """Many walks down the tree at once, each with its seed uint64[2], its control bit and its output so far."""
 
-    def __init__(self) -> None:
-        # ECB is what a fixed-key hash is made of: each block is one seed, and no seed is encrypted for secrecy.
-        self._ciphers = [Cipher(AES(key), ECB()).encryptor() for key in _KEYS]  # noqa: S305
+    def __init__(self, seed: Words, control: Words) -> None:
+        # ECB is what a fixed-key hash is made of: each block is one seed, and nothing is encrypted for secrecy.
+        self._left, self._right = (Cipher(AES(key), ECB()).encryptor() for key in _KEYS)  # noqa: S305
+        self.seed, self.control = seed, control
+        self.value = np.zeros(len(seed), dtype=np.uint64)
 
-    def both(self, seeds: Words) -> Words:
-        """The left and the right halves, [2, ..., 2]."""
-        data = seeds.tobytes()
-        halves = [np.frombuffer(cipher.update(data), dtype="<u8").reshape(seeds.shape) for cipher in self._ciphers]
-        expanded: Words = np.stack(halves) ^ seeds
-        return expanded
+    def expand(self) -> tuple[Words, Words]:
+        """The left and the right halves."""
+        data = self.seed.tobytes()
+        left, right = (
+            np.frombuffer(cipher.update(data), dtype="<u8").reshape(-1, 2) for cipher in (self._left, self._right)
+        )
+        return left ^ self.seed, right ^ self.seed
+
+    def go(self, left: Words, right: Words, goes: Words, turned: Words) -> None:
+        """One level down, to the right where `goes` is 1, corrected where the control bit is set."""
+        seed = np.where(goes[:, np.newaxis] == 1, right, left)
+        seed ^= turned & (np.uint64(0) - self.control)[:, np.newaxis]
+        low = seed[:, 0]
+        self.value ^= low >> _ONE & _ONE
+        self.control = low & _ONE
+        low &= ~_CONTROL
+        self.seed = seed
 
 
-def _correction(differ: Words, goes: Words, value: Words) -> tuple[Words, Words]:
-    """The correction words of a level, from what the parties' halves differ by, [2, count, 2], and where alpha goes."""
-    lost = np.where(goes[:, np.newaxis] == 1, differ[0], differ[1])
-    output = (lost[:, 0] >> _ONE & _ONE) ^ value ^ goes  # whoever leaves alpha's path to the left is below it
-    left, right = differ[0, :, 0] & _ONE ^ goes ^ _ONE, differ[1, :, 0] & _ONE ^ goes
-    lost[:, 0] = lost[:, 0] & ~_CONTROL | left | right << _ONE
-    return lost, output
+def _differ(both: Words) -> Words:
+    """What SP's half of an array and CSP's differ by."""
+    sp, csp = np.split(both, 2)
+    difference: Words = sp ^ csp
+    return difference
 
 
-def _along(words: Words, goes: Words, output: Words) -> Words:
-    """A level's corrections for a half: of its seed, in bit 0 of its control bit, in bit 1 of its output bit."""
+def _correction(left: Words, right: Words, goes: Words, value: Words) -> tuple[Words, Words]:
+    """The correction words of a level, from what the parties' halves and outputs differ by, and where alpha goes."""
+    word = np.where(goes[:, np.newaxis] == 1, left, right)  # of the half that alpha leaves
+    output = word[:, 0] >> _ONE & _ONE ^ value ^ goes  # whoever leaves alpha's path to the left is below alpha
+    controls = left[:, 0] & _ONE ^ goes ^ _ONE | (right[:, 0] & _ONE ^ goes) << _ONE
+    word[:, 0] = word[:, 0] & ~_CONTROL | controls
+    return word, output
+
+
+def _turned(words: Words, outputs: Flags, goes: Words) -> Words:
+    """Corrections for the half that a walk goes to: of its seed, in bit 0 of its control bit, in bit 1 of its output bit."""
     turned = words.copy()
-    turned[:, 0] = words[:, 0] & ~_CONTROL | words[:, 0] >> goes & _ONE | output << _ONE
+    low = words[..., 0]
+    turned[..., 0] = low & ~_CONTROL | low >> goes & _ONE | outputs.astype(np.uint64) << _ONE
     return turned
-
-
-def _kept(halves: Words, goes: Words) -> Words:
-    """Of the halves [2, ..., count, 2] those where the path goes."""
-    return np.where(goes[:, np.newaxis] == 1, halves[1], halves[0])
-
-
-def _parts(arrived: Words) -> tuple[Words, Words, Words]:
-    """Seed, control bit and output bit of halves that are corrected."""
-    low = arrived[..., 0].copy()
-    arrived[..., 0] = low & ~_CONTROL
-    return arrived, low & _ONE, low >> _ONE & _ONE
-
-
-def _spread(control: Words) -> Words:
-    """All ones where the control bit is set."""
-    return (np.uint64(0) - control)[..., np.newaxis]
 
 
 def _last_bit(seed: Words) -> Words:
     """A bit of the seed that is reached at the end: the lowest that is not cleared."""
-    return seed[..., 0] >> np.uint64(2) & _ONE
+    return seed[:, 0] >> np.uint64(2) & _ONE
 
 
 def _path(numbers: Sequence[int], bits: int) -> Words:

@@ -24,6 +24,7 @@ _Step: TypeAlias = Callable[[Words, Words, Words], tuple[Words, Words]]
 _LIMB_BITS = 16
 _MAX_LANES = 1 << (53 - 2 * _LIMB_BITS)
 _WORD = 8
+_PIECE = 1 << 14
 
 
 def from_ints(numbers: Iterable[int], bits: int) -> Bytes:
@@ -78,8 +79,8 @@ def block_dots(left: Numbers, right: Numbers, sizes: Sequence[int], bits: int) -
 def _pairs(left: Numbers, right: Numbers, bits: int) -> Iterator[tuple[_Limbs, _Limbs]]:
     """The vectors that meet, as limbs, one pair at a time: a thousand of them at once would not fit the cache."""
     lefts, rights = _vectors(left), _vectors(right)
-    n = max(len(lefts), len(rights))
-    if {len(lefts), len(rights)} - {1, n} or lefts.shape[1] != rights.shape[1]:
+    n = len(lefts) if len(rights) == 1 else len(rights)
+    if len(lefts) not in (1, n) or lefts.shape[1] != rights.shape[1]:
         raise LengthMismatch(f"vectors of shapes {left.shape} and {right.shape} do not meet")
     return zip(_limbs(lefts, n, bits), _limbs(rights, n, bits), strict=True)
 
@@ -129,6 +130,8 @@ def _in_blocks(limbs: _Limbs, sizes: Sequence[int]) -> _Limbs:
 
 def _collected(products: Sequence[_Limbs], bits: int) -> Bytes:
     """Products of limbs [n][..., i, j] as numbers: the sum of each times 2^(16 (i + j))."""
+    if not products:
+        raise LengthMismatch("no vectors: there is nothing to multiply")
     grid = np.array(products).astype(np.int64)
     count = -(-bits // _LIMB_BITS)
     columns = np.zeros((*grid.shape[:-2], count), dtype=np.int64)
@@ -150,14 +153,24 @@ def _carried(columns: npt.NDArray[np.int64], bits: int) -> npt.NDArray[np.int64]
 
 
 def _by_words(a: Bytes, b: Bytes, step: _Step) -> Bytes:
-    """Both numbers as 64-bit words, from the lowest on, with the carry of the words before."""
+    """a and b number by number, a piece at a time: what is worked on stays in the cache."""
     if a.shape != b.shape:
         raise LengthMismatch(f"numbers of shapes {a.shape} and {b.shape} do not meet")
+    size = a.shape[-1]
+    x, y, result = a.reshape(-1, size), b.reshape(-1, size), np.empty((a.size // size, size), dtype=np.uint8)
+    for start in range(0, len(result), _PIECE):
+        piece = slice(start, start + _PIECE)
+        result[piece] = _piece_by_words(x[piece], y[piece], step)
+    return result.reshape(a.shape)
+
+
+def _piece_by_words(a: Bytes, b: Bytes, step: _Step) -> Bytes:
+    """Both numbers as 64-bit words, from the lowest on, with the carry of the words before."""
     x, y = _word_columns(a), _word_columns(b)
-    carry = np.zeros(x.shape[1], dtype=np.uint64)
+    carry = np.zeros(len(a), dtype=np.uint64)
     for j in range(len(x)):
         x[j], carry = step(x[j], y[j], carry)
-    return _from_columns(x, a.shape)
+    return np.ascontiguousarray(x.T).view(np.uint8)[:, : a.shape[1]]
 
 
 def _added(x: Words, y: Words, carry: Words) -> tuple[Words, Words]:
@@ -175,11 +188,11 @@ def _subtracted(x: Words, y: Words, borrow: Words) -> tuple[Words, Words]:
 def _word_columns(rows: Bytes) -> Words:
     """[words, numbers]: the j-th 64-bit word of every number, zeros above its last byte."""
     size = rows.shape[-1]
-    wide = np.zeros((rows.size // size, -(-size // _WORD) * _WORD), dtype=np.uint8)
-    wide[:, :size] = rows.reshape(-1, size)
-    return np.ascontiguousarray(wide.view("<u8").T)
-
-
-def _from_columns(columns: Words, shape: tuple[int, ...]) -> Bytes:
-    rows = np.ascontiguousarray(columns.T).view(np.uint8)
-    return np.ascontiguousarray(rows[:, : shape[-1]]).reshape(shape)
+    whole, rest = divmod(size, _WORD)
+    flat = np.concatenate([np.ascontiguousarray(rows).ravel(), np.zeros(_WORD, dtype=np.uint8)])
+    columns = np.empty((whole + (rest > 0), rows.size // size), dtype=np.uint64)
+    for j, column in enumerate(columns):
+        column[:] = np.ndarray(column.shape, "<u8", flat, offset=_WORD * j, strides=(size,))
+    if rest:
+        columns[whole] &= np.uint64((1 << 8 * rest) - 1)
+    return columns
