@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Self
 
 from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
 from crowdfl.settings import TaskSettings
 
@@ -19,9 +20,10 @@ BLOCK = 64  # lanes that are used or left out together
 SAMPLE_BITS = 128  # of the ring that sample counts are shared in
 _CHEAT = 2.0**-40  # of an upload that wraps around and passes
 _WIDEST, _NARROWEST_SCALARS, _SLACK = 64, 136, 44
+_MUCH_TOO_WIDE = 512
 _MOST_DROPPED = 0.01
 _MOST_FALSE = 1e-6  # of rejecting one honest upload
-_MOST_LANES = 1 << 20
+_MOST_LANES = 1 << 16
 _TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the same everywhere
 
 
@@ -188,35 +190,34 @@ class SharesWidths:
         return type(self)(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})
 
     def _as_wide_as_sums(self) -> Self:
-        wide = (self._with(k=k) for k in range(8, _WIDEST + 1, 8))
-        fitting = next((widths for widths in wide if 2 * widths.sum_bound < 2**widths.k), None)
-        if fitting is None:
-            raise WidthBudgetExceeded(
-                f"the sum of all uploads reaches {self.sum_bound}, more than {_WIDEST} bits hold: "
-                "lower max_participants, max_samples, clip or decimals"
-            )
-        return fitting
+        needed = (2 * self.sum_bound).bit_length()
+        return self._with(k=-(-needed // 8) * 8)._narrow_enough()
 
     def _sketched(self, lanes: int) -> Self:
-        """The narrowest ring that some number of rows fits."""
-        shapes = [self._shaped(rows, lanes) for rows in _row_counts(lanes)]
-        for k in range(8, _WIDEST + 1, 8):
-            fitting = next((shape for shape in (shape._with(k=k) for shape in shapes) if shape._fits()), None)
-            if fitting is not None:
-                return fitting
-        best = min(shapes, key=lambda shape: shape.lane_bound)._with(k=_WIDEST)
-        raise WidthBudgetExceeded(
-            f"an upload's numbers do not fit {_WIDEST} bits: a lane reaches {best.lane_bound}, and a block of lanes would "
-            f"be left out with chance {best.drop_chance:.2g} or more (about {_MOST_DROPPED} is allowed): {best._remedy()}"
-        )
+        """The narrowest ring that some number of rows fits, and the fewest rows for it."""
+        least = [self._shaped(rows, lanes, -(-self.parameters // (lanes // rows))) for rows in _row_counts(lanes)]
+        for k in range(8, _MUCH_TOO_WIDE, 8):
+            for even in least:  # as if every bucket held as many entries: what does not fit then, fits no sketch
+                shape = self._shaped(even.rows, lanes) if even._with(k=k)._fits() else even
+                if shape._with(k=k)._fits():
+                    return shape._with(k=k)._narrow_enough()
+        raise WidthBudgetExceeded(f"the sum of all uploads reaches {self.sum_bound}: {self._remedy()}")
+
+    def _narrow_enough(self) -> Self:
+        if self.k > _WIDEST:
+            raise WidthBudgetExceeded(
+                f"an entry of an upload would need {self.k} bits, and {_WIDEST} is the most. The sum of all uploads reaches "
+                f"{self.sum_bound}, a lane {self.lane_bound}, and lanes must rarely wrap around: {self._remedy()}"
+            )
+        return self
 
     def _remedy(self) -> str:
         first = "lower max_norm" if self.has_norm_bound else "set max_norm (twice the largest norm of a trial)"
         return f"{first}, or lower max_participants, max_samples, clip or decimals"
 
-    def _shaped(self, rows: int, lanes: int) -> Self:
+    def _shaped(self, rows: int, lanes: int, load: int | None = None) -> Self:
         buckets = lanes // rows
-        load = load_bound(self.parameters, buckets, rows)
+        load = load_bound(self.parameters, buckets, rows) if load is None else load
         bound = _root_up(load * (self.max_samples * self.norm_bound) ** 2)
         return self._with(rows=rows, buckets=buckets, load=load, lane_bound=bound)
 
@@ -233,7 +234,7 @@ class SharesWidths:
         return self
 
     def _sparse_rejection(self, row: dict[int, float]) -> float:
-        """Of an upload of few entries, given by how many sixths of its square a row is above it; any number of blocks dropped."""
+        """Of an upload of few entries, given by how many sixths of its square a row is above it; over all numbers dropped."""
         total = {0: 1.0}
         for _ in range(self.rows):
             total = _added(total, row)
@@ -298,15 +299,6 @@ def _row_counts(lanes: int) -> Sequence[int]:
             f"with {lanes} lanes, uploads that wrap around would pass more often than once in 2^40: set `lanes` to 128 or more"
         )
     return counts
-
-
-def load_bound(parameters: int, buckets: int, rows: int) -> int:
-    """Stand-in."""
-    mean = parameters / buckets
-    for load in range(math.ceil(mean), parameters):
-        if math.log(rows * buckets) - (load * math.log(load / mean) - load + mean) <= math.log(_CHEAT):
-            return load
-    return parameters
 
 
 def _root_up(square: int) -> int:
