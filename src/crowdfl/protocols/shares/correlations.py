@@ -49,6 +49,7 @@ class Cards(Protocol):
     def narrow_rows(
         self, count: int, narrow: int, bits: int
     ) -> DealtRows: ...  # uniform in [0, 2^narrow), shared modulo 2^bits
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows: ...
     def flips(self, count: int) -> Bytes: ...  # uniform bits, XOR-shared
     def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes: ...
     def seeds(
@@ -134,6 +135,10 @@ class SpCards:
         del narrow
         return DealtRows(bits, self._own.rows(count, bits))
 
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
+        del values
+        return DealtRows(bits, self._own.rows(count, bits))
+
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
 
@@ -179,6 +184,10 @@ class CspCards:
         low = self._own.rows(count, narrow)
         high = _rows(self._file.take(count * (bits - narrow) // 8), count, bits - narrow)
         return DealtRows(bits, np.concatenate([low, high], axis=1))
+
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
+        del values
+        return DealtRows(bits, _rows(self._file.take(count * bits // 8), count, bits))
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
@@ -237,6 +246,11 @@ class KgcCards:
         correction = subtract_rows(value, theirs)[:, narrow // 8 :]
         self._csp_file.append(correction.tobytes())
         return DealtRows(bits, value)
+
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
+        dealt = values()
+        self._csp_file.append(subtract_rows(dealt, self._sp.rows(count, bits)).tobytes())
+        return DealtRows(bits, dealt)
 
     def flips(self, count: int) -> Bytes:
         return self._sp.flips(count) ^ self._csp.flips(count)
