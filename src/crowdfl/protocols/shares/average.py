@@ -96,7 +96,6 @@ class ShareSum:
         added = ring.encode(ring.decode(self.sums) + ring.decode(sums))
         return added, ((self.total + total) % REWARD_MODULUS).to_bytes(SAMPLES_BYTES, "little")
 
-
     def minus(self, shape: SharesShape, other: "ShareSum") -> "ShareSum":
         ring = shape.ring
         rest = ring.encode(ring.decode(self.sums) - ring.decode(other.sums))

@@ -87,10 +87,16 @@ class CspBooks:
         for number in range(self._latest(), manifest.number):
             self._memory.reserve(f"round {number} passed", b"")
         self._memory.keep("latest manifest", str(manifest.number).encode())
-        if self._spent(manifest.base) not in (None, manifest.number):  # after what was reserved just now: one of two sees the other
+        if self._spent(manifest.base) not in (
+            None,
+            manifest.number,
+        ):  # after what was reserved just now: one of two sees the other
             raise BaseSpent(_spent(manifest.number))
         last = self.last()
-        if last is not None and self._memory.reserve(f"round {last.number} published", manifest.previous) != manifest.previous:
+        if (
+            last is not None
+            and self._memory.reserve(f"round {last.number} published", manifest.previous) != manifest.previous
+        ):
             raise ChainBroken(f"another publication of round {last.number} was named before")
 
     def check_base(self, manifest: Manifest) -> None:
@@ -103,7 +109,9 @@ class CspBooks:
         else:
             expected = next_base(last.base, last.record, manifest.previous)
         if manifest.base != expected:
-            raise WrongBase(f"the manifest of round {manifest.number} does not start from the last model that was opened")
+            raise WrongBase(
+                f"the manifest of round {manifest.number} does not start from the last model that was opened"
+            )
 
     def spend(self, number: int, base: bytes) -> None:
         """This round opens the one sum of updates to this model."""

@@ -93,5 +93,7 @@ def rounded_quotient(sums: Integers, total: int) -> Integers:
 
 def _in_range(weights: npt.NDArray[np.float64] | Integers) -> Integers:
     if np.any(np.abs(weights) >= _LARGEST):
-        raise SlotOverflow("a weight is too large to be counted in units of 10^-decimals: lower `decimals`, or start again")
+        raise SlotOverflow(
+            "a weight is too large to be counted in units of 10^-decimals: lower `decimals`, or start again"
+        )
     return weights.astype(np.int64)

@@ -1,8 +1,8 @@
 """CSP of a `shares` task. It believes nothing that SP says about a round: its own program says what comes next.
 
-A step is reserved durably for the hash of one request before anything is answered; another request for it is refused, and so is
-one that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept, which
-gives the same bytes. Once a round has begun, every failure is one and the same error and ends it: nothing is ever computed
+A step is reserved durably for the hash of one request before anything is answered; another request for it is refused, as is one
+that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept, and gives
+the same bytes. Once a round has begun, every failure is one and the same error and ends it: nothing is ever computed
 without the checks that the task asks for.
 """
 
@@ -26,10 +26,11 @@ from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
 from crowdfl.protocols.shares.average import RoundRecord
 from crowdfl.protocols.shares.books import CspBooks, SumOpened
 from crowdfl.protocols.shares.chain import sha256
-from crowdfl.protocols.shares.csp_round import Answers, CspAnswer, CspKeys, CspRound
-from crowdfl.protocols.shares.manifest import Manifest, check_manifest
+from crowdfl.protocols.shares.csp_round import CspAnswer, CspInputs, CspKeys, CspRound, sum_of
+from crowdfl.protocols.shares.dealing import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.manifest import Manifest, check_manifest, open_seals
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
-from crowdfl.protocols.shares.transcript import StepReply, StepRequest, Transcript
+from crowdfl.protocols.shares.transcript import StepRequest, Transcript
 
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no secret brings these about: try again
 
@@ -42,6 +43,7 @@ class SharesCsp:
         self.roster = Roster()
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
+        self._last_sum: tuple[int, bytes] | None = None
         self.remember(InProcessMemory())
 
     def enrol(self, identity: Identity) -> None:
@@ -71,7 +73,9 @@ class SharesCsp:
         if said is None:
             return self._begin(message, request)
         if message.step != said.step + 1 or message.transcript != said.digest:
-            raise OutOfTurn(f"step {message.step} of round {number} is not the next one, or does not follow from the last")
+            raise OutOfTurn(
+                f"step {message.step} of round {number} is not the next one, or does not follow from the last"
+            )
         self._books.reserve_step(number, message.step, request)
         return self._answered(message, request, said)
 
@@ -105,7 +109,7 @@ class SharesCsp:
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._books.end(number) from None
         self._keep(number, answer)
-        reply = self.party.send(StepReply(answer.payload, answer.word))
+        reply = self.party.costs.sent(answer.payload)
         after = said.after(request, reply)
         self._books.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
@@ -113,29 +117,53 @@ class SharesCsp:
 
     def _computed(
         self, message: StepRequest, said: Transcript, running: "_Running | None"
-    ) -> tuple[Answers, CspAnswer]:
+    ) -> tuple[CspRound, CspAnswer]:
         """The next answer of the program under way or, if that is not in this process, of the same run again."""
         number = message.round_number
         if said.step == 0:
             run = self._program(number, message.payload)
-            return run, next(run)
+            return run, run.begin()
         if running is None or (running.number, running.said) != (number, said):
             run = self._again(number, said.step)
         else:
             run = running.run
-        return run, run.send(message.payload)
+        return run, run.answer(message.payload)
 
-    def _again(self, number: int, steps: int) -> Answers:
+    def _again(self, number: int, steps: int) -> CspRound:
         payloads = self._books.heard(number, steps)
         run = self._program(number, next(payloads))
-        next(run)
+        run.begin()
         for payload in payloads:
-            run.send(payload)
+            run.answer(payload)
         return run
 
-    def _program(self, number: int, manifest: bytes) -> Answers:
+    def _program(self, number: int, manifest: bytes) -> CspRound:
         parsed = Manifest.from_bytes(manifest, self._shape.limits())
-        return CspRound(self._shape, parsed, self._books.seed(number), self._keys).run()
+        inputs = CspInputs(
+            self._books.seed(number), lambda: self._dealt(number), self._previous_sum, self.roster.reading
+        )
+        return CspRound(self._shape, parsed, self._keys, inputs)
+
+    def _dealt(self, number: int) -> DealtRound:
+        if self._load is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this CSP: the round is void")
+        return received(self._shape, self._keys.dealt, CSP_ROLE, number, self._load(number))
+
+    def _previous_sum(self) -> bytes | None:
+        """CSP's share of the last sum, made again from what was sealed to it."""
+        last = self._books.last()
+        if last is None:
+            return None
+        if self._last_sum is None or self._last_sum[0] != last.number:
+            self._last_sum = last.number, self._sum_again(last.number)
+        return self._last_sum[1]
+
+    def _sum_again(self, number: int) -> bytes:
+        limits = self._shape.limits()
+        manifest = Manifest.from_bytes(next(self._books.heard(number, 1)), limits)
+        record = RoundRecord.from_bytes(self._books.record(number) or b"", limits)
+        seeds = open_seals(manifest, self._keys.sealing)
+        return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums
 
     def _keep(self, number: int, answer: CspAnswer) -> None:
         """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it."""
@@ -145,7 +173,7 @@ class SharesCsp:
             self._books.keep_opened(SumOpened(number, record.base, sha256(answer.record)), answer.record)
         for who, kept in answer.rewards.items():
             self._books.keep_reward(number, who, kept)
-        if answer.is_abort:
+        if answer.is_void:
             self._books.abort(number)
 
     def _claims(self) -> claims.ClaimsCsp:
@@ -159,4 +187,4 @@ class _Running:
 
     number: int
     said: Transcript
-    run: Answers
+    run: CspRound

@@ -1,25 +1,20 @@
 """CSP's half of a round, as one program: it is sent SP's payloads and gives answers. Run again, it gives the same ones."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.expansion import expand
-from crowdfl.errors import LengthMismatch
 from crowdfl.protocols.shares.average import AverageCoins, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.chain import RoundPlace
-from crowdfl.protocols.shares.manifest import (
-    BROKEN_SEAL,
-    AcceptedSet,
-    Manifest,
-    ManifestReply,
-    open_seals,
-    sign_verdict,
-)
+from crowdfl.protocols.shares.checks import Checked, CheckInputs, Verdict, check_program
+from crowdfl.protocols.shares.dealing import DealtRound
+from crowdfl.protocols.shares.lanes import coins
+from crowdfl.protocols.shares.manifest import AcceptedSet, Manifest, ManifestReply, open_seals, sign_verdict
+from crowdfl.protocols.shares.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.sketching import LaneMaker
 from crowdfl.protocols.shares.upload import expanded_samples, expanded_update
-
-Answers = Generator["CspAnswer", bytes, None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,60 +28,112 @@ class CspKeys:
 
 
 @dataclass(frozen=True, repr=False)
+class CspInputs:
+    """What a round takes from elsewhere, when it needs it."""
+
+    seed: bytes  # all of CSP's coins of this round come from it
+    dealt: Callable[[], DealtRound]
+    previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
+    reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
+
+
+@dataclass(repr=False)
 class CspAnswer:
     """The answer to one step, and what must be kept with it."""
 
-    payload: bytes
-    word: bytes = b""
-    is_abort: bool = False
+    payload: bytes = b""
+    is_void: bool = False
     record: bytes = b""  # of the one sum, which this answer opens
-    rewards: Mapping[str, bytes] = field(default_factory=dict)
+    rewards: dict[str, bytes] = field(default_factory=dict)
 
 
 class CspRound:
     """The program of one round, from a manifest that was found in order."""
 
-    def __init__(self, shape: SharesShape, manifest: Manifest, seed: bytes, keys: CspKeys) -> None:
-        self._shape, self._manifest, self._seed, self._keys = shape, manifest, seed, keys
-        self._seeds: dict[str, bytes] = {}
+    def __init__(self, shape: SharesShape, manifest: Manifest, keys: CspKeys, inputs: CspInputs) -> None:
+        self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
+        self._seeds = open_seals(manifest, keys.sealing)
+        self._least = shape.spec.settings.min_participants
+        broken = [who for who in manifest.names if who not in self._seeds]
+        self._members = AcceptedSet.without(manifest.names, broken, self._least)
+        self._nonce = expand(inputs.seed, b"crowdfl csp nonce 1", 32)
+        self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
+        self._now = CspAnswer()
+        self._run = CspRun(self._program)
+
+    def begin(self) -> CspAnswer:
+        """The answer to the manifest."""
+        members = self._members
+        word = sign_verdict(self._manifest, members, self._keys.signing) if members.void else b""
+        return CspAnswer(ManifestReply(self._nonce, tuple(members.rejected), word).to_bytes(), is_void=bool(word))
+
+    def answer(self, payload: bytes) -> CspAnswer:
+        self._now = CspAnswer()
+        self._now.payload = self._run.answer(payload)
+        return self._now
+
+    def _program(self, side: CspSide) -> Half[None]:
+        if self._shape.widths.is_checked:
+            checked = yield from self._check(side)
+            if checked.verdict.void is not None:
+                return
+        side.heard(0)
+        side.finish(self._average())
+
+    def _check(self, side: CspSide) -> Half[Checked]:
+        dealt, names = self._inputs.dealt(), self._manifest.names
+        drawn = coins(self._manifest.digest, self._nonce)
+        maker = LaneMaker(self._shape, drawn)
+        previous = self._inputs.previous() if self._shape.widths.has_previous else None
+        inputs = CheckInputs(
+            slots=[slot for slot, who in enumerate(names) if who in self._seeds],
+            lanes=maker.lanes(self._expanded()),
+            samples=[expanded_samples(seed, self._place, who) for who, seed in self._seeds.items()],
+            previous=None if previous is None else maker.lanes([previous])[0],
+            listed=len(names),
+            least=self._least,
+            context=drawn,
+            salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
+        )
+        return (yield from check_program(side, dealt.lanes, self._shape.widths, inputs, self._attached))
+
+    def _attached(self, verdict: Verdict) -> bytes:
+        self._members = self._members.judged(self._manifest.names, verdict, self._least)
+        self._now.is_void = verdict.void is not None
+        return sign_verdict(self._manifest, self._members, self._keys.signing)
+
+    def _expanded(self) -> Iterator[bytes]:
+        """CSP's shares one after the other, in the order of the names; what was expanded is added up too."""
+        for who in self._seeds:
+            shares, samples = self._share_of(who)
+            self._sums.add(shares, samples)
+            yield shares
+
+    def _share_of(self, who: str) -> tuple[bytes, int]:
+        seed = self._seeds[who]
+        return expanded_update(seed, self._place, who, self._shape.share_bytes), expanded_samples(
+            seed, self._place, who
+        )
+
+    def _average(self) -> bytes:
+        members, keys = self._members, self._keys
+        own, drawn = self._own_sum(), AverageCoins.of(self._inputs.seed)
+        reply = open_sum(self._shape, self._place, members, own, drawn, keys.audiences, keys.signing)
+        self._now.record = reply.record
+        return reply.to_bytes()
+
+    def _own_sum(self) -> ShareSum:
+        """Of those who are in; where everyone was added up for the lanes, the others are taken out."""
+        accepted = set(self._members.accepted)
+        if not self._shape.widths.is_checked:
+            return sum_of(self._shape, self._place, {who: self._seeds[who] for who in self._seeds if who in accepted})
+        for who in self._seeds.keys() - accepted:
+            self._sums.subtract(*self._share_of(who))
+        return self._sums.result()
 
     @property
     def _place(self) -> RoundPlace:
         return self._manifest.place
-
-    def run(self) -> Answers:
-        self._seeds = open_seals(self._manifest, self._keys.sealing)
-        broken = {who: BROKEN_SEAL for who in self._manifest.names if who not in self._seeds}
-        members = AcceptedSet.of(self._manifest.names, broken)
-        nonce = expand(self._seed, b"crowdfl csp nonce 1", 32)
-        opening = ManifestReply(nonce, tuple(broken)).to_bytes()
-        if not members.is_open(self._least):
-            yield CspAnswer(opening, self._word(members), is_abort=True)
-            return
-        yield CspAnswer(opening)
-        yield self._average(members)
-
-    @property
-    def _least(self) -> int:
-        return self._shape.spec.settings.min_participants
-
-    def _word(self, members: AcceptedSet) -> bytes:
-        return sign_verdict(self._manifest, members, self._keys.signing, self._least).to_bytes()
-
-    def _average(self, members: AcceptedSet) -> CspAnswer:
-        reply = open_sum(
-            self._shape,
-            self._place,
-            members,
-            self._own_sum(members),
-            AverageCoins.of(self._seed),
-            self._keys.audiences,
-            self._keys.signing,
-        )
-        return CspAnswer(reply.to_bytes(), record=reply.record)
-
-    def _own_sum(self, members: AcceptedSet) -> ShareSum:
-        return sum_of(self._shape, self._place, {who: self._seeds[who] for who in members.accepted})
 
 
 def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) -> ShareSum:

@@ -4,13 +4,14 @@ It fixes everything: names in order, so that a name's place is its slot in what 
 come from its hash and from a nonce that CSP draws afterwards. CSP takes one manifest a round, ever.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import BadSignature, LengthMismatch, ProtocolError, RoundEnded, SealBroken, TooFewParticipants
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
+from crowdfl.protocols.shares.checks import Verdict, why_void
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
 
@@ -39,16 +40,13 @@ class Manifest(Message, kind=54):
     def digest(self) -> bytes:
         return sha256(b"crowdfl manifest 1" + self.to_bytes())
 
-    def coins(self, nonce: bytes) -> bytes:
-        """The seed of the round's sketch, which neither server could choose."""
-        return sha256(b"crowdfl sketch coins 1" + self.digest + nonce)
-
 
 class ManifestReply(Message, kind=55):
-    """CSP to SP: its part of the coins, and whose seal does not open."""
+    """CSP to SP: its part of the coins, whose seal does not open, and its word if the round is void for that."""
 
     nonce: bytes
     broken: tuple[str, ...]
+    word: bytes
 
 
 def manifest_of(place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]) -> Manifest:
@@ -123,19 +121,26 @@ def open_seals(manifest: Manifest, sealing: ReaderKey) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class AcceptedSet:
-    """Whose uploads count, and why others' do not. It can be opened if enough are left and few were rejected."""
+    """Whose uploads count, and why others' do not; or why nothing is opened at all."""
 
     accepted: tuple[str, ...]
     rejected: Mapping[str, str] = field(default_factory=dict)  # by name, the reason
+    void: str = ""
 
     @classmethod
-    def of(cls, names: Sequence[str], rejected: Mapping[str, str]) -> "AcceptedSet":
-        return cls(tuple(who for who in names if who not in rejected), {who: rejected[who] for who in sorted(rejected)})
+    def without(cls, names: Sequence[str], broken: Collection[str], least: int) -> "AcceptedSet":
+        """Everyone whose seal opens."""
+        rejected = {who: BROKEN_SEAL for who in names if who in broken}
+        accepted = tuple(who for who in names if who not in rejected)
+        return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
 
-    def is_open(self, least: int) -> bool:
-        """Whether a sum of these may be opened: enough are left, and at most a third was rejected."""
-        everyone = len(self.accepted) + len(self.rejected)
-        return len(self.accepted) >= least and 3 * len(self.rejected) <= everyone
+    def judged(self, names: Sequence[str], verdict: Verdict, least: int) -> "AcceptedSet":
+        """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
+        accepted = tuple(names[slot] for slot in verdict.accepted)
+        if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):
+            return AcceptedSet((), self.rejected, verdict.void)
+        reasons = {who: self.rejected.get(who, OUT_OF_BOUNDS) for who in names if who not in accepted}
+        return AcceptedSet(accepted, reasons, verdict.void or "")
 
 
 class RoundVerdict(Message, kind=56):
@@ -148,36 +153,30 @@ class RoundVerdict(Message, kind=56):
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
     reasons: tuple[str, ...]
-    aborted: int  # 1: nothing was sent for this round, nothing will be
+    void: str  # why nothing was sent for this round and nothing will be; empty if it goes on
     signature: bytes
 
     @property
     def statement(self) -> bytes:
         return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
 
-    @property
-    def members(self) -> AcceptedSet:
-        return AcceptedSet(self.accepted, dict(zip(self.rejected, self.reasons, strict=True)))
 
-
-def sign_verdict(manifest: Manifest, members: AcceptedSet, signing: SigningKey, least: int) -> RoundVerdict:
-    rejected = members.rejected
-    names, reasons = tuple(rejected), tuple(rejected.values())
-    aborted = 0 if members.is_open(least) else 1
+def _verdict(manifest: Manifest, members: AcceptedSet) -> RoundVerdict:
+    names, reasons = tuple(members.rejected), tuple(members.rejected.values())
     fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
-    verdict = RoundVerdict(*fields, members.accepted, names, reasons, aborted, b"")
-    return replace(verdict, signature=signing.sign(verdict.statement))
+    return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
+
+
+def sign_verdict(manifest: Manifest, members: AcceptedSet, signing: SigningKey) -> bytes:
+    verdict = _verdict(manifest, members)
+    return replace(verdict, signature=signing.sign(verdict.statement)).to_bytes()
 
 
 def check_verdict(word: bytes, manifest: Manifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape) -> None:
-    """SP: CSP's word must say what SP knows itself. `RoundEnded` where nothing is opened."""
+    """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
     verdict = RoundVerdict.from_bytes(word, shape.limits())
     verify(csp_key, verdict.statement, verdict.signature)
-    expected = manifest.task, manifest.number, manifest.base, manifest.digest
-    if (verdict.task, verdict.number, verdict.base, verdict.manifest) != expected or verdict.members != members:
-        raise ProtocolError(f"CSP's verdict on round {manifest.number} is not about what this SP sent")
-    if verdict.aborted:
-        raise RoundEnded(
-            f"round {manifest.number} is void: {len(members.rejected)} of {len(manifest.names)} uploads were rejected, "
-            "and nothing was opened"
-        )
+    if replace(verdict, signature=b"") != _verdict(manifest, members):
+        raise ProtocolError(f"CSP's verdict on round {manifest.number} is not about what this SP sent and computed")
+    if members.void:
+        raise RoundEnded(f"round {manifest.number} is void, and nothing was opened: {members.void}")

@@ -81,7 +81,7 @@ class SharesParticipant(_ChainReader):
         return 0
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
-        """SP's shares of the change since the model that is held, and the seed of CSP's, sealed; with a fresh seed each time."""
+        """SP's shares of the change since the model that is held, and the seed of CSP's, sealed; that is fresh each time."""
         samples, model = whole_samples(samples), self._followed()
         update = self._encoder.encode(weights, model, samples)
         place = self._shape.place(round_number, model.base)

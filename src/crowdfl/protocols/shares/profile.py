@@ -11,6 +11,7 @@ from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.chain import ROUND_BYTES
 from crowdfl.protocols.shares.csp import SharesCsp
 from crowdfl.protocols.shares.csp_round import CspKeys
+from crowdfl.protocols.shares.dealing import file_bytes, files
 from crowdfl.protocols.shares.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
 from crowdfl.protocols.shares.participant import SharesParticipant, SharesRequester
 from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
@@ -43,12 +44,11 @@ class SharesProfile:
         return deal_keys()
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        del settings, parameters
-        return {}
+        shape = SharesShape(TaskSpec("", settings, parameters))
+        return file_bytes(shape)
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        del spec, source, role, number
-        return b""
+        return files(SharesShape(spec), source, number).get(role, b"")
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesSp:
         own = SharesSpBundle.from_bytes(bundle, Limits.plain())

@@ -4,13 +4,15 @@ All of SP's coins of a round come from one durable seed that is bound to the man
 a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything is opened.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
     CrowdFLError,
+    DealtMaterialDamaged,
     FormatError,
     ProtocolError,
     RoundsExhausted,
@@ -29,8 +31,10 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.shares.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
+from crowdfl.protocols.shares.checks import Checked, CheckInputs, check_program
+from crowdfl.protocols.shares.dealing import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.lanes import coins
 from crowdfl.protocols.shares.manifest import (
-    BROKEN_SEAL,
     AcceptedSet,
     Manifest,
     ManifestEntry,
@@ -38,7 +42,9 @@ from crowdfl.protocols.shares.manifest import (
     check_verdict,
     manifest_of,
 )
+from crowdfl.protocols.shares.program import SpSide
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.sketching import LaneMaker
 from crowdfl.protocols.shares.transcript import SpConversation
 from crowdfl.protocols.shares.upload import UploadBody, parse_upload, require_signed, upload_bytes
 
@@ -69,8 +75,8 @@ class _SpRound:
     manifest: Manifest
     talk: SpConversation
     seed: bytes = field(repr=False)
-    members: AcceptedSet | None = None
-    is_paid: bool = False
+    coins: bytes
+    members: AcceptedSet
 
 
 class SharesSp:
@@ -81,7 +87,7 @@ class SharesSp:
 
     def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
         self.party, self.fingerprint, self._shape = party, fingerprint, shape
-        self._csp_key, self._dealt = csp_key, dealt
+        self._csp_key, self._seed = csp_key, dealt
         self.roster = Roster()
         self._claims = claims.ClaimsSp(shape.spec.name, csp_key, self.roster.signing, shape.limits())
         self._load: Callable[[str], bytes] | None = None
@@ -170,7 +176,7 @@ class SharesSp:
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""
-        fewest = self._shape.spec.settings.min_participants
+        fewest = self._least
         if len(self._counted) < fewest:
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
 
@@ -190,50 +196,81 @@ class SharesSp:
         yield from self._prepared()
 
     def publish(self, *, final: bool) -> Exchange:
-        """One publication for participants and requester alike. A task that pays has paid before."""
+        """One publication for participants and requester alike. In a task that pays, rewards come before it."""
         del final
         now = yield from self._prepared()
-        members = _known(now.members)
-        self._round = None  # what is asked for next ends the round: if it fails, all is asked for again
-        reply = yield from now.talk.ask(b"")
-        average = AverageReply.from_bytes(reply.payload, self._shape.limits())
-        own = self._own_sum(members)
-        publication = publish_sum(self._shape, self._place, members, own, average, self._csp_key)
+        self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
+        average = AverageReply.from_bytes((yield from now.talk.ask(b"")), self._shape.limits())
+        own = self._own_sum(now.members)
+        publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key)
         self._leave(publication, own)
 
     def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
         """Everything before the average; what this process has done of it already is not done again."""
         if self._round is None:
-            now = self._begun()
-            yield from self._admitted(now)
-            self._round, self._members = now, now.members
+            now = yield from self._begun()
+            if self._shape.widths.is_checked:
+                yield from self._check(now)
+            self._round = now
         return self._round
 
-    def _begun(self) -> _SpRound:
+    def _begun(self) -> Generator[bytes, Reply, _SpRound]:
+        """The manifest, and whose seals CSP can open."""
         self.check()
         previous = b"" if self._before is None else self._before.publication
         entries = {who: counted.entry for who, counted in self._counted.items()}
         manifest = manifest_of(self._place, previous, self._shape.payment, entries)
-        seed = self._seed_for(manifest.digest)
-        return _SpRound(manifest, SpConversation(self.party, self._shape, self._place), seed)
-
-    def _admitted(self, now: _SpRound) -> Generator[bytes, Reply, None]:
-        """The manifest, and who is in."""
-        reply = yield from now.talk.ask(now.manifest.to_bytes())
-        opening = ManifestReply.from_bytes(reply.payload, self._shape.limits())
-        if not set(opening.broken) <= set(now.manifest.names):
+        seed, talk = self._seed_for(manifest.digest), SpConversation(self.party, self._place)
+        reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
+        if not set(reply.broken) <= set(manifest.names):
             raise ProtocolError("CSP names seals that are not in the manifest")
-        members = AcceptedSet.of(now.manifest.names, dict.fromkeys(opening.broken, BROKEN_SEAL))
-        self._heed(reply.word, now, members)
-        now.members = members
+        members = AcceptedSet.without(manifest.names, reply.broken, self._least)
+        now = _SpRound(manifest, talk, seed, coins(manifest.digest, reply.nonce), members)
+        if members.void or reply.word:
+            self._heed(reply.word, now, members)
+        return now
+
+    def _check(self, now: _SpRound) -> Generator[bytes, Reply, Checked]:
+        """Who is within the bounds: both servers come to the same set, and CSP signs it."""
+        dealt, open_to_csp = self._dealt(), [who for who in now.manifest.names if who not in now.members.rejected]
+        bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who in open_to_csp}
+        maker, samples = LaneMaker(self._shape, now.coins), list[int]()
+        previous = None if self._before is None else self._before.sums
+        inputs = CheckInputs(
+            slots=list(bodies.values()),
+            lanes=maker.lanes(self._shares(bodies, samples)),
+            samples=samples,
+            previous=None if previous is None or not self._shape.widths.has_previous else maker.lanes([previous])[0],
+            listed=len(now.manifest.names),
+            least=self._least,
+            context=now.coins,
+            salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
+        )
+        half = check_program(SpSide(), dealt.lanes, self._shape.widths, inputs)
+        checked = yield from now.talk.run(half)
+        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._least))
+        return checked
+
+    def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
+        """SP's shares, read again one after the other; their numbers of samples beside them."""
+        for who in names:
+            body = self._body(who)
+            samples.append(int.from_bytes(body.samples, "little"))
+            yield body.shares
 
     def _heed(self, word: bytes, now: _SpRound, members: AcceptedSet) -> None:
-        """CSP's signed word; without one, the set must be one that may be opened."""
-        self._members = members
-        if word:
-            check_verdict(word, now.manifest, members, self._csp_key, self._shape)
-        if not members.is_open(self._shape.spec.settings.min_participants):
-            raise ProtocolError("CSP goes on with a round that must not be opened")
+        """CSP's signed word on who is in: it ends a round that must not be opened."""
+        now.members = self._members = members
+        check_verdict(word, now.manifest, members, self._csp_key, self._shape)
+
+    def _dealt(self) -> DealtRound:
+        if self._file is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
+        return received(self._shape, self._seed, SP_ROLE, self.round_number, self._file(self.round_number))
+
+    @property
+    def _least(self) -> int:
+        return self._shape.spec.settings.min_participants
 
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
         """Of those who are in: the others are taken out of what was added up."""
@@ -290,9 +327,3 @@ class SharesSp:
 
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
         return self._claims.pay(claim, attestation)
-
-
-def _known(members: AcceptedSet | None) -> AcceptedSet:
-    if members is None:
-        raise ProtocolError("who is in this round is not known yet")
-    return members

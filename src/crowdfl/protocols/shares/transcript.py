@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.messages import RoundRequest
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.shares.chain import RoundPlace, sha256
 from crowdfl.protocols.shares.program import Half
-from crowdfl.protocols.shares.shape import SharesShape
 
 _Result = TypeVar("_Result")
 
@@ -20,13 +19,6 @@ class StepRequest(RoundRequest, kind=60, repr=False):
     step: int  # from 1 on
     transcript: bytes  # hash of all that was said in this round before
     payload: bytes
-
-
-class StepReply(Message, kind=61, repr=False):
-    """CSP to SP: its half of the step; where it has decided who is in, its signed word about that."""
-
-    payload: bytes
-    word: bytes
 
 
 @dataclass(frozen=True)
@@ -54,26 +46,24 @@ class Transcript:
 class SpConversation:
     """SP's end: makes requests of payloads, one after the other."""
 
-    def __init__(self, party: Party, shape: SharesShape, place: RoundPlace) -> None:
-        self._party, self._shape, self._place = party, shape, place
+    def __init__(self, party: Party, place: RoundPlace) -> None:
+        self._party, self._place = party, place
         self._said = Transcript.start(place)
 
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, StepReply]:
+    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
         message = StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
         request = self._party.send(message)
         reply = (yield request)()
         self._said = self._said.after(request, reply)
-        return StepReply.from_bytes(reply, self._shape.limits(2 * len(payload)))
+        return reply
 
-    def run(self, half: Half[_Result]) -> Generator[bytes, Reply, tuple[_Result, bytes]]:
-        """SP's half of a program to its end; its result, and CSP's word with the last reply."""
-        word = b""
+    def run(self, half: Half[_Result]) -> Generator[bytes, Reply, _Result]:
+        """SP's half of a program to its end."""
         try:
             message = next(half)
             while True:
-                reply = yield from self.ask(message)
-                word = reply.word
-                message = half.send(reply.payload)
+                message = half.send((yield from self.ask(message)))
         except StopIteration as end:
-            return end.value, word
+            result: _Result = end.value
+            return result

@@ -105,7 +105,13 @@ class UpdateEncoder:
 
 
 def make_upload(
-    shape: SharesShape, place: RoundPlace, who: str, signing: SigningKey, csp_sealing: bytes, update: Integers, samples: int
+    shape: SharesShape,
+    place: RoundPlace,
+    who: str,
+    signing: SigningKey,
+    csp_sealing: bytes,
+    update: Integers,
+    samples: int,
 ) -> UploadBody:
     """An upload of these integers, with a seed that nothing else gets."""
     return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, secrets.token_bytes(SEED_BYTES))
@@ -135,7 +141,14 @@ def upload_from_seed(
 def upload_bytes(shape: SharesShape) -> int:
     """The size of every upload of a task, by a participant whose name has the usual length."""
     empty = UploadBody(
-        shape.spec.name, bytes(ROUND_BYTES), bytes(32), "0" * NAME_BYTES, b"", bytes(SAMPLES_BYTES), bytes(SEALED_BYTES), bytes(64)
+        shape.spec.name,
+        bytes(ROUND_BYTES),
+        bytes(32),
+        "0" * NAME_BYTES,
+        b"",
+        bytes(SAMPLES_BYTES),
+        bytes(SEALED_BYTES),
+        bytes(64),
     )
     return len(empty.to_bytes()) + shape.share_bytes
 
@@ -158,11 +171,11 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
     if body.place.number != place.number:
         raise RoundNotOpen(f"an upload for round {body.place.number}, and this is round {place.number}")
     if body.base != place.base:
-        raise WrongBase("this update is to another model than the one that the round starts from: read the last average first")
+        raise WrongBase(
+            "this update is to another model than the one that the round starts from: read the last average first"
+        )
     return body
 
 
 def require_signed(body: UploadBody, key: bytes) -> None:
     verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)
-
-
