@@ -1,7 +1,7 @@
 """CSP of a `shares` task. It believes nothing that SP says about a round: its own program says what comes next.
 
 A step is reserved durably for the hash of one request before anything is answered; another request for it is refused, as is one
-that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept, and gives
+that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept:
 the same bytes. Once a round has begun, every failure is one and the same error and ends it: nothing is ever computed
 without the checks that the task asks for.
 """

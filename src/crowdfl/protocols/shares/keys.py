@@ -1,8 +1,8 @@
 """What KGC deals to each role of a `shares` task: no key that decrypts anything, but seeds, audience keys and CSP's two keys.
 
 SP gets a seed of its own; CSP a seed, the key it signs with, the key that uploads are sealed to, and both audience keys;
-readers their audience's key. The two seeds together are the source of all correlations: KGC keeps them until both servers have every
-file that they need, and then destroys them.
+readers their audience's key. The two seeds together are the source of all correlations: KGC keeps them until both servers
+have every file that they need, and then destroys them.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """What every side of a `shares` task derives from the task alone."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import RewardsOff
@@ -9,7 +9,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
 from crowdfl.protocols.shares.widths import SharesWidths
-from crowdfl.settings import to_millionths
+from crowdfl.settings import TaskSettings, to_millionths
 
 SAMPLES_BYTES = 16  # of a share of a number of samples, and of a reward
 REWARD_MODULUS = 1 << (8 * SAMPLES_BYTES)
@@ -24,7 +24,7 @@ class SharesShape:
 
     @cached_property
     def widths(self) -> SharesWidths:
-        return SharesWidths.of(self.spec.settings, self.spec.parameters)
+        return _widths(self.spec.settings, self.spec.parameters)
 
     @cached_property
     def ring(self) -> Ring:
@@ -63,3 +63,9 @@ class SharesShape:
         people = self.spec.settings.max_participants
         longest = max(self.share_bytes, payload) + _SMALL
         return Limits(None, 0, max_entries=max(people, 1) + 1, longest=max(longest, people * 256))
+
+
+@lru_cache(maxsize=16)
+def _widths(settings: TaskSettings, parameters: int) -> SharesWidths:
+    """Computed once for all sides of a process."""
+    return SharesWidths.of(settings, parameters)

@@ -60,14 +60,6 @@ class LeftOver(Message, kind=63, repr=False):
     sums: bytes
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """An upload that is in."""
-
-    name: bytes  # hash of all of it
-    entry: ManifestEntry
-
-
 @dataclass
 class _SpRound:
     """A round that CSP is asked about: what is known so far."""
@@ -105,7 +97,7 @@ class SharesSp:
         if round_number > rounds:
             raise RoundsExhausted(f"round {round_number} of {rounds}: the correlations were dealt for those")
         self.round_number = round_number
-        self._counted: dict[str, _Counted] = {}
+        self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # none if they can be read again
         self._sums = ShareSums(self._shape)
         self._seeds: dict[str, MaskSeed] = {}
@@ -157,22 +149,18 @@ class SharesSp:
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the sums; one that is refused keeps the others out too."""
-        fresh: dict[str, tuple[bytes, UploadBody]] = {}
-        for who, upload in uploads.items():
-            name = sha256(upload)
-            if not self._is_counted(who, name):
-                fresh[who] = name, self._checked(who, upload, validated=validated)
-        for who, (name, body) in fresh.items():
+        bodies = {who: self._checked(who, upload, validated=validated) for who, upload in uploads.items()}
+        fresh = {who: body for who, body in bodies.items() if not self._is_counted(who, ManifestEntry.of(body))}
+        for who, body in fresh.items():
             self._sums.add(body.shares, int.from_bytes(body.samples, "little"))
-            self._counted[who] = _Counted(name, ManifestEntry.of(body))
+            self._counted[who] = ManifestEntry.of(body)
             if self._load is None:
                 self._bodies[who] = uploads[who]
 
-    def _is_counted(self, who: str, name: bytes) -> bool:
-        known = self._counted.get(who)
-        if known is not None and known.name != name:
+    def _is_counted(self, who: str, entry: ManifestEntry) -> bool:
+        if self._counted.get(who, entry) != entry:
             raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
-        return known is not None
+        return who in self._counted
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""
@@ -181,11 +169,11 @@ class SharesSp:
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
 
     def _body(self, who: str) -> UploadBody:
-        """An upload that was counted, once more: it must be the same bytes."""
-        upload = self._bodies[who] if self._load is None else self._load(who)
-        if sha256(upload) != self._counted[who].name:
+        """An upload that was counted, once more; whoever keeps it has looked at its bytes."""
+        body = parse_upload(self._bodies[who] if self._load is None else self._load(who), self._shape, self._place)
+        if ManifestEntry.of(body) != self._counted[who]:
             raise UploadDamaged(f"the upload of {who} is not the one that was counted: its file was altered")
-        return parse_upload(upload, self._shape, self._place)
+        return body
 
     # The round with CSP.
 
@@ -218,8 +206,7 @@ class SharesSp:
         """The manifest, and whose seals CSP can open."""
         self.check()
         previous = b"" if self._before is None else self._before.publication
-        entries = {who: counted.entry for who, counted in self._counted.items()}
-        manifest = manifest_of(self._place, previous, self._shape.payment, entries)
+        manifest = manifest_of(self._place, previous, self._shape.payment, self._counted)
         seed, talk = self._seed_for(manifest.digest), SpConversation(self.party, self._place)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
         if not set(reply.broken) <= set(manifest.names):

@@ -5,8 +5,8 @@ public fields and the hash of SP's share as context, and the participant signs a
 otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever.
 """
 
+import hashlib
 import secrets
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,18 @@ import numpy.typing as npt
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.expansion import expand
-from crowdfl.errors import DocumentError, LengthMismatch, NotFinite, RoundNotOpen, SealBroken, SlotOverflow, WrongBase
+from crowdfl.errors import (
+    BadSignature,
+    DocumentError,
+    LengthMismatch,
+    NotFinite,
+    RoundNotOpen,
+    SealBroken,
+    SlotOverflow,
+    WrongBase,
+)
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.shares.chain import ROUND_BYTES, Integers, ModelChain, RoundPlace, sha256
+from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
 SIGNATURE_BYTES = 64
@@ -31,10 +40,11 @@ class UploadBody(Message, kind=53, repr=False):
     number: bytes  # the round, 4 bytes big endian
     base: bytes
     who: str
-    shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
-    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
+    digest: bytes  # SHA-256 of SP's shares, samples first
     sealed: bytes  # the seed of CSP's shares
     signature: bytes
+    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
+    shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
 
     def __repr__(self) -> str:
         return f"UploadBody({self.who!r} in round {int.from_bytes(self.number, 'big')} of task {self.task!r})"
@@ -43,10 +53,11 @@ class UploadBody(Message, kind=53, repr=False):
     def place(self) -> RoundPlace:
         return RoundPlace(self.task, int.from_bytes(self.number, "big"), self.base)
 
-    @property
-    def digest(self) -> bytes:
-        """Of SP's shares."""
-        return sha256(self.shares + self.samples)
+
+def share_digest(samples: bytes, shares: bytes) -> bytes:
+    digest = hashlib.sha256(samples)
+    digest.update(shares)
+    return digest.digest()
 
 
 def upload_statement(place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
@@ -91,15 +102,20 @@ class UpdateEncoder:
         flat = np.asarray(weights, dtype=np.float64).reshape(-1)
         if len(flat) != len(base.weights):
             raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
-        if not np.isfinite(flat).all():
-            raise NotFinite("a weight is NaN or infinite")
         change = self._within_norm(flat - base.weights / unit)
         self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
-        units = np.rint(np.clip(change, -settings.clip, settings.clip) * unit).astype(np.int64)
-        return np.asarray(units * samples, dtype=np.int64)
+        if self.clipped:
+            np.clip(change, -settings.clip, settings.clip, out=change)
+        change *= unit
+        return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
 
     def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        bound, norm = self._shape.spec.settings.max_norm, float(np.linalg.norm(change))
+        """Scaled down to the task's norm bound, if there is one. Past 10^150 a square is no double any more."""
+        if not np.isfinite(change).all():
+            raise NotFinite("a weight is NaN or infinite")
+        bound = self._shape.spec.settings.max_norm
+        largest = float(np.abs(change).max(initial=0.0)) or 1.0
+        norm = largest * float(np.sqrt(np.dot(change / largest, change / largest)))
         self.scaled = None if bound is None or norm <= bound else bound / norm
         return change if self.scaled is None else change * self.scaled
 
@@ -131,25 +147,19 @@ def upload_from_seed(
     ring = shape.ring
     theirs = ring.decode(expanded_update(seed, place, who, shape.share_bytes))
     shares = ring.encode(ring.of_signed(update) - theirs)
-    count = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
-    number, counted = place.number.to_bytes(ROUND_BYTES, "big"), count.to_bytes(SAMPLES_BYTES, "little")
-    body = UploadBody(place.task, number, place.base, who, shares, counted, b"", b"")
-    body = replace(body, sealed=seal_to(csp_sealing, seed, seal_context(place, who, body.digest)))
-    return replace(body, signature=signing.sign(upload_statement(place, who, body.digest, body.sealed)))
+    counted = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
+    count = counted.to_bytes(SAMPLES_BYTES, "little")
+    digest = share_digest(count, shares)
+    sealed = seal_to(csp_sealing, seed, seal_context(place, who, digest))
+    signature = signing.sign(upload_statement(place, who, digest, sealed))
+    number = place.number.to_bytes(ROUND_BYTES, "big")
+    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, count, shares)
 
 
 def upload_bytes(shape: SharesShape) -> int:
     """The size of every upload of a task, by a participant whose name has the usual length."""
-    empty = UploadBody(
-        shape.spec.name,
-        bytes(ROUND_BYTES),
-        bytes(32),
-        "0" * NAME_BYTES,
-        b"",
-        bytes(SAMPLES_BYTES),
-        bytes(SEALED_BYTES),
-        bytes(64),
-    )
+    fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
+    empty = UploadBody(shape.spec.name, *fixed, bytes(SIGNATURE_BYTES), bytes(SAMPLES_BYTES), b"")
     return len(empty.to_bytes()) + shape.share_bytes
 
 
@@ -161,6 +171,7 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
         "share of the samples": (len(body.samples), SAMPLES_BYTES),
         "sealed seed": (len(body.sealed), SEALED_BYTES),
         "round": (len(body.number), ROUND_BYTES),
+        "hash": (len(body.digest), HASH_BYTES),
         "signature": (len(body.signature), SIGNATURE_BYTES),
     }
     for what, (length, expected) in lengths.items():
@@ -178,4 +189,7 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
 
 
 def require_signed(body: UploadBody, key: bytes) -> None:
+    """SP's shares are those that the participant has signed for."""
+    if share_digest(body.samples, body.shares) != body.digest:
+        raise BadSignature("the shares of this upload are not those that its hash is of")
     verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)
