@@ -140,7 +140,11 @@ class SharesCsp:
     def _program(self, number: int, manifest: bytes) -> CspRound:
         parsed = Manifest.from_bytes(manifest, self._shape.limits())
         inputs = CspInputs(
-            self._books.seed(number), lambda: self._dealt(number), self._previous_sum, self.roster.reading
+            self._books.seed(number),
+            lambda: self._dealt(number),
+            self._previous_sum,
+            self.roster.reading,
+            self.party.view.saw,
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
 

@@ -1,17 +1,19 @@
 """CSP's half of a round, as one program: it is sent SP's payloads and gives answers. Run again, it gives the same ones."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.protocols.shares.average import AverageCoins, ShareSum, ShareSums, open_sum
-from crowdfl.protocols.shares.chain import RoundPlace
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace
 from crowdfl.protocols.shares.checks import Checked, CheckInputs, Verdict, check_program
 from crowdfl.protocols.shares.dealing import DealtRound
 from crowdfl.protocols.shares.lanes import coins
 from crowdfl.protocols.shares.manifest import AcceptedSet, Manifest, ManifestReply, open_seals, sign_verdict
 from crowdfl.protocols.shares.program import CspRun, CspSide, Half
+from crowdfl.protocols.shares.reciprocal import CspDivider
+from crowdfl.protocols.shares.rewards import RewardSealer, reward_program
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.sketching import LaneMaker
 from crowdfl.protocols.shares.upload import expanded_samples, expanded_update
@@ -35,6 +37,7 @@ class CspInputs:
     dealt: Callable[[], DealtRound]
     previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
+    saw: Callable[[str, Sequence[int]], None]  # told what CSP sees
 
 
 @dataclass(repr=False)
@@ -77,11 +80,13 @@ class CspRound:
             checked = yield from self._check(side)
             if checked.verdict.void is not None:
                 return
+            if self._shape.payment:
+                yield from self._reward(side, checked)
         side.heard(0)
         side.finish(self._average())
 
     def _check(self, side: CspSide) -> Half[Checked]:
-        dealt, names = self._inputs.dealt(), self._manifest.names
+        self._dealt, names = self._inputs.dealt(), self._manifest.names
         drawn = coins(self._manifest.digest, self._nonce)
         maker = LaneMaker(self._shape, drawn)
         previous = self._inputs.previous() if self._shape.widths.has_previous else None
@@ -95,7 +100,16 @@ class CspRound:
             context=drawn,
             salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
         )
-        return (yield from check_program(side, dealt.lanes, self._shape.widths, inputs, self._attached))
+        return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
+
+    def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
+        names, divider = self._members.accepted, CspDivider(side, self._inputs.saw)
+        shares = yield from reward_program(divider, self._shape, self._dealt, checked)
+        commitments = side.heard(HASH_BYTES * len(names))
+        context = self._shape.spec.context(self._place.number)
+        sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)
+        reply, self._now.rewards = sealer.seal(names, shares, commitments)
+        yield from side.answer(reply.to_bytes())
 
     def _attached(self, verdict: Verdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)

@@ -12,11 +12,12 @@ import numpy as np
 
 from crowdfl.crypto.shares.expansion import Stream, expand
 from crowdfl.errors import DealtMaterialDamaged
-from crowdfl.protocols.shares import masks
+from crowdfl.protocols.shares import masks, rules
 from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
 from crowdfl.protocols.shares.correlations import Bytes, Cards, CspCards, Dealt, DealtRows, KgcCards, SpCards
 from crowdfl.protocols.shares.keys import seeds_of
 from crowdfl.protocols.shares.masks import DealtLanes
+from crowdfl.protocols.shares.rules import DealtRewards
 from crowdfl.protocols.shares.shape import SharesShape
 
 TAG_BYTES = 32
@@ -28,11 +29,13 @@ class DealtRound:
     """What one server has of a round's correlations."""
 
     lanes: DealtLanes
+    rewards: DealtRewards | None  # None in a task that pays nothing
 
 
 def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     """The script: whoever runs it gets its own part, in the same order."""
-    return DealtRound(masks.deal(cards, shape.widths))
+    lanes = masks.deal(cards, shape.widths)
+    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.roots) if shape.payment else None)
 
 
 def files(shape: SharesShape, source: bytes, number: int) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import NotReady
 from crowdfl.protocols import claims
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Average, ParticipantKeys, whole_samples
 from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage

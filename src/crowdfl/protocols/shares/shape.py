@@ -8,6 +8,7 @@ from crowdfl.errors import RewardsOff
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
+from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -25,6 +26,11 @@ class SharesShape:
     @cached_property
     def widths(self) -> SharesWidths:
         return _widths(self.spec.settings, self.spec.parameters)
+
+    @cached_property
+    def rule_widths(self) -> RuleWidths:
+        """Of a task that pays."""
+        return RuleWidths.of(self.widths, self.spec.settings)
 
     @cached_property
     def ring(self) -> Ring:

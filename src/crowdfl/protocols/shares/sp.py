@@ -7,6 +7,7 @@ a round that is run again sends the same bytes. Uploads that are rejected are ta
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.errors import (
     AlreadyCounted,
@@ -22,9 +23,9 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Exchange, Reply
 from crowdfl.protocols.hardened.opening import MaskSeed
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope
 from crowdfl.protocols.hardened.shape import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
@@ -43,6 +44,8 @@ from crowdfl.protocols.shares.manifest import (
     manifest_of,
 )
 from crowdfl.protocols.shares.program import SpSide
+from crowdfl.protocols.shares.reciprocal import SpDivider
+from crowdfl.protocols.shares.rewards import RewardMasks, SealedRewards, reward_program
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.sketching import LaneMaker
 from crowdfl.protocols.shares.transcript import SpConversation
@@ -198,7 +201,7 @@ class SharesSp:
         if self._round is None:
             now = yield from self._begun()
             if self._shape.widths.is_checked:
-                yield from self._check(now)
+                yield from self._judged(now)
             self._round = now
         return self._round
 
@@ -217,10 +220,21 @@ class SharesSp:
             self._heed(reply.word, now, members)
         return now
 
-    def _check(self, now: _SpRound) -> Generator[bytes, Reply, Checked]:
+    def _judged(self, now: _SpRound) -> Generator[bytes, Reply, None]:
+        """Who is in, and what they get."""
+        dealt = self._dealt()
+        checked = yield from self._check(now, dealt)
+        if not self._shape.payment:
+            return
+        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)))
+        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
+        masks = RewardMasks.of(now.members.accepted, shares, now.seed)
+        reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
+        self._envelopes = masks.envelopes(reply)
+
+    def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
-        dealt, open_to_csp = self._dealt(), [who for who in now.manifest.names if who not in now.members.rejected]
-        bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who in open_to_csp}
+        bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
         previous = None if self._before is None else self._before.sums
         inputs = CheckInputs(
