@@ -72,8 +72,7 @@ class SharesWidths:
             load=0,
             lane_bound=0,
         )
-        sketched = bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
-        return sketched._checked()
+        return bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
 
     @property
     def ring_bytes(self) -> int:
@@ -212,8 +211,10 @@ class SharesWidths:
         return self
 
     def _remedy(self) -> str:
-        first = "lower max_norm" if self.has_norm_bound else "set max_norm (twice the largest norm of a trial)"
-        return f"{first}, or lower max_participants, max_samples, clip or decimals"
+        others = "lower max_participants, max_samples, clip or decimals"
+        if not self.is_checked:
+            return others
+        return f"{'lower' if self.has_norm_bound else 'set'} max_norm (twice the largest norm of a trial), or {others}"
 
     def _shaped(self, rows: int, lanes: int, load: int | None = None) -> Self:
         buckets = lanes // rows
@@ -223,15 +224,7 @@ class SharesWidths:
 
     def _fits(self) -> bool:
         wide = 2 * self.sum_bound < 2**self.k and self.drop_chance <= _MOST_DROPPED
-        return wide and self.wrap_chance <= _CHEAT
-
-    def _checked(self) -> Self:
-        if self.false_rejection > _MOST_FALSE:
-            raise WidthBudgetExceeded(
-                f"with {self.lanes} lanes an honest upload is rejected with chance {self.false_rejection:.1g}, "
-                f"and {_MOST_FALSE:.0e} is allowed: raise lanes"
-            )
-        return self
+        return wide and self.wrap_chance <= _CHEAT and self.false_rejection <= _MOST_FALSE
 
     def _sparse_rejection(self, row: dict[int, float]) -> float:
         """Of an upload of few entries, given by how many sixths of its square a row is above it; over all numbers dropped."""
