@@ -64,7 +64,7 @@ class SharesParticipant(_ChainReader):
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, keys: ParticipantKeys) -> None:
         super().__init__(party, shape, bundle, PARTICIPANTS)
-        self.who, self._keys, self._bundle = keys.who, keys, bundle
+        self.who, self._keys, self.bundle = keys.who, keys, bundle
         self._encoder = UpdateEncoder(shape)
         self._envelopes: dict[int, RewardEnvelope] = {}
         self._amounts: dict[int, int] = {}
@@ -85,14 +85,14 @@ class SharesParticipant(_ChainReader):
         samples, model = whole_samples(samples), self._followed()
         update = self._encoder.encode(weights, model, samples)
         place = self._shape.place(round_number, model.base)
-        signing, sealing = self._keys.signing, self._bundle.csp_sealing
+        signing, sealing = self._keys.signing, self.bundle.csp_sealing
         return self.party.send(make_upload(self._shape, place, self.who, signing, sealing, update, samples))
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
         """Millionths; one outside the round's budget is refused, and in no claim."""
         self._shape.require_rewards()
         message = RewardEnvelope.from_bytes(envelope, self._shape.limits())
-        context, csp_key = self._shape.spec.context(round_number), self._bundle.csp_signing
+        context, csp_key = self._shape.spec.context(round_number), self.bundle.csp_signing
         reward = claims.open_reward(
             message, self._keys.reader, csp_key, context, self.who, SAMPLES_BYTES, REWARD_MODULUS
         )

@@ -16,7 +16,6 @@ from crowdfl.protocols.shares.keys import SharesCspBundle, SharesReaderBundle, S
 from crowdfl.protocols.shares.participant import SharesParticipant, SharesRequester
 from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
 from crowdfl.protocols.shares.sp import SharesSp
-from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 
 _LARGEST_ROUND = 2 ** (8 * ROUND_BYTES) - 1
@@ -32,7 +31,7 @@ class SharesProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
-        SharesWidths.of(settings, parameters)
+        SharesShape(TaskSpec("", settings, parameters)).require_computable()
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)

@@ -64,6 +64,11 @@ class SharesShape:
         if not self.payment:
             raise RewardsOff("the task pays no rewards: it has no `budget`, or its rule is 'none'")
 
+    def require_computable(self) -> None:
+        """Refuse, with the numbers, a task whose widths do not fit."""
+        if self.widths.is_checked and self.payment:
+            _ = self.rule_widths.payout
+
     def limits(self, payload: int = 0) -> Limits:
         """For a message whose longest field is a model's share, or a payload of so many bytes."""
         people = self.spec.settings.max_participants
