@@ -1,0 +1,169 @@
+"""Distributed comparison: two keys that together tell whether t < alpha, and apart tell nothing of alpha.
+
+After Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee (2021), with one bit as output: the XOR of both parties' bits at t
+is 1 when t < alpha. A party walks down a binary tree along the bits of t, highest first, with a seed, a control bit and its
+output so far. Outside the path of alpha both hold the same seed and control bit; each correction word keeps it so.
+
+The expansion of a seed s is AES_K0(s) ^ s to the left and AES_K1(s) ^ s to the right, AES-128 with two fixed public keys
+(Matyas-Meyer-Oseas): a key schedule per seed would cost more than all the rest, and with AES as an ideal cipher both halves
+are uniform to whoever does not know s. The two lowest bits of byte 0 of a half are its control bit t and its output bit v; they
+are cleared from the seed, which leaves 126 secret bits.
+
+Corrections, for each instance one after the other: for each level 16 bytes, the correction of the seed, with the corrections of
+the control bits in the two lowest bits of byte 0 (bit 0 to the left, bit 1 to the right); then the corrections of the output,
+one bit per level and one after the last, lowest bit of a byte first, zeros behind.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+
+from crowdfl.crypto.shares.ring import Words
+from crowdfl.errors import LengthMismatch
+
+SEED_BYTES = 16
+
+Flags: TypeAlias = npt.NDArray[np.uint8]
+
+_KEYS = [hashlib.sha256(f"crowdfl comparison 1 {side}".encode()).digest()[:16] for side in ("left", "right")]
+_ONE, _CONTROL = np.uint64(1), np.uint64(3)
+
+
+def corrections_bytes(count: int, bits: int) -> int:
+    """Length of what `generate` makes."""
+    return count * (SEED_BYTES * bits + _output_bytes(bits))
+
+
+def generate(alphas: Sequence[int], bits: int, seeds_sp: bytes, seeds_csp: bytes) -> bytes:
+    """The corrections for numbers below 2^bits; each party's key is its own 16-byte seed per number and the corrections."""
+    count, path = len(alphas), _path(alphas, bits)
+    walk = _Walk(
+        np.concatenate([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)]),
+        np.repeat(np.array([0, 1], dtype=np.uint64), count),
+    )
+    words, outputs = np.empty((count, bits, 2), dtype="<u8"), np.empty((count, bits + 1), dtype=np.uint8)
+    for level, goes in enumerate(path):
+        left, right = walk.expand()
+        value = _differ(walk.value)
+        words[:, level], outputs[:, level] = _correction(_differ(left), _differ(right), goes, value)
+        turned = _turned(words[:, level], outputs[:, level], goes)
+        walk.go(left, right, np.tile(goes, 2), np.tile(turned, (2, 1)))
+    outputs[:, bits] = _differ(walk.value ^ _last_bit(walk.seed))
+    return _joined(words, outputs)
+
+
+def evaluate(
+    party: int, seeds: bytes, corrections: bytes, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
+) -> Flags:
+    """A party's output bits (0: SP, 1: CSP), point by point; `instance` says which key each point is for."""
+    if party not in (0, 1) or len(instance) != len(points):
+        raise LengthMismatch(f"party {party}, {len(instance)} instances, {len(points)} points")
+    count, path = len(seeds) // SEED_BYTES, _path(points, bits)
+    words, outputs = _split(corrections, count, bits)
+    turned = _turned(words[instance].swapaxes(0, 1), outputs[instance, :bits].T, path)
+    walk = _Walk(_seeds_of(seeds, count)[instance], np.full(len(points), party, dtype=np.uint64))
+    for goes, correction in zip(path, turned, strict=True):
+        walk.go(*walk.expand(), goes, correction)
+    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
+    return value.astype(np.uint8)
+
+
+class _Walk:
+    """Many walks down the tree at once, each with its seed uint64[2], its control bit and its output so far."""
+
+    def __init__(self, seed: Words, control: Words) -> None:
+        # ECB is what a fixed-key hash is made of: each block is one seed, and nothing is encrypted for secrecy.
+        self._left, self._right = (Cipher(AES(key), ECB()).encryptor() for key in _KEYS)  # noqa: S305
+        self.seed, self.control = seed, control
+        self.value = np.zeros(len(seed), dtype=np.uint64)
+
+    def expand(self) -> tuple[Words, Words]:
+        """The left and the right halves."""
+        data = self.seed.tobytes()
+        left, right = (
+            np.frombuffer(cipher.update(data), dtype="<u8").reshape(-1, 2) for cipher in (self._left, self._right)
+        )
+        return left ^ self.seed, right ^ self.seed
+
+    def go(self, left: Words, right: Words, goes: Words, turned: Words) -> None:
+        """One level down, to the right where `goes` is 1, corrected where the control bit is set."""
+        seed = np.where(goes[:, np.newaxis] == 1, right, left)
+        seed ^= turned & (np.uint64(0) - self.control)[:, np.newaxis]
+        low = seed[:, 0]
+        self.value ^= low >> _ONE & _ONE
+        self.control = low & _ONE
+        low &= ~_CONTROL
+        self.seed = seed
+
+
+def _differ(both: Words) -> Words:
+    """What SP's half of an array and CSP's differ by."""
+    sp, csp = np.split(both, 2)
+    difference: Words = sp ^ csp
+    return difference
+
+
+def _correction(left: Words, right: Words, goes: Words, value: Words) -> tuple[Words, Words]:
+    """The correction words of a level, from what the parties' halves and outputs differ by, and where alpha goes."""
+    word = np.where(goes[:, np.newaxis] == 1, left, right)  # of the half that alpha leaves
+    output = word[:, 0] >> _ONE & _ONE ^ value ^ goes  # whoever leaves alpha's path to the left is below alpha
+    controls = left[:, 0] & _ONE ^ goes ^ _ONE | (right[:, 0] & _ONE ^ goes) << _ONE
+    word[:, 0] = word[:, 0] & ~_CONTROL | controls
+    return word, output
+
+
+def _turned(words: Words, outputs: Flags, goes: Words) -> Words:
+    """Corrections for the half that a walk goes to: of its seed, in bit 0 of its control bit, in bit 1 of its output bit."""
+    turned = words.copy()
+    low = words[..., 0]
+    turned[..., 0] = low & ~_CONTROL | low >> goes & _ONE | outputs.astype(np.uint64) << _ONE
+    return turned
+
+
+def _last_bit(seed: Words) -> Words:
+    """A bit of the seed that is reached at the end: the lowest that is not cleared."""
+    return seed[:, 0] >> np.uint64(2) & _ONE
+
+
+def _path(numbers: Sequence[int], bits: int) -> Words:
+    """The bits of numbers, highest first: [bits, numbers]."""
+    if any(not 0 <= number < 1 << bits for number in numbers):
+        raise ValueError(f"a number to compare is not below 2^{bits}")
+    size = -(-bits // 8)
+    data = b"".join(number.to_bytes(size, "big") for number in numbers)
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(len(numbers), size)
+    return np.ascontiguousarray(np.unpackbits(rows, axis=1)[:, 8 * size - bits :].T.astype(np.uint64))
+
+
+def _seeds_of(seeds: bytes, count: int) -> Words:
+    if len(seeds) != count * SEED_BYTES:
+        raise LengthMismatch(f"{len(seeds)} bytes of seeds where {count * SEED_BYTES} are expected")
+    words = np.frombuffer(seeds, dtype="<u8").reshape(count, 2).copy()
+    words[:, 0] &= ~_CONTROL
+    return words
+
+
+def _output_bytes(bits: int) -> int:
+    return bits // 8 + 1  # bits + 1 of them
+
+
+def _joined(words: Words, outputs: Flags) -> bytes:
+    count, bits, _ = words.shape
+    packed = np.packbits(outputs, axis=1, bitorder="little")
+    return np.concatenate([words.view(np.uint8).reshape(count, SEED_BYTES * bits), packed], axis=1).tobytes()
+
+
+def _split(corrections: bytes, count: int, bits: int) -> tuple[Words, Flags]:
+    """Correction words [count, bits, 2] and output corrections [count, bits + 1]."""
+    if len(corrections) != corrections_bytes(count, bits):
+        expected = corrections_bytes(count, bits)
+        raise LengthMismatch(f"{len(corrections)} bytes of corrections where {expected} are expected")
+    rows = np.frombuffer(corrections, dtype=np.uint8).reshape(count, SEED_BYTES * bits + _output_bytes(bits))
+    words = np.ascontiguousarray(rows[:, : SEED_BYTES * bits]).view("<u8").reshape(count, bits, 2)
+    return words, np.unpackbits(rows[:, SEED_BYTES * bits :], axis=1, count=bits + 1, bitorder="little")

@@ -1,0 +1,115 @@
+"""Integers modulo 2^bits as whole bytes, little endian: what travels and what is added up.
+
+An element of fewer than eight bytes is read as the eight bytes that begin where it begins. The surplus bytes belong to its
+neighbours and disturb only bits that the mask removes: in a sum modulo 2^64 nothing moves from a higher bit to a lower one.
+So an upload is added in one pass over its wire bytes, without being decoded first.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import LengthMismatch, WidthError
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Wire: TypeAlias = "bytes | bytearray | memoryview"
+
+_WORD = 8
+
+
+class Ring:
+    """The integers modulo 2^bits: 8, 16, ... 64 bits."""
+
+    def __init__(self, bits: int) -> None:
+        if bits % 8 or not 8 <= bits <= 64:
+            raise WidthError(f"a ring has 8, 16, ... or 64 bits, not {bits}")
+        self.bits = bits
+        self.bytes = bits // 8
+        self.mask = (1 << bits) - 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ring) and self.bits == other.bits
+
+    def __hash__(self) -> int:
+        return hash(self.bits)
+
+    def __repr__(self) -> str:
+        return f"Ring({self.bits})"
+
+    def decode(self, data: Wire) -> Words:
+        """Elements in [0, 2^bits)."""
+        if len(data) % self.bytes:
+            raise LengthMismatch(f"{len(data)} bytes are not whole elements of {self.bytes} bytes")
+        return self.reduced(self.eights(data))
+
+    def encode(self, elements: Words) -> bytes:
+        """Elements, reduced modulo 2^bits, as they travel."""
+        words = np.ascontiguousarray(elements, dtype="<u8")
+        return np.ndarray((len(words),), f"V{self.bytes}", words, strides=(_WORD,)).tobytes()
+
+    def reduced(self, elements: Words) -> Words:
+        return elements & np.uint64(self.mask)
+
+    def of_signed(self, values: npt.NDArray[np.int64]) -> Words:
+        """Signed numbers as elements."""
+        return self.reduced(values.astype(np.int64, copy=False).view(np.uint64))
+
+    def signed(self, elements: Words) -> npt.NDArray[np.int64]:
+        """Elements as the numbers in [-2^(bits-1), 2^(bits-1))."""
+        spare = np.uint64(64 - self.bits)
+        shifted = np.left_shift(elements, spare).view(np.int64)
+        return np.right_shift(shifted, spare.astype(np.int64))
+
+    def eights(self, data: Wire) -> Words:
+        """For each element the eight bytes from its first on: right modulo 2^bits, arbitrary above."""
+        count = len(data) // self.bytes
+        whole = max(0, count - _WORD // self.bytes)  # the last ones have no eight bytes
+        words = np.empty(count, dtype=np.uint64)
+        words[:whole] = _in_place(data, whole, self.bytes)
+        words[whole:] = self._last(data, whole)
+        return words
+
+    def accumulate(self, step: Callable[..., Words], total: Words, data: Wire) -> None:
+        """total = step(total, elements), right modulo 2^bits, without a copy of the elements."""
+        whole = max(0, len(total) - _WORD // self.bytes)
+        step(total[:whole], _in_place(data, whole, self.bytes), out=total[:whole])
+        step(total[whole:], self._last(data, whole), out=total[whole:])
+
+    def _last(self, data: Wire, first: int) -> Words:
+        """The elements from `first` on, with zeros behind them."""
+        end = bytes(memoryview(data).cast("B")[first * self.bytes :])
+        return _in_place(end + bytes(_WORD), len(end) // self.bytes, self.bytes)
+
+
+def _in_place(data: Wire, count: int, stride: int) -> Words:
+    """The eight bytes at every `stride`-th byte, as they lie."""
+    if not count:
+        return np.empty(0, dtype=np.uint64)
+    return np.ndarray((count,), "<u8", data, strides=(stride,))
+
+
+class RunningSum:
+    """Sum of uploads, added and taken away in any order: eight bytes per element, however many there are."""
+
+    def __init__(self, ring: Ring, count: int) -> None:
+        self._ring, self._total = ring, np.zeros(count, dtype=np.uint64)
+
+    def add(self, data: Wire) -> None:
+        self._ring.accumulate(np.add, self._total, self._checked(data))
+
+    def subtract(self, data: Wire) -> None:
+        self._ring.accumulate(np.subtract, self._total, self._checked(data))
+
+    def result(self) -> Words:
+        """The sum so far, in [0, 2^bits)."""
+        return self._ring.reduced(self._total)
+
+    def _checked(self, data: Wire) -> Wire:
+        if len(data) != len(self._total) * self._ring.bytes:
+            raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
+        return data
+
+    def __repr__(self) -> str:
+        return f"RunningSum({self._ring!r}, {len(self._total)})"

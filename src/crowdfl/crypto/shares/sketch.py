@@ -1,0 +1,102 @@
+"""Count sketch from public coins: a few lanes that keep inner products of long vectors, up to a known error.
+
+Each row puts every coordinate, independently of all others, into one bucket with one sign. A lane is a bucket of a row: the
+signed sum of the coordinates in it. It is linear, so each server sketches its own shares.
+"""
+
+from collections.abc import Iterator
+from decimal import Context, Decimal, localcontext
+from functools import lru_cache
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Words
+from crowdfl.errors import LengthMismatch
+
+MAX_BUCKETS = 1 << 16
+OVERLOAD = 2**40  # one sketch in so many is drawn again
+
+_PIECE = 1 << 15  # coordinates at a time: what is worked on stays in the cache
+_DIGITS = 60  # of the binomial tail: sums of a million terms stay right to 50
+
+
+class Sketch:
+    """Where each coordinate goes, for `rows` rows of `buckets` buckets; the same coins give the same sketch everywhere.
+
+    The coins are public. Coordinate j of a row is the j-th little-endian 64-bit word w of the stream of the coins under
+    "crowdfl sketch 1 ATTEMPT ROW" (decimal numbers): bucket = ((w >> 16) * buckets) >> 48, and the sign is minus when w is
+    odd. A bucket's chance is within 2^-48 of 1/buckets. The first attempt is 0; the next is made while a bucket holds more
+    coordinates than `load_bound` says.
+    """
+
+    def __init__(self, coins: bytes, parameters: int, rows: int, buckets: int) -> None:
+        if parameters < 1 or rows < 1 or not 1 <= buckets <= MAX_BUCKETS:
+            raise ValueError(f"no sketch of {parameters} numbers in {rows} rows of {buckets} buckets")
+        self.parameters, self.rows, self.buckets = parameters, rows, buckets
+        bound = load_bound(parameters, buckets, rows)
+        for attempt in count():
+            self._places = [self._row(coins, attempt, row) for row in range(rows)]
+            self.load = max(self._load(places) for places in self._places)
+            if self.load <= bound:
+                return
+
+    def lanes(self, block: Words) -> Words:
+        """The sketches of the rows of a block [participants, parameters]: [participants, rows * buckets], modulo 2^64."""
+        if block.ndim != 2 or block.shape[1] != self.parameters:
+            raise LengthMismatch(f"a block of shape {block.shape} where {self.parameters} columns are expected")
+        sums = np.zeros((len(block), self.rows, 2 * self.buckets), dtype=np.uint64)
+        for row, places in enumerate(self._places):
+            for start, piece in _pieces(places):
+                for participant, vector in enumerate(block):
+                    np.add.at(sums[participant, row], piece, vector[start : start + len(piece)])
+        return (sums[..., 0::2] - sums[..., 1::2]).reshape(len(block), self.rows * self.buckets)
+
+    def of(self, row: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The bucket and the sign (1 or -1) of every coordinate in a row."""
+        places = self._places[row].astype(np.int64)
+        return places >> 1, 1 - 2 * (places & 1)
+
+    def _row(self, coins: bytes, attempt: int, row: int) -> npt.NDArray[np.uint32]:
+        """2 * bucket, plus one for a minus."""
+        stream = Stream(coins, f"crowdfl sketch 1 {attempt} {row}".encode())
+        places = np.empty(self.parameters, dtype=np.uint32)
+        for start in range(0, self.parameters, _PIECE):
+            piece = places[start : start + _PIECE]
+            words = np.frombuffer(stream.take(8 * len(piece)), dtype="<u8")
+            buckets = ((words >> np.uint64(16)) * np.uint64(self.buckets)) >> np.uint64(48)
+            piece[:] = (buckets << np.uint64(1)) | (words & np.uint64(1))
+        return places
+
+    def _load(self, places: npt.NDArray[np.uint32]) -> int:
+        return int(np.bincount(places >> 1, minlength=self.buckets).max())
+
+    def __repr__(self) -> str:
+        return f"Sketch({self.parameters}, {self.rows}, {self.buckets})"
+
+
+def _pieces(places: npt.NDArray[np.uint32]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Indices as `np.add.at` is fast with, a piece at a time."""
+    for start in range(0, len(places), _PIECE):
+        yield start, places[start : start + _PIECE].astype(np.intp)
+
+
+@lru_cache(maxsize=64)
+def load_bound(parameters: int, buckets: int, rows: int) -> int:
+    """The smallest load that all buckets of all rows stay within, but for a chance of 2^-40.
+
+    Smallest l with rows * buckets * P[Binomial(parameters, 1/buckets) > l] <= 2^-40, in decimals of fixed precision: every
+    machine finds the same.
+    """
+    if buckets == 1:
+        return parameters
+    with localcontext(Context(prec=_DIGITS, Emin=-(10**17), Emax=10**17)):
+        most = 1 - Decimal(1) / (OVERLOAD * rows * buckets)
+        chance = (1 - Decimal(1) / buckets) ** parameters  # of exactly `load`
+        within, load = chance, 0
+        while within < most and load < parameters:
+            chance = chance * (parameters - load) / ((load + 1) * (buckets - 1))
+            within, load = within + chance, load + 1
+    return load
