@@ -184,13 +184,10 @@ def _subtracted(x: Words, y: Words, borrow: Words) -> tuple[Words, Words]:
 
 
 def _word_columns(rows: Bytes) -> Words:
-    """[words, numbers]: the j-th 64-bit word of every number, zeros above its last byte."""
-    size = rows.shape[-1]
-    whole, rest = divmod(size, _WORD)
+    """[words, numbers]: the j-th 64-bit word of every number; above its last byte lies its neighbour's, which never counts."""
+    count, size = rows.shape
     flat = np.concatenate([np.ascontiguousarray(rows).ravel(), np.zeros(_WORD, dtype=np.uint8)])
-    columns = np.empty((whole + (rest > 0), rows.size // size), dtype=np.uint64)
+    columns = np.empty((-(-size // _WORD), count), dtype=np.uint64)
     for j, column in enumerate(columns):
-        column[:] = np.ndarray(column.shape, "<u8", flat, offset=_WORD * j, strides=(size,))
-    if rest:
-        columns[whole] &= np.uint64((1 << 8 * rest) - 1)
+        column[:] = np.ndarray((count,), "<u8", flat, offset=_WORD * j, strides=(size,))
     return columns
