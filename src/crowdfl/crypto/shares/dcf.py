@@ -7,7 +7,8 @@ output so far. Outside the path of alpha both hold the same seed and control bit
 The expansion of a seed s is AES_K0(s) ^ s to the left and AES_K1(s) ^ s to the right, AES-128 with two fixed public keys
 (Matyas-Meyer-Oseas): a key schedule per seed would cost more than all the rest, and with AES as an ideal cipher both halves
 are uniform to whoever does not know s. The two lowest bits of byte 0 of a half are its control bit t and its output bit v; they
-are cleared from the seed, which leaves 126 secret bits.
+are cleared from the seed, which leaves 126 secret bits. One key serves all levels and instances, so q calls of AES find one of
+2^23 seeds (8,000 numbers of a thousand levels) with a chance of q / 2^103.
 
 Corrections, for each instance one after the other: for each level 16 bytes, the correction of the seed, with the corrections of
 the control bits in the two lowest bits of byte 0 (bit 0 to the left, bit 1 to the right); then the corrections of the output,
@@ -62,16 +63,18 @@ def evaluate(
     party: int, seeds: bytes, corrections: bytes, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
 ) -> Flags:
     """A party's output bits (0: SP, 1: CSP), point by point; `instance` says which key each point is for."""
-    if party not in (0, 1) or len(instance) != len(points):
-        raise LengthMismatch(f"party {party}, {len(instance)} instances, {len(points)} points")
+    if party not in (0, 1):
+        raise ValueError(f"the parties are 0 and 1, not {party}")
+    if len(instance) != len(points):
+        raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
     count, path = len(seeds) // SEED_BYTES, _path(points, bits)
     words, outputs = _split(corrections, count, bits)
     turned = _turned(words[instance].swapaxes(0, 1), outputs[instance, :bits].T, path)
     walk = _Walk(_seeds_of(seeds, count)[instance], np.full(len(points), party, dtype=np.uint64))
     for goes, correction in zip(path, turned, strict=True):
         walk.go(*walk.expand(), goes, correction)
-    last = _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
-    return (walk.value ^ last).astype(np.uint8)
+    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
+    return value.astype(np.uint8)
 
 
 class _Walk:
@@ -154,8 +157,9 @@ def _output_bytes(bits: int) -> int:
 
 
 def _joined(words: Words, outputs: Flags) -> bytes:
+    count, bits, _ = words.shape
     packed = np.packbits(outputs, axis=1, bitorder="little")
-    return np.concatenate([words.view(np.uint8).reshape(len(words), -1), packed], axis=1).tobytes()
+    return np.concatenate([words.view(np.uint8).reshape(count, SEED_BYTES * bits), packed], axis=1).tobytes()
 
 
 def _split(corrections: bytes, count: int, bits: int) -> tuple[Words, Flags]:
