@@ -16,6 +16,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.crypto.vector import CipherVector, encrypt
+from tests import subprocesses
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
 settings.register_profile(
@@ -52,6 +53,11 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
     if report.when != "call" or not report.passed or not inputs:
         return None
     return "passed", ".", f"PASSED, {_TRIED['inputs'] + inputs:,} inputs so far"
+
+
+def pytest_sessionfinish() -> None:
+    """No process outlives the tests."""
+    subprocesses.end_all()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -122,3 +122,27 @@ def test_every_test_asserts(path):
     functions = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     tests = [node for node in functions if node.name.startswith("test_")]
     assert {node.name for node in tests if not can_fail(node)} == set()
+
+
+def own_processes(tree: ast.Module) -> list[int]:
+    """The lines that start a process by the standard library's own means."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    starts = (
+        "subprocess.Popen",
+        "subprocess.run",
+        "subprocess.call",
+        "subprocess.check_call",
+        "subprocess.check_output",
+    )
+    return [node.lineno for node in calls if ast.unparse(node.func) in starts]
+
+
+def test_no_process_of_a_test_can_outlive_it():
+    """`tests.subprocesses` starts them all: it kills each on the way out, and waits for none without end."""
+    found = {path.relative_to(TESTS): own_processes(tree_of(path)) for path in TESTS.rglob("*.py")}
+    assert [str(path) for path, lines in found.items() if lines] == ["subprocesses.py"]
+
+
+def test_the_rule_about_processes_sees_them():
+    """Wherever they are started."""
+    assert own_processes(ast.parse("with subprocess.Popen(['x']) as p: pass\nsubprocesses.run(['x'])")) == [1]

@@ -1,11 +1,12 @@
 """What README shows runs as it stands."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import subprocesses
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,7 +23,7 @@ def test_there_are_examples():
 def test_an_example_of_the_readme_runs_as_pasted(example, tmp_path):
     """In a fresh interpreter, in another folder."""
     command = [sys.executable, "-c", example]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
+    ran = subprocesses.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
 
 

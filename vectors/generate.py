@@ -1,10 +1,11 @@
 """Writes the test vectors beside this file. Run it from anywhere: `python vectors/generate.py`.
 
-Everything follows from the fixed labels below, from plain integer arithmetic and, for signatures, from `cryptography`. Nothing
-of CrowdFL is imported, so the vectors are a second opinion and not an echo. The keys are public: never use them.
+Everything follows from the fixed labels below, from plain integer arithmetic and, for signatures and AES, from `cryptography`.
+Nothing of CrowdFL is imported, so the vectors are a second opinion and not an echo. The keys are public: never use them.
 """
 
 import hashlib
+import hmac
 import json
 import math
 import struct
@@ -17,6 +18,9 @@ from typing import TypeAlias
 import gmpy2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 __all__ = ["documents", "main"]
 
@@ -455,6 +459,175 @@ def enrolment() -> Json:
     }
 
 
+def _aes(key: bytes, block: bytes) -> bytes:
+    return Cipher(AES(key), ECB()).encryptor().update(block)  # noqa: S305 - one block
+
+
+def _expand(seed: bytes, context: bytes, length: int) -> bytes:
+    """HKDF-SHA-256 without salt for one block of output, then AES-256 of the successive counters."""
+    key = hmac.digest(hmac.digest(bytes(32), seed, "sha256"), context + b"\x01", "sha256")
+    blocks = (_aes(key, counter.to_bytes(16, "big")) for counter in range(length // 16 + 1))
+    return b"".join(blocks)[:length]
+
+
+def _elements(values: Iterable[int], bits: int) -> bytes:
+    return b"".join((value % 2**bits).to_bytes(bits // 8, "little") for value in values)
+
+
+def shares_expansion() -> Json:
+    """Seeds as bytes, rings of whole bytes, a sketch, a comparison."""
+    return {
+        "about": "Profile shares. Hexadecimal is bytes as they travel, in order; contexts are bytes too. Decimal strings are "
+        "numbers: `values` signed, `elements` and `lanes` unsigned.",
+        "expansions": [_expansion(*case) for case in EXPANSIONS],
+        "rings": [_ring(bits) for bits in range(8, 65, 8)],
+        "sharings": [_sharing(bits) for bits in (40, 56, 64)],
+        "sketches": [_sketch("one", 12, 2, 4), _sketch("empty buckets", 5, 3, 20), _sketch("one bucket", 6, 1, 1)],
+        "comparisons": [
+            _comparisons("short", 3, list(range(8))),
+            _comparisons("long", 40, [0, 2**40 - 1, 2**39, 12345]),
+        ],
+        "bad": [
+            {"step": "ring", "bits": 0, "error": "WidthError"},
+            {"step": "ring", "bits": 12, "error": "WidthError"},
+            {"step": "ring", "bits": 72, "error": "WidthError"},
+            {"step": "decode", "bits": 56, "bytes": bytes(15).hex(), "error": "LengthMismatch"},
+            {"step": "decode", "bits": 16, "bytes": "00", "error": "LengthMismatch"},
+            {"step": "compare", "bits": 3, "bytes": bytes(48).hex(), "error": "LengthMismatch"},
+            {"step": "compare", "bits": 3, "bytes": bytes(50).hex(), "error": "LengthMismatch"},
+        ],
+    }
+
+
+EXPANSIONS = [
+    (bytes(32), b"", 16),
+    (bytes(range(32)), b"weights", 0),
+    (bytes(range(32)), b"weights", 1),
+    (bytes(range(32)), b"weights", 33),
+    (bytes(range(32)), b"weights 2", 33),
+    (b"\xff" * 32, bytes(70), 16 * 300),
+]
+
+
+def _expansion(seed: bytes, context: bytes, length: int) -> Json:
+    """A long stream by its hash and its last bytes."""
+    data = _expand(seed, context, length)
+    case: dict[str, Json] = {"seed": seed.hex(), "context": context.hex(), "length": length}
+    if length <= 64:
+        return {**case, "bytes": data.hex()}
+    return {**case, "sha256": hashlib.sha256(data).hexdigest(), "last": data[-16:].hex()}
+
+
+def _ring(bits: int) -> Json:
+    half = 2 ** (bits - 1)
+    values = [0, 1, -1, half - 1, -half, number(f"ring {bits}", 2 * half) - half]
+    return {
+        "bits": bits,
+        "values": [str(v) for v in values],
+        "elements": [str(v % 2**bits) for v in values],
+        "bytes": _elements(values, bits).hex(),
+    }
+
+
+def _sharing(bits: int) -> Json:
+    """Values that two shares add up to, CSP's from a seed: elements in the order of its stream."""
+    values = [number(f"sharing {bits} {i}", 2000001) - 1000000 for i in range(9)]
+    seed, context = stream(f"sharing {bits}", 32), f"sharing of {bits} bits".encode()
+    csp = _expand(seed, context, len(values) * bits // 8)
+    masks = [int.from_bytes(csp[i : i + bits // 8], "little") for i in range(0, len(csp), bits // 8)]
+    return {
+        "bits": bits,
+        "values": [str(v) for v in values],
+        "seed": seed.hex(),
+        "context": context.hex(),
+        "csp": csp.hex(),
+        "sp": _elements((v - mask for v, mask in zip(values, masks, strict=True)), bits).hex(),
+    }
+
+
+def _sketch(name: str, parameters: int, rows: int, buckets: int) -> Json:
+    coins = stream(f"sketch {name}", 32)
+    vector = [number(f"sketch {name} {i}", 2**64) for i in range(parameters)]
+    where: list[list[int]] = []
+    signs: list[list[int]] = []
+    lanes = [0] * (rows * buckets)
+    for row in range(rows):
+        words = struct.unpack(f"<{parameters}Q", _expand(coins, f"crowdfl sketch 1 0 {row}".encode(), 8 * parameters))
+        where.append([(word >> 16) * buckets >> 48 for word in words])
+        signs.append([1 - 2 * (word & 1) for word in words])
+        for value, bucket, sign in zip(vector, where[-1], signs[-1], strict=True):
+            lanes[row * buckets + bucket] += sign * value
+    return {
+        "name": name,
+        "coins": coins.hex(),
+        "parameters": parameters,
+        "rows": rows,
+        "buckets": buckets,
+        "bucket": [list(row) for row in where],
+        "sign": [list(row) for row in signs],
+        "vector": [str(v) for v in vector],
+        "lanes": [str(lane % 2**64) for lane in lanes],
+    }
+
+
+def _half(seed: int, side: int) -> tuple[int, int, int]:
+    """Seed, control bit and output bit to the left (0) or to the right (1)."""
+    key = hashlib.sha256(f"crowdfl comparison 1 {('left', 'right')[side]}".encode()).digest()[:16]
+    data = int.from_bytes(_aes(key, seed.to_bytes(16, "little")), "little") ^ seed
+    return data & ~3, data & 1, data >> 1 & 1
+
+
+def _corrections(alpha: int, bits: int, seeds: tuple[int, int]) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Per level the corrections of seed, left control, right control and output; then the last one of the output."""
+    s, t, value, levels = list(seeds), [0, 1], 0, []
+    for level in range(bits):
+        keep = alpha >> (bits - 1 - level) & 1
+        left, right = [_half(seed, 0) for seed in s], [_half(seed, 1) for seed in s]
+        kept, lost = (right, left) if keep else (left, right)
+        word, output = lost[0][0] ^ lost[1][0], lost[0][2] ^ lost[1][2] ^ value ^ keep
+        controls = (left[0][1] ^ left[1][1] ^ keep ^ 1, right[0][1] ^ right[1][1] ^ keep)
+        value ^= kept[0][2] ^ kept[1][2] ^ output
+        s = [kept[b][0] ^ t[b] * word for b in (0, 1)]
+        t = [kept[b][1] ^ t[b] * controls[keep] for b in (0, 1)]
+        levels.append((word, *controls, output))
+    return levels, value ^ s[0] >> 2 & 1 ^ s[1] >> 2 & 1
+
+
+def _output(party: int, seed: int, levels: list[tuple[int, int, int, int]], last: int, point: int) -> int:
+    s, t, value = seed, party, 0
+    for level, (word, left, right, output) in enumerate(levels):
+        side = point >> (len(levels) - 1 - level) & 1
+        half = _half(s, side)
+        s, value, t = half[0] ^ t * word, value ^ half[2] ^ t * output, half[1] ^ t * (right if side else left)
+    return value ^ s >> 2 & 1 ^ t * last
+
+
+def _comparisons(name: str, bits: int, alphas: list[int]) -> Json:
+    """Each number at itself and beside itself."""
+    seeds = [stream(f"comparison {name} {party}", 16 * len(alphas)) for party in ("sp", "csp")]
+    keys = [[int.from_bytes(s[i : i + 16], "little") & ~3 for s in seeds] for i in range(0, len(seeds[0]), 16)]
+    made = [_corrections(alpha, bits, (key[0], key[1])) for alpha, key in zip(alphas, keys, strict=True)]
+    points = [(i, point) for i, a in enumerate(alphas) for point in (a - 1, a, a + 1) if 0 <= point < 2**bits]
+    return {
+        "name": name,
+        "bits": bits,
+        "alphas": [str(alpha) for alpha in alphas],
+        "seeds": {"sp": seeds[0].hex(), "csp": seeds[1].hex()},
+        "corrections": b"".join(_correction_bytes(levels, last) for levels, last in made).hex(),
+        "instances": [i for i, _ in points],
+        "points": [str(point) for _, point in points],
+        "sp": [_output(0, keys[i][0], *made[i], point) for i, point in points],
+        "csp": [_output(1, keys[i][1], *made[i], point) for i, point in points],
+        "below": [int(point < alphas[i]) for i, point in points],
+    }
+
+
+def _correction_bytes(levels: list[tuple[int, int, int, int]], last: int) -> bytes:
+    words = b"".join((word | left | right << 1).to_bytes(16, "little") for word, left, right, _ in levels)
+    outputs = sum(bit << i for i, bit in enumerate([*(level[3] for level in levels), last]))
+    return words + outputs.to_bytes(len(levels) // 8 + 1, "little")
+
+
 def documents() -> dict[str, str]:
     """Every file's name and text."""
     parts = {
@@ -463,6 +636,7 @@ def documents() -> dict[str, str]:
         "vector_form.json": vector_form(),
         "permutation.json": permutation(),
         "enrolment.json": enrolment(),
+        "shares_expansion.json": shares_expansion(),
     }
     return {name: json.dumps(part, indent=1) + "\n" for name, part in parts.items()}
 

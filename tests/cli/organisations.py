@@ -21,7 +21,7 @@ from cryptography import x509
 from crowdfl.cli.exchange.part import read_part
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http import tls
-from tests.cli.program import Result, call, start
+from tests.cli.program import Result, call, start, wait_or_kill
 from tests.cli.test_campaign import allow_short_claims, task_file
 from tests.http.world import IMPATIENT
 
@@ -150,7 +150,7 @@ class Organisations:
             if process.poll() is None:
                 process.terminate()
         for process in self.processes.values():
-            process.wait(timeout=60)
+            wait_or_kill(process)
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdfl.cli import main
+from tests import subprocesses
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,23 @@ def start(*args: object, log: Path) -> "subprocess.Popen[str]":
     """`crowdfl` as a process of its own."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     with log.open("a") as file:
-        return subprocess.Popen(  # noqa: S603 -- this very program
+        return subprocesses.start(
             [sys.executable, "-m", "crowdfl", *map(str, args)], stdout=file, stderr=file, text=True, env=environment
         )
 
 
+def wait_or_kill(process: "subprocess.Popen[str]", timeout: float = 60.0) -> None:
+    """After SIGTERM: whoever does not end in time is killed, and that is a failure."""
+    try:
+        process.wait(timeout)
+    finally:
+        process.kill()
+        process.wait(timeout)
+
+
 def finish(*args: object, timeout: float = 300.0) -> Result:
     """`crowdfl` as a process of its own, to its end."""
-    done = subprocess.run(  # noqa: S603 -- this very program
+    done = subprocesses.run(
         [sys.executable, "-m", "crowdfl", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
     )
     return Result(done.returncode, done.stdout, done.stderr)

@@ -25,6 +25,7 @@ from crowdfl.settings import CspSettings, KgcSettings, SpSettings, is_host
 from crowdfl.storage import migrations
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
+from tests import subprocesses
 from tests.cli.program import call
 from tests.http.world import definition_of
 
@@ -315,11 +316,10 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     """`crowdfl task new | head -0`: nothing on standard error."""
     script = "from crowdfl.cli.main import run; run()"
     with open(tmp_path / "err", "w+") as err:
-        program = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", script, "task", "new"], stdout=subprocess.PIPE, stderr=err
-        )
-        program.stdout.close()
-        program.wait(60)
+        command = [sys.executable, "-c", script, "task", "new"]
+        with subprocesses.running(command, stdout=subprocess.PIPE, stderr=err) as program:
+            program.stdout.close()
+            program.wait(60)
         err.seek(0)
         assert err.read() == ""
 

@@ -18,7 +18,7 @@ import pytest
 from crowdfl.cli.task.files import template
 from crowdfl.lab.demo.servers import SERVERS, shares_in, shares_of
 from crowdfl.settings import to_millionths
-from tests.cli.program import Result, call, finish, start
+from tests.cli.program import Result, call, finish, start, wait_or_kill
 
 PEOPLE = 3
 CHANGES = {  # every bound small, so that a short key has room for rewards
@@ -97,7 +97,7 @@ class Campaign:
             if process.poll() is None:
                 process.terminate()
         for process in self.processes.values():
-            process.wait(timeout=60)
+            wait_or_kill(process)
 
 
 def free_ports() -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -20,6 +19,7 @@ from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.services.http.tls import CertificateFiles, require_usable
 from crowdfl.storage.signing import signing_key
+from tests import subprocesses
 from tests.cli.program import call
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
@@ -89,7 +89,7 @@ def test_without_the_packages_of_servers(words, blocked, code, said):
     """Help is help, a command says what it lacks, and what needs no server runs."""
     script = BARE.format(blocked=sorted(blocked), words=words)
     environment = os.environ | {"COLUMNS": "200"}
-    done = subprocess.run(  # noqa: S603
+    done = subprocesses.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == code, done.stderr
@@ -110,7 +110,7 @@ def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
     steps.append([*steps[-1][:2], str(tmp_path / "kgc/settings.toml"), *steps[-1][3:]])
     for words, code in zip(steps, (0, 0, 0, 3), strict=True):
         script = BARE.format(blocked=sorted(SERVERS), words=words)
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocesses.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
     assert "PackageMissing" in done.stderr
 

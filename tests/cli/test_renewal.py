@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import shutil
-import subprocess
 import sys
 import tomllib
 
@@ -17,6 +16,7 @@ from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings
+from tests import subprocesses
 from tests.cli.program import call
 from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings
 
@@ -152,7 +152,7 @@ def test_a_person_at_a_terminal_compares_the_digits(place, answer, code):
     mine, theirs = pty.openpty()
     try:
         os.write(mine, answer)
-        done = subprocess.run(  # noqa: S603 -- this very program
+        done = subprocesses.run(
             [sys.executable, "-m", "crowdfl", *words],
             stdin=theirs,
             capture_output=True,

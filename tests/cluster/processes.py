@@ -13,6 +13,7 @@ from pathlib import Path
 from crowdfl.services.cluster.worker import KEYS
 from crowdfl.services.http.tls import make_cluster_certificate
 from crowdfl.settings import ClusterSettings
+from tests import subprocesses
 
 PATIENCE = 120.0  # seconds for a process to start on a busy machine
 
@@ -79,7 +80,7 @@ class Processes:
         command = [sys.executable, "-m", "dask", what, *map(str, arguments), *map(str, self._tls), "--no-dashboard"]
         environment = os.environ | {KEYS: str(self.keys), "DASK_LOGGING__DISTRIBUTED": "debug"}
         with open(self.folder / f"{what}{len(self.workers)}.log", "wb") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)  # noqa: S603
+            return subprocesses.start(command, stdout=log, stderr=log, env=environment, cwd=self.folder)
 
 
 def wait_for(condition, process: subprocess.Popen[bytes] | None = None) -> None:

@@ -2,12 +2,12 @@
 
 import ctypes
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 
 from crowdfl.crypto.gpu.device import Layout, source
+from tests import subprocesses
 
 COMPILER = shutil.which("g++")
 _SHIM = Path(__file__).with_name("cuda_emulation.h")
@@ -44,6 +44,6 @@ class EmulatedDevice:
             library = self._folder / f"kernels-{layout.lanes}-{layout.limbs}.so"
             options = ["-x", "c++", "-O1", "-w", "-shared", "-fPIC", "-include", str(_SHIM)]
             command = [COMPILER, *options, *layout.defines(layout.lanes), str(code), "-o", str(library)]
-            subprocess.run(command, check=True)  # noqa: S603 -- our own source
+            subprocesses.run(command, check=True)
             self._libraries[layout] = ctypes.CDLL(str(library))
         return self._libraries[layout]

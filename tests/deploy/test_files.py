@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from fnmatch import fnmatch
@@ -10,6 +9,7 @@ from fnmatch import fnmatch
 import pytest
 
 from crowdfl.settings import ServiceSettings
+from tests import subprocesses
 from tests.deploy.parts import DEPLOY, HOME, ROLES, ROOT, command_of, compose, copied, of_image, stages
 from tests.http.loopback import serving
 
@@ -64,7 +64,7 @@ def test_a_container_is_healthy_while_its_role_answers(tmp_path):
     check = [sys.executable, str(DEPLOY / "healthcheck.py"), str(tmp_path / "kgc" / "settings.toml")]
 
     def status():
-        return subprocess.run(check, capture_output=True, timeout=60, check=False)  # noqa: S603
+        return subprocesses.run(check, capture_output=True, timeout=60, check=False)
 
     assert status().returncode == 1
     with serving(tmp_path) as platform:
@@ -95,7 +95,7 @@ def test_a_unit_is_what_systemd_understands(tmp_path):
     for role in ROLES:
         (tmp_path / f"crowdfl@{role}.service").write_text(text)
         command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / f"crowdfl@{role}.service")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+        done = subprocesses.run(command, capture_output=True, text=True, timeout=120, check=False)
         said = [line for line in done.stderr.splitlines() if "crowdfl" in line]
         assert (done.returncode, said) == (0, []), done.stderr
 
@@ -125,5 +125,5 @@ def test_the_rules_are_what_prometheus_understands():
         pytest.skip("promtool is not installed: the rules are read as YAML only")
     for command in (["check", "rules", "alerts.yml"], ["check", "config", "--syntax-only", "prometheus.yml"]):
         path = DEPLOY / "prometheus" / command.pop()
-        done = subprocess.run(["promtool", *command, str(path)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        done = subprocesses.run(["promtool", *command, str(path)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

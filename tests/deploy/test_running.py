@@ -21,6 +21,7 @@ from crowdfl.roles.agent import Agent
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
+from tests import subprocesses
 from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
 from tests.hosts import INITIAL_MODEL
 from tests.http.loopback import serving
@@ -72,7 +73,7 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
     shell = compose()["services"]["init"]["entrypoint"][0]
     script = [shell, str(DEPLOY / "trial" / "init.sh")]
     for _ in range(2):  # the second time there is nothing to do
-        subprocess.run(script, env=os.environ | {"PATH": path} | hosts | given, check=True, timeout=120)  # noqa: S603
+        subprocesses.run(script, env=os.environ | {"PATH": path} | hosts | given, check=True, timeout=120)
     with contextlib.ExitStack() as stack:
         started = {role: stack.enter_context(_role(role, folder / role, path)) for role in ROLES}
         for role, process in started.items():
@@ -82,9 +83,9 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
         assert ready == [200, 200, 200]
         task = tmp_path / "task.toml"
         new = [str(shim), "task", "new"]
-        task.write_bytes(subprocess.run(new, check=True, stdout=subprocess.PIPE, timeout=120).stdout)  # noqa: S603
+        task.write_bytes(subprocesses.run(new, check=True, stdout=subprocess.PIPE, timeout=120).stdout)
         create = [str(shim), "task", "create", str(task), "-s", str(folder / "requester" / "settings.toml")]
-        made = subprocess.run(create, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.split()[-1]  # noqa: S603
+        made = subprocesses.run(create, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.split()[-1]
         for process in started.values():
             process.terminate()
         assert [process.wait(60) for process in started.values()] == [0, 0, 0]
@@ -98,18 +99,15 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
 @contextlib.contextmanager
 def _role(role, folder, path):
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command_of(role, folder), env=os.environ | {"PATH": path}, stderr=log)  # noqa: S603
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+        options = {"env": os.environ | {"PATH": path}, "stderr": log}
+        with subprocesses.running(command_of(role, folder), **options) as process:
+            yield process
 
 
 def _wait_until_alive(process, settings):
     check = [sys.executable, str(DEPLOY / "healthcheck.py"), str(settings)]
     until = time.monotonic() + 90
-    while subprocess.run(check, capture_output=True, check=False).returncode:  # noqa: S603
+    while subprocesses.run(check, capture_output=True, check=False).returncode:
         assert process.poll() is None, (settings.parent / "log").read_text()[-2000:]
         assert time.monotonic() < until
         time.sleep(0.2)
@@ -143,14 +141,14 @@ def nginx_before(platform, folder, **changes):
         f"http {{\naccess_log {folder}/access.log;\n{temporary}include {folder}/site.conf;\n}}\n"
     )
     command = ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")]
-    tested = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)  # noqa: S603
+    tested = subprocesses.run([*command, "-t"], capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stderr
-    process = subprocess.Popen(command)  # noqa: S603
-    try:
-        yield f"https://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+    with subprocesses.running(command) as process:
+        try:
+            yield f"https://127.0.0.1:{port}"
+        finally:
+            process.terminate()  # a killed master would leave its workers behind
+            process.wait(30)
 
 
 @pytest.fixture
@@ -233,7 +231,7 @@ def _patiently(http, method, path, **given):
 def test_the_images_packages_can_be_installed():
     """The very line of the Containerfile, resolved and not installed."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--constraint", "constraints.txt"]
-    done = subprocess.run([*command, ".[services,tracing]"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocesses.run([*command, ".[services,tracing]"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -253,7 +251,7 @@ def test_an_image_is_built_and_its_role_answers_in_it():
         pytest.skip("needs buildah, and a base image that CROWDFL_TEST_BASE_IMAGE names: images are read, not built")
 
     def buildah(*arguments: str) -> str:
-        done = subprocess.run(["buildah", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603, S607
+        done = subprocesses.run(["buildah", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout.strip()
 

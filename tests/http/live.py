@@ -19,6 +19,7 @@ import psutil
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import write_private
+from tests import subprocesses
 from tests.hosts import Desk
 
 __all__ = ["LiveService", "finished_desk", "serving_sp"]
@@ -122,12 +123,8 @@ def serving_sp(desk: Desk, descriptors: int | None = None, **settings: Any) -> I
     log = desk.folder / "sp.log"
     command = [sys.executable, "-c", _SERVE, json.dumps(given | settings)]
     limit = _limiting(descriptors)
-    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors, preexec_fn=limit) as process:  # noqa: S603, PLW1509
-        try:
-            url = _listening(process, log)
-            yield LiveService(process, url, log, tokens)
-        finally:
-            process.kill()
+    with log.open("wb") as errors, subprocesses.running(command, stderr=errors, preexec_fn=limit) as process:
+        yield LiveService(process, _listening(process, log), log, tokens)
 
 
 def _limiting(descriptors: int | None) -> Callable[[], None]:

@@ -24,6 +24,7 @@ from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, TaskSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import MemoryBlobs
+from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 __all__ = ["Gate", "Site", "until"]
@@ -132,7 +133,7 @@ class Site:
     def start(self, before: str = "", **settings: Any) -> None:
         """SP, with what is done `before` it serves."""
         command = [sys.executable, "-c", SERVE.format(before=before), json.dumps(self._sp | settings, default=str)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
+        self.process = subprocesses.start(command, stderr=subprocess.PIPE, text=True)
         self._closing.callback(self._end)
         self.log: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True)

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from crowdfl.services.client.transport import Bearer, Signer
 from crowdfl.services.http.auth import ROLES
 from crowdfl.services.http.context import REQUEST_ID_HEADER
 from crowdfl.services.http.wire import PROTOCOL_HEADER
+from tests import subprocesses
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
 
@@ -201,7 +201,7 @@ def test_a_process_logs_lines_of_json_on_stderr():
         "import logging; from crowdfl.services.http import logs; logs.configure(); logs.get('sp').info('listening'); "
     )
     script += "logging.getLogger('uvicorn.error').error('from below')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocesses.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [(line["event"], line["level"]) for line in lines] == [("listening", "info"), ("from below", "error")]
     assert done.stdout == ""

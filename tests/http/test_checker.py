@@ -19,6 +19,7 @@ from crowdfl.crypto.kernels import CheckUnits, MulMod
 from crowdfl.crypto.pctd import PublicKey
 from crowdfl.retry import Backoff
 from crowdfl.services.checker import Checker
+from tests import subprocesses
 
 P, Q = 2**127 - 1, 2**107 - 1
 
@@ -181,10 +182,9 @@ def test_it_does_not_outlive_a_killed_service():
         "checker = Checker(Threads(1)); checker.start()\n"
         "print(checker._process.pid, flush=True); time.sleep(60)\n"
     )
-    service = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)  # noqa: S603
-    assert service.stdout is not None
-    pid = int(service.stdout.readline())
-    assert not gone(pid)
-    service.kill()
-    service.communicate()
-    wait_until_gone(pid)
+    with subprocesses.running([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as service:
+        pid = int(service.stdout.readline())
+        assert not gone(pid)
+        service.kill()
+        service.communicate(timeout=60)
+        wait_until_gone(pid)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 from collections import Counter
 
@@ -18,6 +17,7 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.context import REQUEST_ID_HEADER, outgoing
 from crowdfl.storage.observed import ObservedStore
+from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.loopback import serving, wait_for_round
 from tests.http.observed import SHORT, ObservedWorld, found_in
@@ -253,7 +253,7 @@ fail()
 
 def test_what_nobody_caught_is_a_line_like_the_others():
     """A thread that dies, a library's own traceback, and the end of the process: JSON, with places, without messages."""
-    done = subprocess.run([sys.executable, "-c", _DYING], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocesses.run([sys.executable, "-c", _DYING], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [(line["event"], line["error"]) for line in lines] == [
         ("died", "ValueError"),

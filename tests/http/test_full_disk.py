@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from crowdfl.services.apps import sp_uploads
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.http import bodies
 from crowdfl.storage import atomic
+from tests import subprocesses
 from tests.http.test_uploads import place
 from tests.http.world import World, definition_of
 
@@ -56,11 +56,11 @@ def disk(tmp_path):
     if mount is None or umount is None:
         pytest.skip("there is no mount command: no disk was filled")
     options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=700", "tmpfs", str(folder)]
-    done = subprocess.run([mount, *options], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocesses.run([mount, *options], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no disk was filled, for none can be mounted here: {done.stderr.strip()}")
     yield SmallDisk(folder)
-    subprocess.run([umount, "--lazy", str(folder)], check=True)  # noqa: S603
+    subprocesses.run([umount, "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

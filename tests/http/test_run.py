@@ -34,6 +34,7 @@ from crowdfl.services.ticker import Ticker
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.signing import signing_key
+from tests import subprocesses
 
 LOCAL = {"host": "127.0.0.1", "port": 0}
 
@@ -51,7 +52,7 @@ serve_kgc(KgcSettings(data=Path(sys.argv[1]), host="127.0.0.1", port=0, plain_ht
 def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
     """It says where it listens, answers, and ends with status 0."""
     command = [sys.executable, "-c", SERVE, str(tmp_path / "kgc")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocesses.running(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         listening = json.loads(process.stderr.readline())
         service = Link(listening["url"], plain_http=True).open()
@@ -67,14 +68,11 @@ def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
 def test_a_process_that_is_told_to_stop_at_once_stops(tmp_path, number):
     """Before it looks for signals: one that got lost would leave it running for ever."""
     command = [sys.executable, "-c", SERVE, str(tmp_path / "kgc")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocesses.running(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         process.stderr.readline()
         process.send_signal(number)
-        try:
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
+        assert process.wait(30) == 0
 
 
 def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):

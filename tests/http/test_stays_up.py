@@ -1,5 +1,6 @@
 """SP as a process, whatever CSP does: it answers everyone else, its rounds go on when CSP is back, and it ends when told to."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from crowdfl.errors import ServiceUnavailable
+from crowdfl.retry import Backoff
 from crowdfl.roles.ports import PaymentState
 from crowdfl.roles.sp.time import confirm_clock
 from crowdfl.services.client.peers import CspClient, SpClient
@@ -20,6 +22,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
+from tests import subprocesses
 from tests.http.site import PATIENCE, Site, site, until
 
 pytestmark = pytest.mark.second
@@ -199,7 +202,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.services.server import serve_csp
 from crowdfl.settings import CspSettings
 from crowdfl.storage.sql import SqlStore
-SqlStore.task = lambda _store, _task: None
+SqlStore.task = Csp.require_answering = lambda _self, _task: None  # a task is here, and it is under way
 def answer(_csp, _task, _request):
     Path(sys.argv[1], "computing").touch()
     time.sleep(60)
@@ -214,19 +217,19 @@ def test_sigterm_ends_a_csp_that_computes(tmp_path):
     """What it has not stored, SP asks for again."""
     write_private(tmp_path / "token", b"crowdfl_x")
     token = Tokens(tmp_path / "tokens.json").add("sp", "sp")
-    with subprocess.Popen([sys.executable, "-c", COMPUTING, str(tmp_path)], stderr=subprocess.PIPE) as process:  # noqa: S603
+    with subprocesses.running([sys.executable, "-c", COMPUTING, str(tmp_path)], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         url = json.loads(process.stderr.readline())["url"]
-        service = Link(url, plain_http=True).open(Bearer(token))
-        with ThreadPoolExecutor(1) as thread:
+        service = Link(url, plain_http=True).open(Bearer(token), Backoff(deadline=0.0))
+        with contextlib.closing(service), ThreadPoolExecutor(1) as thread:
             asked = thread.submit(CspClient(service).answer, "0" * 32, b"request")
-            until((tmp_path / "computing").exists)
+            until(lambda: (tmp_path / "computing").exists() or asked.done())
+            assert not asked.done(), asked.exception()
             started = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
             assert time.monotonic() - started < 25.0
-            service.close()
-            assert asked.exception(PATIENCE) is not None
+            assert isinstance(asked.exception(PATIENCE), ServiceUnavailable)
 
 
 DEATH = """

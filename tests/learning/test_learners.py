@@ -1,7 +1,6 @@
 """What every learner promises, asked of each of them."""
 
 import importlib.util
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -13,6 +12,7 @@ from crowdfl.learning.models.learner import Learner, Training, batches, score
 from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import Adam, TorchLearner
+from tests import subprocesses
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
@@ -307,7 +307,7 @@ def test_torch_is_not_imported_before_it_is_needed():
     code = (
         "import sys, crowdfl.learning.models.torch_learner, crowdfl.learning.training; sys.exit('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603 -- our own code
+    done = subprocesses.run([sys.executable, "-c", code], check=False)
     assert done.returncode == 0
 
 

@@ -1,12 +1,12 @@
 """Migrations make the tables that the program works with, and say so when they have not."""
 
-import subprocess
 import sys
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Column, Integer, MetaData, text
+from tests import subprocesses
 
 from crowdfl.errors import StoreOutdated, StoreTooNew, StoreUnavailable
 from crowdfl.roles.ports import DepositState, PaymentState, StoredTask
@@ -74,8 +74,9 @@ def test_a_database_of_a_newer_program_is_left_alone(url: str):
 def test_two_processes_may_upgrade_at_once(url: str):
     """One waits for the other and finds the work done."""
     code = "import sys; from crowdfl.storage import migrations; migrations.upgrade(sys.argv[1])"
-    racers = [subprocess.Popen([sys.executable, "-c", code, url]) for _ in range(2)]  # noqa: S603 -- its own code
-    assert [racer.wait(60) for racer in racers] == [0, 0]
+    command = [sys.executable, "-c", code, url]
+    with subprocesses.running(command) as one, subprocesses.running(command) as other:
+        assert (one.wait(60), other.wait(60)) == (0, 0)
     migrations.check(url)
 
 

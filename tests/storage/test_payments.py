@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests import subprocesses
 
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import PaymentState, SpStore, StoredPayment
@@ -272,10 +273,7 @@ def test_a_program_that_cannot_be_started_has_not_paid(tmp_path: Path):
 def children(url: str, count: int, *words: str) -> Iterator[list["subprocess.Popen[str]"]]:
     """Processes that all begin to pay at once."""
     command = [sys.executable, str(CHILD), url, *words]
-    made = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 -- its own code
-        for _ in range(count)
-    ]
+    made = [subprocesses.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     try:
         for child in made:
             assert child.stdout is not None

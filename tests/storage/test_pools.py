@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pool_child import Numbered, work
+from tests import subprocesses
 
 from crowdfl.crypto import pctd, vector
 from crowdfl.crypto.blocks import Block, to_ints
@@ -63,7 +64,7 @@ def rest(path: Path) -> list[int]:
 def child(path: Path, task: str) -> subprocess.Popen[str]:
     """Another process at work on the pool."""
     command = [sys.executable, str(CHILD), str(path), str(PUBLIC.n), str(PUBLIC.h_s), task]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 -- our own script
+    return subprocesses.start(command, stdout=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, list[int]]:
@@ -78,6 +79,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
         return process.communicate(timeout=60)[0]
     finally:
         process.kill()
+        process.wait(60)
 
 
 def flip(path: Path, position: int, change: int = 0xFF) -> None:

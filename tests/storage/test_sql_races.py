@@ -1,5 +1,6 @@
 """What happens at the same time happens as if one after the other: in threads, in processes, and when one is killed."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests import subprocesses
 
 from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
 from crowdfl.local import Store
@@ -36,21 +38,17 @@ def at_once(count: int, act: Callable[[int], T]) -> list[T]:
 
 def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
     """The lines of so many processes that start together."""
-    children = [
-        subprocess.Popen(  # noqa: S603 -- the file beside this one
-            [sys.executable, str(CHILD), url, *map(str, call)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for call in calls
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-    said = [child.communicate(timeout=60)[0].splitlines() for child in children]
-    assert [child.returncode for child in children] == [0] * len(children)
+    with contextlib.ExitStack() as stack:
+        commands = ([sys.executable, CHILD, url, *call] for call in calls)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        children = [stack.enter_context(subprocesses.running(command, **pipes)) for command in commands]
+        for child in children:
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            child.stdin.write("\n")
+            child.stdin.flush()
+        said = [child.communicate(timeout=60)[0].splitlines() for child in children]
+        assert [child.returncode for child in children] == [0] * len(children)
     return said
 
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Note
 from crowdfl.lab.experiments.published import TABLE3
 from crowdfl.lab.report.plots import Picture
 from crowdfl.lab.report.results import ResultTable
+from tests import subprocesses
 from tests.lab.experiments.running import bench, run, silent, text_of
 
 KILLED = """
@@ -74,7 +74,7 @@ def squares(dies_at=None, log=None):
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     """Killed by the system at the fourth point: the first three are not measured again."""
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)  # noqa: S603 -- this very test
+    done = subprocesses.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "squares").exists()
     log = []

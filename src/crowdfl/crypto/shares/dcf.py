@@ -70,8 +70,8 @@ def evaluate(
     walk = _Walk(_seeds_of(seeds, count)[instance], np.full(len(points), party, dtype=np.uint64))
     for goes, correction in zip(path, turned, strict=True):
         walk.go(*walk.expand(), goes, correction)
-    last = _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
-    return (walk.value ^ last).astype(np.uint8)
+    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
+    return value.astype(np.uint8)
 
 
 class _Walk:
@@ -154,8 +154,9 @@ def _output_bytes(bits: int) -> int:
 
 
 def _joined(words: Words, outputs: Flags) -> bytes:
+    count, bits, _ = words.shape
     packed = np.packbits(outputs, axis=1, bitorder="little")
-    return np.concatenate([words.view(np.uint8).reshape(len(words), -1), packed], axis=1).tobytes()
+    return np.concatenate([words.view(np.uint8).reshape(count, SEED_BYTES * bits), packed], axis=1).tobytes()
 
 
 def _split(corrections: bytes, count: int, bits: int) -> tuple[Words, Flags]:

@@ -1,0 +1,182 @@
+"""Distributed comparison: together the parties know whether t < alpha, apart nothing."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdfl.crypto.shares.dcf import corrections_bytes, evaluate, generate
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.errors import LengthMismatch
+
+
+def seeds_of(count: int, label: str = "") -> tuple[bytes, bytes]:
+    """Fixed seeds of both parties."""
+    data = expand(bytes(32), f"seeds {label}".encode(), 32 * count)
+    return data[: 16 * count], data[16 * count :]
+
+
+def together(alphas: list[int], bits: int, points: list[list[int]], label: str = "") -> list[list[int]]:
+    """Both outputs, put together, for each number at its points."""
+    sp, csp = seeds_of(len(alphas), label)
+    corrections = generate(alphas, bits, sp, csp)
+    instance = np.repeat(np.arange(len(alphas)), [len(p) for p in points])
+    flat = [point for some in points for point in some]
+    outputs = evaluate(0, sp, corrections, instance, flat, bits) ^ evaluate(1, csp, corrections, instance, flat, bits)
+    return [outputs[instance == i].tolist() for i in range(len(alphas))]
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_every_number_is_compared_with_every_point(bits):
+    """All keys of so many bits at all points, in one call."""
+    numbers = list(range(2**bits))
+    assert together(numbers, bits, [numbers] * len(numbers)) == [[int(t < alpha) for t in numbers] for alpha in numbers]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.sampled_from([9, 63, 64, 65, 168, 320]), st.data())
+def test_long_numbers_are_compared_with_their_neighbours(bits, data):
+    """alpha - 1, alpha, alpha + 1, both ends, and anything."""
+    alphas = data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=1, max_size=3))
+    anything = data.draw(st.integers(0, 2**bits - 1))
+    points = [[(alpha - 1) % 2**bits, alpha, (alpha + 1) % 2**bits, 0, 2**bits - 1, anything] for alpha in alphas]
+    expected = [[int(t < alpha) for t in some] for alpha, some in zip(alphas, points, strict=True)]
+    assert together(alphas, bits, points) == expected
+
+
+def test_numbers_of_two_thousand_bits_are_compared():
+    """The longest that are needed."""
+    alpha = int.from_bytes(expand(bytes(32), b"alpha", 250), "big")
+    assert together([alpha], 2000, [[alpha - 1, alpha, alpha + 1]]) == [[1, 0, 0]]
+
+
+def test_points_come_in_any_order_and_a_key_may_be_left_out():
+    """The output follows the points."""
+    sp, csp = seeds_of(3)
+    corrections = generate([10, 20, 30], 8, sp, csp)
+    instance, points = np.array([2, 0, 2, 0]), [29, 10, 30, 9]
+    outputs = evaluate(0, sp, corrections, instance, points, 8) ^ evaluate(1, csp, corrections, instance, points, 8)
+    assert outputs.tolist() == [1, 0, 0, 1]
+
+
+def test_no_points_give_no_outputs():
+    """And no numbers no corrections."""
+    sp, csp = seeds_of(2)
+    corrections = generate([1, 2], 8, sp, csp)
+    assert evaluate(0, sp, corrections, np.array([], dtype=np.int64), [], 8).tolist() == []
+    assert generate([], 8, b"", b"") == b""
+
+
+@pytest.mark.parametrize("party", [0, 1])
+def test_one_party_s_outputs_are_balanced_whatever_alpha_is(party):
+    """2,000 keys each: far within seven standard deviations of one half, below, at and above alpha."""
+    for alpha in (0, 77, 255):
+        seeds = seeds_of(2000, f"{alpha}")
+        corrections = generate([alpha] * 2000, 8, *seeds)
+        for point in (0, 76, 77, 255):
+            ones = int(evaluate(party, seeds[party], corrections, np.arange(2000), [point] * 2000, 8).sum())
+            assert 843 <= ones <= 1157
+
+
+def test_the_corrections_show_nothing_of_alpha():
+    """Every bit of the corrections of 2,000 keys of one alpha is set about as often as not, on and off its path."""
+    for alpha in (0, 5, 7):
+        corrections = generate([alpha] * 2000, 3, *seeds_of(2000, f"layout {alpha}"))
+        rows = np.frombuffer(corrections, dtype=np.uint8).reshape(2000, -1)
+        ones = np.unpackbits(rows, axis=1, bitorder="little")[:, : 3 * 128 + 4].sum(axis=0)
+        assert 843 <= ones.min() <= ones.max() <= 1157
+
+
+@pytest.mark.parametrize("wrong", ["party", "seed", "corrections"])
+def test_with_a_wrong_key_the_outputs_are_garbage(wrong):
+    """Neither the comparison nor its opposite: about half of 2,000 are right."""
+    sp, csp = seeds_of(2000)
+    corrections = generate([100] * 2000, 8, sp, csp)
+    theirs = evaluate(1, csp, corrections, np.arange(2000), [99] * 2000, 8)
+    if wrong == "party":
+        mine = evaluate(1, sp, corrections, np.arange(2000), [99] * 2000, 8)
+    elif wrong == "seed":
+        mine = evaluate(0, seeds_of(2000, "others")[0], corrections, np.arange(2000), [99] * 2000, 8)
+    else:
+        others = generate([100] * 2000, 8, *seeds_of(2000, "others"))
+        mine = evaluate(0, sp, others, np.arange(2000), [99] * 2000, 8)
+    assert 843 <= int((mine ^ theirs).sum()) <= 1157
+
+
+class Plain:
+    """The same by the definition, one key at a time, on Python's integers (little endian)."""
+
+    def __init__(self) -> None:
+        keys = [hashlib.sha256(f"crowdfl comparison 1 {side}".encode()).digest()[:16] for side in ("left", "right")]
+        self.ciphers = [Cipher(AES(key), ECB()).encryptor() for key in keys]  # noqa: S305
+
+    def half(self, seed: int, side: int) -> tuple[int, int, int]:
+        """Seed, control bit and output bit of one half."""
+        data = int.from_bytes(self.ciphers[side].update(seed.to_bytes(16, "little")), "little") ^ seed
+        return data & ~3, data & 1, data >> 1 & 1
+
+    def generate(self, alpha: int, bits: int, seeds: tuple[bytes, bytes]) -> bytes:
+        """Figure 1 of the paper, for one bit of output."""
+        s = [int.from_bytes(seed, "little") & ~3 for seed in seeds]
+        t, value, words, outputs = [0, 1], 0, b"", 0
+        for level in range(bits):
+            keep = alpha >> (bits - 1 - level) & 1
+            halves = [[self.half(s[b], side) for side in (0, 1)] for b in (0, 1)]
+            lost = [halves[b][1 - keep] for b in (0, 1)]
+            word = lost[0][0] ^ lost[1][0]
+            output = lost[0][2] ^ lost[1][2] ^ value ^ keep
+            controls = [halves[0][0][1] ^ halves[1][0][1] ^ keep ^ 1, halves[0][1][1] ^ halves[1][1][1] ^ keep]
+            kept = [halves[b][keep] for b in (0, 1)]
+            value ^= kept[0][2] ^ kept[1][2] ^ output
+            s = [kept[b][0] ^ t[b] * word for b in (0, 1)]
+            t = [kept[b][1] ^ t[b] * controls[keep] for b in (0, 1)]
+            words += (word | controls[0] | controls[1] << 1).to_bytes(16, "little")
+            outputs |= output << level
+        outputs |= (value ^ s[0] >> 2 & 1 ^ s[1] >> 2 & 1) << bits
+        return words + outputs.to_bytes(bits // 8 + 1, "little")
+
+
+@pytest.mark.parametrize("bits", [1, 7, 8, 20])
+def test_the_corrections_are_laid_out_as_written(bits):
+    """Instance after instance: 16 bytes per level, then the output bits and the last one."""
+    alphas = [0, 2**bits - 1, 2**bits // 3]
+    sp, csp = seeds_of(3)
+    pairs = [(sp[16 * i : 16 * i + 16], csp[16 * i : 16 * i + 16]) for i in range(3)]
+    expected = b"".join(Plain().generate(alpha, bits, pair) for alpha, pair in zip(alphas, pairs, strict=True))
+    corrections = generate(alphas, bits, sp, csp)
+    assert corrections == expected
+    assert len(corrections) == corrections_bytes(3, bits) == 3 * (16 * bits + bits // 8 + 1)
+
+
+@pytest.mark.parametrize("number", [-1, 256])
+def test_numbers_of_too_many_bits_are_refused(number):
+    """As alpha and as a point."""
+    sp, csp = seeds_of(1)
+    corrections = generate([3], 8, sp, csp)
+    with pytest.raises(ValueError, match="not below 2"):
+        generate([number], 8, sp, csp)
+    with pytest.raises(ValueError, match="not below 2"):
+        evaluate(0, sp, corrections, np.array([0]), [number], 8)
+
+
+def test_keys_and_points_that_do_not_fit_are_refused():
+    """Seeds cut short, corrections cut short or of another width, points without an instance, a third party."""
+    sp, csp = seeds_of(2)
+    corrections, both = generate([3, 4], 8, sp, csp), np.array([0, 1])
+    for party, seeds, given_, points in [
+        (0, sp[:-1], corrections, [1, 2]),
+        (0, sp[:16], corrections, [1, 2]),
+        (0, sp, corrections[:-1], [1, 2]),
+        (0, sp, generate([3, 4], 16, sp, csp), [1, 2]),
+        (0, sp, corrections, [1]),
+        (2, sp, corrections, [1, 2]),
+    ]:
+        with pytest.raises(LengthMismatch):
+            evaluate(party, seeds, given_, both, points, 8)
+    with pytest.raises(LengthMismatch):
+        generate([3, 4], 8, sp, csp[:16])

@@ -1,0 +1,40 @@
+"""Processes of tests: nobody waits for one without end, and none is left when the tests are over, however they ended."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+PATIENCE = 300.0  # seconds, for a process that is waited for to its end
+
+_started: list["subprocess.Popen[Any]"] = []
+
+
+def start(command: Sequence[object], **options: Any) -> "subprocess.Popen[Any]":
+    """A process that whoever starts it ends; what is forgotten is killed after the last test."""
+    process = subprocess.Popen([str(word) for word in command], **options)  # noqa: S603 -- the tests' own commands
+    _started[:] = [*(one for one in _started if one.poll() is None), process]
+    return process
+
+
+@contextlib.contextmanager
+def running(command: Sequence[object], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """A process that is killed on the way out: leaving `Popen` itself would wait for it, for ever if a test has failed."""
+    with start(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(command: Sequence[object], **options: Any) -> "subprocess.CompletedProcess[Any]":
+    """To its end, which must come in time."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, **{"timeout": PATIENCE, "check": False} | options)  # noqa: S603, PLW1510 -- the tests' own
+
+
+def end_all() -> None:
+    """Kill what still runs."""
+    for process in _started:
+        process.kill()
+        process.wait(PATIENCE)
