@@ -70,6 +70,7 @@ class Parties:
         self.seeds: dict[int, dict[str, bytes]] = {}
         self.left: bytes | None = None
         self.asked: list[bytes] = []
+        self.coins: dict[str, bytes] = {}  # of recorded rounds
 
     @property
     def names(self) -> list[str]:
@@ -86,6 +87,10 @@ class Parties:
         for keys in self.keys.values():
             csp.enrol(keys.identity)
         return csp
+
+    def fresh_csp(self, memory: Mapping[str, bytes] | None = None) -> Keeping:
+        """A CSP that knows nothing but this, and draws the coins of the rounds that were recorded."""
+        return Keeping(self.new_csp(), dict(memory or {}) | self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""
