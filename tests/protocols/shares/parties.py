@@ -1,7 +1,7 @@
 """The parties of a small `shares` task in one process, each of which can be built anew from what it kept."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,7 @@ from crowdfl.protocols.shares.csp import SharesCsp
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.sp import LeftOver, SharesSp
-from crowdfl.protocols.shares.upload import UploadBody, make_upload
+from crowdfl.protocols.shares.upload import UploadBody, make_upload, upload_statement
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import ONE, Keeping
 
@@ -70,6 +70,7 @@ class Parties:
         self.seeds: dict[int, dict[str, bytes]] = {}
         self.left: bytes | None = None
         self.asked: list[bytes] = []
+        self.coins: dict[str, bytes] = {}  # of recorded rounds
 
     @property
     def names(self) -> list[str]:
@@ -86,6 +87,10 @@ class Parties:
         for keys in self.keys.values():
             csp.enrol(keys.identity)
         return csp
+
+    def fresh_csp(self, memory: Mapping[str, bytes] | None = None) -> Keeping:
+        """A CSP that knows nothing but this, and draws the coins of the rounds that were recorded."""
+        return Keeping(self.new_csp(), dict(memory or {}) | self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""
@@ -113,7 +118,9 @@ class Parties:
     def samples(self) -> dict[str, int]:
         return {who: 1 + i % 10 for i, who in enumerate(self.names)}
 
-    def encrypt(self, number: int, models: Mapping[str, Any], samples: Mapping[str, int] | None = None) -> dict[str, bytes]:
+    def encrypt(
+        self, number: int, models: Mapping[str, Any], samples: Mapping[str, int] | None = None
+    ) -> dict[str, bytes]:
         counts = samples or self.samples()
         return {who: self.people[who].encrypt_update(model, counts[who], number) for who, model in models.items()}
 
@@ -122,6 +129,11 @@ class Parties:
         place, signing = self.place(number), other.get("signing", self.keys[who].signing)
         sealing = other.get("sealing", self.people[who].bundle.csp_sealing)
         return make_upload(self.shape, place, who, signing, sealing, np.asarray(update, dtype=np.int64), samples)
+
+    def signed(self, body: UploadBody) -> UploadBody:
+        """As its own participant would sign it."""
+        statement = upload_statement(body.place, body.who, body.digest, body.sealed)
+        return replace(body, signature=self.keys[body.who].signing.sign(statement))
 
     def ask(self, request: bytes) -> Reply:
         self.asked.append(request)
@@ -170,5 +182,3 @@ def initial_units(parties: Parties) -> list[int]:
 
 def in_units(parties: Parties, average: Any) -> list[int]:
     return [round(x) for x in average.weights * parties.shape.widths.unit]
-
-

@@ -72,7 +72,7 @@ def test_who_drops_out_costs_nothing(kind):
 def test_everyone_at_the_clip(extreme):
     """The largest sums that there are."""
     parties = Parties(settings={"max_norm": None})
-    models = {who: parties.initial + extreme for who in parties.names}
+    models = dict.fromkeys(parties.names, parties.initial + extreme)
     samples = dict.fromkeys(parties.names, 10)
     average = parties.read(1, parties.play(1, parties.encrypt(1, models, samples)))
     assert np.allclose(average.weights, parties.initial + extreme, atol=0.001)
@@ -88,7 +88,7 @@ def test_one_parameter_and_three_people():
 def test_an_update_beyond_the_norm_bound_is_scaled_down_by_its_phone():
     """And the phone says so; the direction stays."""
     parties = Parties(settings=UNCHECKED)
-    models = {who: parties.initial + 1.9 for who in parties.names}
+    models = dict.fromkeys(parties.names, parties.initial + 1.9)
     uploads = parties.encrypt(1, models)
     average = parties.read(1, parties.play(1, uploads))
     assert parties.people[name_of(0)].scaled == pytest.approx(3.0 / (1.9 * 8**0.5))
@@ -200,7 +200,9 @@ def test_quotients_are_rounded_to_the_nearest_even(sums, total):
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(-(2**61), 2**61), min_size=1), st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32))
+@given(
+    st.lists(st.integers(-(2**61), 2**61), min_size=1), st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32)
+)
 def test_a_chain_survives_its_bytes(weights, number, base):
     chain = ModelChain(number, base, np.array(weights, dtype=np.int64))
     again = ModelChain.from_bytes(chain.to_bytes(), len(weights))

@@ -216,6 +216,7 @@ class SharesSp:
             raise ProtocolError("CSP names seals that are not in the manifest")
         members = AcceptedSet.without(manifest.names, reply.broken, self._least)
         now = _SpRound(manifest, talk, seed, coins(manifest.digest, reply.nonce), members)
+        self._members = members
         if members.void or reply.word:
             self._heed(reply.word, now, members)
         return now
