@@ -49,7 +49,7 @@ def attack_gates() -> list[Finding]:
 
 def _count_by(server: str) -> Finding:
     parties = paying()
-    bend = _forcing(parties, {VICTIM, ACCOMPLICE})
+    bend = forcing(parties, {VICTIM, ACCOMPLICE})
     (bend_csp if server == "CSP" else bend_sp)(parties, bend)
     reward = played(parties, 1, updates()).rewards[ACCOMPLICE]
     guess = round((PAYMENT - len(PEOPLE)) * PEOPLE[ACCOMPLICE] / reward) - PEOPLE[ACCOMPLICE]
@@ -61,7 +61,7 @@ def _count_by(server: str) -> Finding:
     return attack.score(SHARES, guess, MOST_SAMPLES // 2, PEOPLE[VICTIM], recovered, note)
 
 
-def _forcing(parties: LocalParties, paid: set[str]) -> Bend:
+def forcing(parties: LocalParties, paid: set[str]) -> Bend:
     """Every number that `gate` compares with zero is moved far to one side of it."""
     widths = shape_of(parties).rule_widths
 

@@ -7,7 +7,7 @@ the same model once more in the next round. Where CSP opens a second sum, the di
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def _twice_named(parties: LocalParties) -> Floats:
 
 
 def _repeated(manifest: Manifest) -> Manifest:
-    fields = {name: getattr(manifest, name) for name in ("names", "digests", "sealed", "signatures")}
+    fields: dict[str, Any] = {name: getattr(manifest, name) for name in ("names", "digests", "sealed", "signatures")}
     return replace(manifest, **{name: (values[0], *values) for name, values in fields.items()})
 
 
@@ -136,7 +136,7 @@ def _forgetful(parties: LocalParties, switches: ExitStack) -> None:
     """A CSP that loses what it has written before each manifest."""
     del switches
     csp = server_csp(parties)
-    csp.answer = _asking_anew(csp)  # type: ignore[method-assign]
+    csp.answer = _asking_anew(csp)  # type: ignore[assignment, method-assign]
 
 
 def _asking_anew(csp: SharesCsp) -> Callable[[bytes], bytes]:
