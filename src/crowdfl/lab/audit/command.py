@@ -1,4 +1,4 @@
-"""`crowdfl audit`: all attacks on both profiles, in the order of section 7, and what is shown of them."""
+"""`crowdfl audit`: all attacks on all profiles, those of the paper's in the order of section 7, and what is shown of them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -10,6 +10,7 @@ from crowdfl.lab.audit import averages, false_replies, forgeries, isolation, key
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
+from crowdfl.lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
 from crowdfl.lab.audit.statistics import tell_apart
 from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result, ResultTable
@@ -43,7 +44,7 @@ def audit(
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
-    """Attack both profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
+    """Attack all profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
@@ -100,6 +101,27 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     for subject in (PAPER, HARDENED, SHORTENED):
         say(f"two samples of {subject}, {scale.rounds} rounds each")
         yield tell_apart(subject, scale.rounds)
+    yield from _shares(say)
+
+
+def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
+    say("rounds of shares, read by each server")
+    yield from transcript.attack_transcript()
+    say("shares: an SP that deviates, with a reader")
+    yield from order.attack_order()
+    say("shares: what is dealt, and what it covers")
+    yield from dealt.attack_dealt_twice()
+    yield from dealt.attack_closed_masks()
+    yield dealt.attack_dealer()
+    say("shares: servers that alter their shares")
+    yield from divisors.attack_inflated()
+    yield from accomplices.attack_shifted_sum()
+    yield from accomplices.attack_gates()
+    yield from bits.attack_bits()
+    yield bits.attack_claims()
+    say("shares: two samples of both servers' views")
+    yield from openings.tell_apart()
+    yield from openings.tell_apart_altered()
 
 
 def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> Result:

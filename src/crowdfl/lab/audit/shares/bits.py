@@ -103,7 +103,9 @@ def attack_claims() -> Finding:
     claims = [Claim.from_bytes(parties.people[who].claim(), limits) for who in _NAMES]
     amounts = np.array([claim.amounts[0] for claim in claims], dtype=np.float64)
     truth, blind = np.array([float(PEOPLE[who]) for who in _NAMES]), np.full(len(_NAMES), MOST_SAMPLES / 2)
-    guess = next((fit for total in range(1, len(_NAMES) * MOST_SAMPLES + 1) if (fit := _fits(amounts, total)) is not None), blind)
+    guess = next(
+        (fit for total in range(1, len(_NAMES) * MOST_SAMPLES + 1) if (fit := _fits(amounts, total)) is not None), blind
+    )
     recovered = f"{np.count_nonzero(guess == truth)} of {len(truth)} counts"
     note = "up to a common factor, which a reader's total gives; amounts are claimed round by round"
     return _CLAIMS.score(SHARES, guess, blind, truth, recovered, note)

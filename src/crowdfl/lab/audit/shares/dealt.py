@@ -115,9 +115,7 @@ def _lanes_shown(parties: LocalParties) -> Words:
     shape = shape_of(parties)
     said = [said for said in conversation(parties) if said.step == LANES][-1]
     size = shape.widths.lanes * shape.ring.bytes
-    first, second = (
-        shape.ring.decode(message[_SLOT * size : (_SLOT + 1) * size]) for message in (said.sp, said.csp)
-    )
+    first, second = (shape.ring.decode(message[_SLOT * size : (_SLOT + 1) * size]) for message in (said.sp, said.csp))
     return shape.ring.reduced(first + second)
 
 
@@ -141,7 +139,7 @@ def _matrix(sketch: Sketch, parties: LocalParties) -> Floats:
     """[lanes, weights]: what the sketch multiplies an update by."""
     ring, weights = shape_of(parties).ring, shape_of(parties).spec.parameters
     unit = np.eye(weights, dtype=np.uint64)
-    return cast(Floats, ring.signed(ring.reduced(sketch.lanes(unit))).astype(np.float64).T)
+    return ring.signed(ring.reduced(sketch.lanes(unit))).astype(np.float64).T
 
 
 def _solved(matrix: Floats, lanes: Floats) -> Floats:

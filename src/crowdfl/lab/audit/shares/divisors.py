@@ -7,7 +7,6 @@ divides nothing: the reciprocal of its sum is looked up, behind a dealt shift.
 
 from contextlib import ExitStack
 from math import log2
-from typing import cast
 
 import numpy as np
 
@@ -102,7 +101,9 @@ def _agreement(parties: LocalParties) -> int:
     lanes = [[int(v) for v in row] for row in ring.signed(ring.reduced(sketch.lanes(rows)))]
     total = [sum(column) for column in zip(*lanes, strict=True)]
     others = ([whole - own for whole, own in zip(total, row, strict=True)] for row in lanes)
-    return sum(max(0, sum(a * b for a, b in zip(row, rest, strict=True))) for row, rest in zip(lanes, others, strict=True))
+    return sum(
+        max(0, sum(a * b for a, b in zip(row, rest, strict=True))) for row, rest in zip(lanes, others, strict=True)
+    )
 
 
 def attack_table() -> Finding:
@@ -133,4 +134,4 @@ def _looked_up(truth: int, rng: np.random.Generator) -> int:
 
     asked = next(table.look_up(SpSide(), sp, truth - share))
     CspRun(answering).answer(asked)
-    return cast(int, (int.from_bytes(asked, "little") + share) % _SIZE)
+    return (int.from_bytes(asked, "little") + share) % _SIZE

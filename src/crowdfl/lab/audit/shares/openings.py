@@ -7,7 +7,7 @@ what is compared: they are shown on purpose, one for each participant and round.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -35,6 +35,7 @@ from crowdfl.lab.audit.shares.stage import (
     conversation,
     paying,
     played,
+    server_sp,
     shape_of,
     switched,
 )
@@ -55,6 +56,7 @@ _OPENINGS = {
     TABLE: "place in the table",
     PRODUCTS: "products",
 }
+_STEPS = tuple(_OPENINGS)
 _MEASURE = "p-value after correction; told apart below the level"
 _ZEROS = "shares, dealt zeros"
 
@@ -62,10 +64,12 @@ _ZEROS = "shares, dealt zeros"
 def tell_apart(rounds: int = len(_OPENINGS)) -> Iterator[Finding]:
     """Both servers, following the protocol; and what zeros in place of masks would show."""
     with switched(dealing, "_stream", lambda *_: _Zeros()):
-        yield _told("CSP", _ZEROS, "two samples", "{}'s views of two inputs, told apart", _observe("CSP", 1, None))
+        yield _told(
+            "CSP", _ZEROS, "two samples", "{}'s views of two inputs, told apart", _observe("CSP", 1, alter=False)
+        )
     for server in ("SP", "CSP"):
         yield _told(
-            server, SHARES, "two samples", "{}'s views of two inputs, told apart", _observe(server, rounds, None)
+            server, SHARES, "two samples", "{}'s views of two inputs, told apart", _observe(server, rounds, alter=False)
         )
 
 
@@ -73,7 +77,7 @@ def tell_apart_altered(rounds: int = len(_OPENINGS)) -> Iterator[Finding]:
     """The same for a server that alters its shares, in each round before another opening."""
     title = "{}'s views of two inputs, told apart by altering its shares before each opening"
     for server in ("SP", "CSP"):
-        yield _told(server, SHARES, "altered shares", title, _observe(server, rounds, _altering))
+        yield _told(server, SHARES, "altered shares", title, _observe(server, rounds, alter=True))
 
 
 class _Zeros(Stream):
@@ -100,23 +104,18 @@ def _told(server: str, subject: str, name: str, title: str, views: _Views) -> Fi
     return Finding(*place, subject, recovered, found.corrected, LEVEL, _MEASURE, verdict, note)
 
 
-_Alter = Callable[[LocalParties, int], Bend]
-
-
-def _observe(server: str, rounds: int, alter: _Alter | None) -> _Views:
-    small, large = (_seen(server, rounds, alter, large=large) for large in (False, True))
+def _observe(server: str, rounds: int, *, alter: bool) -> _Views:
+    small, large = (_seen(server, rounds, alter=alter, large=large) for large in (False, True))
     return small, large
 
 
-def _seen(server: str, rounds: int, alter: _Alter | None, *, large: bool) -> dict[str, Floats]:
+def _seen(server: str, rounds: int, *, alter: bool, large: bool) -> dict[str, Floats]:
     """By opening, the bytes of what the server has opened, in some rounds of tiny or of largest updates."""
     parties = paying()
-    steps, bends = list(_OPENINGS), list[Bend]()
-    if alter is not None:
-        (bend_csp if server == "CSP" else bend_sp)(parties, lambda step, message: bends[-1](step, message))
-    for number in range(1, rounds + 1):
-        if alter is not None:
-            bends.append(alter(parties, steps[(number - 1) % len(steps)]))
+    altered = {number: _STEPS[(number - 1) % len(_STEPS)] for number in range(1, rounds + 1)}
+    if alter:
+        (bend_csp if server == "CSP" else bend_sp)(parties, _altering(parties, altered))
+    for number in altered:
         with suppress(RoundEnded):
             played(parties, number, _inputs(parties, large=large))
     found = defaultdict(list)
@@ -195,15 +194,15 @@ def _bytes(message: bytes) -> Floats:
     return np.frombuffer(message, dtype=np.uint8) / 256.0
 
 
-def _altering(parties: LocalParties, altered: int) -> Bend:
-    """Adds something large to the first number of one opening, or flips its first bit."""
+def _altering(parties: LocalParties, altered: Mapping[int, int]) -> Bend:
+    """Adds something large to the first number of one opening of each round, or flips its first bit."""
     shape = shape_of(parties)
     bits = {LANES: shape.ring.bits, CHECK: shape.widths.R, SUM: shape.widths.R, TABLE: 8}
     bits |= {OPERANDS: shape.rule_widths.gate_bits, COMPARE: shape.rule_widths.compare_bits}
     bits |= {PRODUCTS: shape.rule_widths.payout.product_bits}
 
     def bend(step: int, message: bytes) -> bytes:
-        if step != altered:
+        if step != altered[server_sp(parties).round_number]:
             return message
         if step == FLIPS:
             return bytes([message[0] ^ 1]) + message[1:]

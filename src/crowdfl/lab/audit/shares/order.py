@@ -100,8 +100,12 @@ def _twice_named(parties: LocalParties) -> Floats:
 
 
 def _repeated(manifest: Manifest) -> Manifest:
-    fields: dict[str, Any] = {name: getattr(manifest, name) for name in ("names", "digests", "sealed", "signatures")}
-    return replace(manifest, **{name: (values[0], *values) for name, values in fields.items()})
+    doubled: dict[str, Any] = {
+        name: (values[0], *values)
+        for name in ("names", "digests", "sealed", "signatures")
+        if (values := getattr(manifest, name))
+    }
+    return replace(manifest, **doubled)
 
 
 def _second_manifest(parties: LocalParties) -> Floats:
