@@ -107,7 +107,7 @@ class Round:
         extra = bytes([side.index]) * 5
         return checked, (yield from lanes.products_program(side, own, self.widths, checked.lanes, extra))
 
-    def attach(self, verdict: checks.Verdict) -> bytes:
+    def attach(self, verdict: checks.CheckVerdict) -> bytes:
         return b"verdict " + repr(verdict.void).encode()
 
     def run(self, *, products: bool = True) -> tuple[Any, Any]:

@@ -105,7 +105,7 @@ def test_rejected_uploads_change_nothing_for_the_others() -> None:
 def test_a_broken_seal_burns_its_slot_and_counts_as_rejected() -> None:
     one = Round(_WIDTHS, [*_good(2), None, *_good(2)])
     (sp, _), (csp, _) = one.run()
-    assert sp.verdict == csp.verdict == checks.Verdict([0, 1, 3, 4])
+    assert sp.verdict == csp.verdict == checks.CheckVerdict([0, 1, 3, 4])
     assert combined(sp.samples, csp.samples, _WIDTHS.R) == [10, 11, 10, 11]
 
 
@@ -423,7 +423,7 @@ def test_models_of_few_parameters_are_checked_too(parameters: int) -> None:
     wrapped = np.full(parameters, -(1 << (widths.k - 1)), dtype=np.int64)
     uploads = [*[honest(fine, 50)] * 4, honest(twice, 1), Upload(wrapped, 1)]
     (sp, _), (csp, _) = Round(widths, uploads).run()
-    assert sp.verdict == csp.verdict == checks.Verdict([0, 1, 2, 3])
+    assert sp.verdict == csp.verdict == checks.CheckVerdict([0, 1, 2, 3])
 
 
 @pytest.mark.second
@@ -437,7 +437,7 @@ def test_a_round_of_the_papers_size_is_exact() -> None:
     cheats = [Upload(np.full(277_006, -(1 << 55), dtype=np.int64), 3), honest(2 * sparse, 100), honest(draws[35], 0)]
     one = Round(widths, [*uploads, *cheats], draws.sum(axis=0), seed=9)
     (sp, mine), (csp, theirs) = one.run()
-    assert sp.verdict == csp.verdict == checks.Verdict(list(range(33)))
+    assert sp.verdict == csp.verdict == checks.CheckVerdict(list(range(33)))
     z = np.array([one.lanes_of(upload.entries) for upload in uploads], dtype=object)[:, sp.lanes.places]
     total = z.sum(axis=0)
     assert combined(sp.lengths, csp.lengths, widths.R) == [int(row @ row) for row in z]
