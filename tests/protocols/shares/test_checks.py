@@ -407,6 +407,23 @@ def test_a_shifted_share_gives_one_bit_about_the_shifted_number() -> None:
     assert sp.verdict.accepted == csp.verdict.accepted == [0, 1, 3]
 
 
+@_few
+@given(st.integers(-(2**20), 2**20), st.integers(0, _WIDTHS.lanes - 1), st.integers(1, 500))
+def test_an_altered_opening_shifts_a_lane_by_what_was_added_and_no_more(shift: int, place: int, seed: int) -> None:
+    """CSP, which hears SP's share of c first, may choose c: what is computed with then is the lane and a known number."""
+    one = Round(_WIDTHS, _good(), seed=seed)
+    one.lanes[CSP][1, place : place + 1] += np.array([shift], dtype=np.int64).view(np.uint64)
+    (sp, _), (csp, _) = one.run(products=False)
+    z = one.lanes_of(one.uploads[1].entries)
+    z[place] += shift
+    expected = sum(z[lane] ** 2 for lane in sp.lanes.places)
+    allowed = len(sp.lanes.places) * _WIDTHS.K * 11**2 // _WIDTHS.buckets
+    assert (1 in sp.verdict.accepted) == (expected <= allowed)
+    if 1 in sp.verdict.accepted:
+        at = sp.verdict.accepted.index(1)
+        assert combined(sp.lengths, csp.lengths, _WIDTHS.R)[at] == expected
+
+
 def test_dealt_shares_add_up_to_what_kgc_knows() -> None:
     sp, csp, kgc = dealt(_WIDTHS)
     total = (sp.lanes.astype(object) * 1)[0, 0], csp.lanes[0, 0]

@@ -145,22 +145,28 @@ class SharesWidths:
 
     @property
     def twice_chance(self) -> float:
-        """Of an upload of exactly twice the norm bound, all in one entry, to be accepted."""
-        least = max(0, math.ceil(self.rows * (1 - (1 + self.tau) / 4)))
-        return sum(binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
+        """Estimate for an upload of exactly twice the norm bound to be accepted: all in one entry, or spread out."""
+        hidden = 1 - (1 + self.tau) / 4  # share of its square that must not show
+        least = max(0, math.ceil(self.rows * hidden))
+        sparse = sum(binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
+        return max(sparse, self._off_by(hidden))
 
     @cached_property
     def false_rejection(self) -> float:
         """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
         if not self.is_checked:
             return 0.0
-        spread = math.erfc(float(self.tau) * math.sqrt(self.lanes) / 2) / 2
+        spread = self._off_by(self.tau)
         return max(spread, self._sparse_rejection(pair(self.buckets)), self._sparse_rejection(triple(self.buckets)))
 
     @property
     def _missed(self) -> float:
         """Chance that one row does not show one large entry: another cancels it, or its block is left out."""
         return 1 / self.buckets + self.drop_chance if self.is_checked else 1.0
+
+    def _off_by(self, share: Fraction) -> float:
+        """Chance that the sketched square of an even update is off by this share of it, to one side."""
+        return math.erfc(float(share) * math.sqrt(self.lanes) / 2) / 2  # its variance is 2 / lanes
 
     def explain(self) -> str:
         lines = [
