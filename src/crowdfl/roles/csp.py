@@ -53,7 +53,7 @@ class Csp:
             if opened.task != task or appointed.task != task:
                 raise DocumentError("KGC sent the papers of another task")
             profile = profile_named(opened.settings.profile)
-            appointed.require_key(profile.csp(opened.spec, bundle, self.tools).party.public)
+            appointed.require_key(profile.csp(opened.spec, bundle, self.tools).fingerprint)
             self.store.add_task(StoredTask(task, definition, appointment, "open"))
             self.bundles.put(f"{task}.csp", bundle)
             if self.store.task(task).state == OVER:  # meanwhile

@@ -66,7 +66,7 @@ class Kgc:
         dealing = profile.deal(definition.spec, insecure_test_key=self.insecure_test_key)
         # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
         bundles = {role: getattr(dealing, role) for role in BUNDLES}
-        bundles["appointment"] = Appointment(task, dealing.public.fingerprint.hex()).sign(self.signing).encode()
+        bundles["appointment"] = Appointment(task, dealing.fingerprint.hex()).sign(self.signing).encode()
         for name, bundle in bundles.items():
             self.bundles.delete(f"{task}.{name}")
             self.bundles.put(f"{task}.{name}", bundle)

@@ -38,6 +38,7 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.claiming import Claiming, ClaimTime, holds_receipt
@@ -127,7 +128,7 @@ class Participant:
         keys_ = self.keys
         if not self.blobs.has("certificate"):
             enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
-            appointment.require_key(self._new_side(definition, enrolled.bundle).party.public)
+            appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
             self.blobs.put("definition", json.dumps(definition.body()).encode())
             self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
             self.blobs.put("bundle", enrolled.bundle)
@@ -216,7 +217,7 @@ class Participant:
         missing = side.upload_randomizers() - self._stock.available
         if missing <= 0:
             return False
-        self._stock.fill(missing, FreshRandomizers(side.party.public, backend=self.tools.backend))
+        self._stock.fill(missing, FreshRandomizers(self._stock.public, backend=self.tools.backend))
         return True
 
     def _take_part(self, number: int, train: Train) -> bool:
@@ -234,7 +235,7 @@ class Participant:
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
-        upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples)
+        upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples, number)
         self.blobs.put(f"rounds/{number}/upload", upload)
         self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
 
@@ -388,9 +389,10 @@ class Participant:
     def side(self) -> ParticipantProtocol:
         if self._side is None:
             side = self._new_side(self._definition, self.blobs.get("bundle"))
-            if self.open_stock is not None and side.party.randomizers is not None:
-                self._stock = self.open_stock(side.party.public)
-                side.party.randomizers = _Stocked(self._stock, side.party.randomizers)
+            if self.open_stock is not None and side.upload_randomizers():
+                party = keyed_party(side)
+                self._stock = self.open_stock(party.public)
+                party.randomizers = _Stocked(self._stock, party.randomizer_source)
             self._side = side
         return self._side
 

@@ -90,7 +90,7 @@ class Requester:
         appointment = Appointment.open(created.appointment, self.kgc_key)
         if appointment.task != definition.task:
             raise DocumentError("KGC sent the appointment of another task")
-        appointment.require_key(self._side(definition, created.bundle).party.public)
+        appointment.require_key(self._side(definition, created.bundle).fingerprint)
 
     def fund(self, task: str, amount: int, name: str | None = None) -> str:
         """Announce a payment into escrow; with a name, a repeat is the same one. It counts once SP's operator confirms it.

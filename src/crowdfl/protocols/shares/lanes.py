@@ -9,7 +9,7 @@ behind a_Z, uniform modulo 2^R: E = U + a_Z. Both halves are the same but for wh
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,12 @@ from crowdfl.crypto.shares.limbs import add_rows, dots, from_words, subtract_row
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.correlations import Bytes
-from crowdfl.protocols.shares.masks import DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.masks import WORD, DealtLanes, SumMasks, low_words
 from crowdfl.protocols.shares.program import SP, Half, Side
 from crowdfl.protocols.shares.widths import SharesWidths
 
 Places = npt.NDArray[np.intp]
+_TOGETHER = 64
 
 
 def coins(manifest_digest: bytes, nonce: bytes) -> bytes:
@@ -50,10 +51,16 @@ class OpenLanes:
         chosen = [self.slots.index(slot) for slot in slots]
         return OpenLanes(list(slots), self.blocks, self.places, self.shown[chosen], self.previous)
 
+    def parts(self) -> Iterator["OpenLanes"]:
+        """A few slots at a time, so that no more of the masks is copied at once."""
+        for first in range(0, len(self.slots), _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            yield OpenLanes(self.slots[part], self.blocks, self.places, self.shown[part], self.previous)
+
 
 def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence[int], lanes: Words) -> Words:
     """This server's shares of c, from its shares of lanes [slots, lanes]; the previous sum is the slot after all people's."""
-    words = lanes + low_words(dealt.lanes[slots], widths.k)
+    words = lanes + low_words(dealt.lanes[..., :WORD][slots], widths.k)
     if side.index == SP:
         words += _bounds(widths, slots)[:, np.newaxis]
     return Ring(widths.k).reduced(words)
@@ -79,10 +86,14 @@ def _bounds(widths: SharesWidths, slots: Sequence[int]) -> Words:
 
 def squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
     """Shares of <z, z> of each slot."""
+    return [square for part in lanes.parts() for square in _squares(side, dealt, widths, part)]
+
+
+def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
     crossed = dots(lanes.shown, _masks(dealt, lanes), widths.R)
     own = dots(lanes.shown, lanes.shown, widths.R) if side.index == SP else [0] * len(crossed)
-    dealt_squares = _summed(dealt.squares[lanes.slots], lanes)
-    return [(s - 2 * c + d) % (1 << widths.R) for s, c, d in zip(own, crossed, dealt_squares, strict=True)]
+    both = _summed(dealt.squares[lanes.slots], lanes)
+    return [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -102,33 +113,32 @@ def products_program(
     """One exchange: E, and beside it what a rule opens at the same time. `lanes` are those of the accepted slots."""
     if dealt.sums is None:
         raise RewardsOff("the task pays no rewards, and nothing was dealt for them")
-    masks = _masks(dealt, lanes)
-    share = add_rows(_sum_share(side, widths, lanes, masks), dealt.sums.mask[lanes.places])
+    hidden = sum_rows(np.array([_sum_share(side, dealt, widths, part) for part in lanes.parts()]))
+    share = add_rows(hidden, dealt.sums.mask[lanes.places])
     theirs = yield from side.swap(share.tobytes() + extra)
-    sum_shown = add_rows(share, np.frombuffer(theirs[: share.size], dtype=np.uint8).reshape(share.shape))
+    shown = add_rows(share, np.frombuffer(theirs[: share.size], dtype=np.uint8).reshape(share.shape))
     return Products(
-        _with_sum(side, dealt.sums, widths, lanes, masks, sum_shown),
-        _sum_square(side, dealt.sums, widths, lanes, sum_shown),
-        _with_previous(side, dealt, widths, lanes, masks),
-        _previous_square(side, dealt, widths, lanes),
-        theirs[share.size :],
+        with_sum=[one for part in lanes.parts() for one in _with_sum(side, dealt, dealt.sums, widths, part, shown)],
+        sum_square=_sum_square(side, dealt.sums, widths, lanes, shown),
+        with_previous=_with_previous(side, dealt, widths, lanes),
+        previous_square=_previous_square(side, dealt, widths, lanes),
+        beside=theirs[share.size :],
     )
 
 
-def _sum_share(side: Side, widths: SharesWidths, lanes: OpenLanes, masks: Bytes) -> Bytes:
+def _sum_share(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> Bytes:
     """Of U = sum of c' - a."""
-    hidden = sum_rows(masks)
+    hidden = sum_rows(_masks(dealt, lanes))
     shown = sum_rows(from_words(lanes.shown, widths.R)) if side.index == SP else np.zeros_like(hidden)
     return subtract_rows(shown, hidden)
 
 
 def _with_sum(
-    side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLanes, masks: Bytes, shown: Bytes
+    side: Side, dealt: DealtLanes, sums: SumMasks, widths: SharesWidths, lanes: OpenLanes, shown: Bytes
 ) -> list[int]:
     """<c' - a, E - a_Z>."""
-    mask = sums.mask[lanes.places]
-    public = dots(lanes.shown, _own_part(side, shown, mask), widths.R)
-    hidden = dots(masks, shown, widths.R)
+    public = dots(lanes.shown, _own_part(side, shown, sums.mask[lanes.places]), widths.R)
+    hidden = dots(_masks(dealt, lanes), shown, widths.R)
     both = _summed(sums.with_lanes[lanes.slots], lanes)
     return [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
 
@@ -145,17 +155,17 @@ def _sum_square(side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLan
     return (own - 2 * crossed + both) % (1 << widths.R)
 
 
-def _with_previous(
-    side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, masks: Bytes
-) -> list[int] | None:
+def _with_previous(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int] | None:
     """<c'_i - a_i, c'_V - a_V>."""
     if lanes.previous is None or dealt.with_previous is None:
         return None
-    mask = dealt.lanes[widths.participants][lanes.places]
-    public = dots(lanes.shown, _own_part(side, from_words(lanes.previous, widths.R), mask), widths.R)
-    hidden = dots(masks, lanes.previous, widths.R)
-    both = _summed(dealt.with_previous[lanes.slots], lanes)
-    return [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+    own = _own_part(side, from_words(lanes.previous, widths.R), dealt.lanes[widths.participants][lanes.places])
+    found = []
+    for part in lanes.parts():
+        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), lanes.previous, widths.R)
+        both = _summed(dealt.with_previous[part.slots], lanes)
+        found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+    return found
 
 
 def _previous_square(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> int | None:

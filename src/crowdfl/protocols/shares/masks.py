@@ -16,7 +16,7 @@ from crowdfl.protocols.shares.compare import Comparison, GatedComparison
 from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
-_WORD = 8
+WORD = 8
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,5 @@ def _sizes(widths: SharesWidths) -> list[int]:
 
 def low_words(rows: Bytes, bits: int) -> Words:
     """Numbers of at least 64 bits, modulo 2^bits, bits at most 64."""
-    words = np.ascontiguousarray(rows[..., :_WORD]).view("<u8")[..., 0]
+    words = np.ascontiguousarray(rows[..., :WORD]).view("<u8")[..., 0]
     return words & np.uint64((1 << bits) - 1)

@@ -40,7 +40,7 @@ class Tasks:
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
-        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).party.public)
+        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
         ports.blobs.put(f"{task}/initial", initial)

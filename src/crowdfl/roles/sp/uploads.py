@@ -107,7 +107,7 @@ class Uploads:
     ) -> list[Upload | UploadOutcome]:
         """The same, but for those whose bytes are not an upload of this task."""
         pairs = list(zip(arrivals, judged, strict=True))
-        new = [arrival.upload for arrival, entry in pairs if isinstance(entry, Upload)]
+        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
         refusals = iter(self._aggregators.checking(task).refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
