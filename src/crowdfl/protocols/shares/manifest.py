@@ -174,6 +174,8 @@ def sign_verdict(manifest: Manifest, members: AcceptedSet, signing: SigningKey) 
 
 def check_verdict(word: bytes, manifest: Manifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape) -> None:
     """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
+    if not word:
+        raise ProtocolError(f"CSP gives no signed word on who is in round {manifest.number}")
     verdict = RoundVerdict.from_bytes(word, shape.limits())
     verify(csp_key, verdict.statement, verdict.signature)
     if replace(verdict, signature=b"") != _verdict(manifest, members):
