@@ -13,7 +13,7 @@ from crowdfl.protocols.shares import reciprocal
 from crowdfl.protocols.shares.correlations import Cards, Dealt
 from crowdfl.protocols.shares.program import SP, Half
 from crowdfl.protocols.shares.reciprocal import DealtReciprocals, Divider
-from crowdfl.protocols.shares.rule_widths import RuleWidths, RoundScores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked, open_masked, to_integers, widen
 
 _OPERANDS = 5  # A, B, s, s^2, Y s of a participant

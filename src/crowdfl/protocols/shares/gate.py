@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from crowdfl.protocols.shares import compare
 from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.program import Half, Side
-from crowdfl.protocols.shares.rule_widths import RuleWidths, RoundScores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked, open_groups, open_masked, widen
 from crowdfl.protocols.shares.wire import pack_flips, unpack_flips
 

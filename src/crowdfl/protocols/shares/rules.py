@@ -13,7 +13,7 @@ from crowdfl.protocols.shares import agreement, distance, gate, payout
 from crowdfl.protocols.shares.correlations import Cards, Dealt
 from crowdfl.protocols.shares.program import Half
 from crowdfl.protocols.shares.reciprocal import Divider
-from crowdfl.protocols.shares.rule_widths import RuleWidths, RoundScores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 _DealtRule = gate.DealtGate | agreement.DealtAgreement | distance.DealtDistance
 
