@@ -165,18 +165,25 @@ def test_numbers_of_too_many_bits_are_refused(number):
 
 
 def test_keys_and_points_that_do_not_fit_are_refused():
-    """Seeds cut short, corrections cut short or of another width, points without an instance, a third party."""
+    """Seeds cut short, corrections cut short or of another width, points without an instance."""
     sp, csp = seeds_of(2)
     corrections, both = generate([3, 4], 8, sp, csp), np.array([0, 1])
-    for party, seeds, given_, points in [
-        (0, sp[:-1], corrections, [1, 2]),
-        (0, sp[:16], corrections, [1, 2]),
-        (0, sp, corrections[:-1], [1, 2]),
-        (0, sp, generate([3, 4], 16, sp, csp), [1, 2]),
-        (0, sp, corrections, [1]),
-        (2, sp, corrections, [1, 2]),
+    for seeds, given_, points in [
+        (sp[:-1], corrections, [1, 2]),
+        (sp[:16], corrections, [1, 2]),
+        (sp, corrections[:-1], [1, 2]),
+        (sp, generate([3, 4], 16, sp, csp), [1, 2]),
+        (sp, corrections, [1]),
     ]:
         with pytest.raises(LengthMismatch):
-            evaluate(party, seeds, given_, both, points, 8)
+            evaluate(0, seeds, given_, both, points, 8)
     with pytest.raises(LengthMismatch):
         generate([3, 4], 8, sp, csp[:16])
+
+
+def test_there_is_no_third_party():
+    """SP is 0, CSP is 1."""
+    sp, csp = seeds_of(1)
+    corrections = generate([3], 8, sp, csp)
+    with pytest.raises(ValueError, match="parties"):
+        evaluate(2, sp, corrections, np.array([0]), [1], 8)

@@ -63,6 +63,12 @@ def test_a_seed_of_another_length_is_refused(length):
         Stream(bytes(length), b"")
 
 
+def test_a_negative_length_is_refused():
+    """It would be taken from the end."""
+    with pytest.raises(ValueError, match="-1 bytes"):
+        Stream(SEED, b"").take(-1)
+
+
 def test_a_stream_does_not_show_its_seed():
     """Neither the seed nor the key."""
     assert repr(Stream(SEED, b"")) == "Stream(secret)"

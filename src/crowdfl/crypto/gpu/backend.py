@@ -17,7 +17,7 @@ from crowdfl.crypto import kernels as k
 from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
 from crowdfl.crypto.compute import Kernel, Progress, Threads
 from crowdfl.crypto.gpu.device import CupyDevice, Device
-from crowdfl.crypto.gpu.ring import Ring, digits_of
+from crowdfl.crypto.gpu.ring import DeviceRing, digits_of
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
 _NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2
@@ -83,7 +83,7 @@ class Cuda:
         except self.device.failures as error:
             raise BackendUnavailable(f"the GPU failed ({error}): free its memory, or compute on threads") from error
 
-    def _ring_of(self, kernel: Any) -> Ring | None:  # noqa: ANN401 -- kernels name their modulus in three ways
+    def _ring_of(self, kernel: Any) -> DeviceRing | None:  # noqa: ANN401 -- kernels name their modulus in three ways
         if isinstance(kernel, k.Encrypt | k.Combine | k.CheckUnits):
             return self._ring(kernel.n)
         modulus = kernel.fixed.modulus if isinstance(kernel, k.FixedBasePower) else getattr(kernel, "modulus", None)
@@ -91,12 +91,12 @@ class Cuda:
             return None
         return self._ring(gmpy2.isqrt(modulus))
 
-    def _make_ring(self, n: mpz) -> Ring | None:
-        return Ring.of(self.device, n) if n > 1 and n % 2 and n.bit_length() <= _LONGEST else None
+    def _make_ring(self, n: mpz) -> DeviceRing | None:
+        return DeviceRing.of(self.device, n) if n > 1 and n % 2 and n.bit_length() <= _LONGEST else None
 
     # A way returns None where the CPU has to do it.
 
-    def _pow_mod(self, ring: Ring, kernel: k.PowMod, bases: Block) -> Block | None:
+    def _pow_mod(self, ring: DeviceRing, kernel: k.PowMod, bases: Block) -> Block | None:
         exponent = abs(kernel.exponent)
         if not exponent or not ring.fits(bases):
             return None
@@ -105,7 +105,7 @@ class Cuda:
         pairs = ring.power(ring.read(bases), digits, 0, window)
         return ring.write(pairs if kernel.exponent > 0 else ring.inverses(pairs))
 
-    def _pow_each(self, ring: Ring, kernel: k.PowEach, bases: Block, exponents: Block) -> Block | None:
+    def _pow_each(self, ring: DeviceRing, kernel: k.PowEach, bases: Block, exponents: Block) -> Block | None:
         if not ring.fits(bases):
             return None
         bits = 8 * exponents.shape[1]
@@ -113,20 +113,20 @@ class Cuda:
         digits = ring.digits(exponents, bits, window, highest_first=True)
         return ring.write(ring.power(ring.read(bases), digits, 1, window))
 
-    def _mul_mod(self, ring: Ring, kernel: k.MulMod, left: Block, right: Block) -> Block | None:
+    def _mul_mod(self, ring: DeviceRing, kernel: k.MulMod, left: Block, right: Block) -> Block | None:
         if not (ring.fits(left) and ring.fits(right)):
             return None
         return ring.write(ring.multiply(ring.read(left), ring.read(right)))
 
-    def _inv_mod(self, ring: Ring, kernel: k.InvMod, numbers: Block) -> Block | None:
+    def _inv_mod(self, ring: DeviceRing, kernel: k.InvMod, numbers: Block) -> Block | None:
         return ring.write(ring.inverses(ring.read(numbers))) if ring.fits(numbers) else None
 
-    def _encrypt(self, ring: Ring, kernel: k.Encrypt, plaintexts: Block, randomizers: Block) -> Block | None:
+    def _encrypt(self, ring: DeviceRing, kernel: k.Encrypt, plaintexts: Block, randomizers: Block) -> Block | None:
         if not ring.fits(randomizers) or plaintexts.shape[1] > 4 * ring.size:
             return None
         return ring.blinded(plaintexts, ring.read(randomizers))
 
-    def _combine(self, ring: Ring, kernel: k.Combine, first: Block, second: Block) -> Block | None:
+    def _combine(self, ring: DeviceRing, kernel: k.Combine, first: Block, second: Block) -> Block | None:
         if not (ring.fits(first) and ring.fits(second)):
             return None
         quotients, wrong = ring.quotients(ring.multiply(ring.read(first), ring.read(second)))
@@ -134,7 +134,7 @@ class Cuda:
             raise SharesDoNotMatch("these do not decrypt together: take the two shares of one key, on one vector")
         return quotients
 
-    def _check_units(self, ring: Ring, kernel: k.CheckUnits, numbers: Block) -> Block | None:
+    def _check_units(self, ring: DeviceRing, kernel: k.CheckUnits, numbers: Block) -> Block | None:
         if not ring.fits(numbers):
             return None
         limbs = ring.limbs(numbers, 2 * ring.size)
@@ -145,25 +145,25 @@ class Cuda:
         verdict: Block = self.device.host(outside)[:, None]
         return verdict
 
-    def _bucket_product(self, ring: Ring, kernel: k.BucketProduct, numbers: Block, signs: Block) -> Block | None:
+    def _bucket_product(self, ring: DeviceRing, kernel: k.BucketProduct, numbers: Block, signs: Block) -> Block | None:
         pairs = ring.read(numbers.reshape(-1, kernel.out_width))
         marks = self.device.xp.asarray(np.ascontiguousarray(signs).reshape(-1))
         plus, minus = (ring.products(pairs, kernel.size, marks, sign) for sign in (0, 1))
         return ring.write(ring.multiply(plus, ring.inverses(minus)))
 
-    def _multi_pow(self, ring: Ring, kernel: k.MultiPow, bases: Block, exponents: Block) -> Block | None:
+    def _multi_pow(self, ring: DeviceRing, kernel: k.MultiPow, bases: Block, exponents: Block) -> Block | None:
         shaped = exponents.reshape(-1, exponents.shape[1] // kernel.size)
         digits = ring.digits(shaped, kernel.exponent_bits, _SHORT_WINDOW, highest_first=True)
         pairs = ring.read(bases.reshape(-1, kernel.out_width))
         return ring.write(ring.power_products(pairs, digits, kernel.size, _SHORT_WINDOW))
 
-    def _fixed_base_power(self, ring: Ring, kernel: k.FixedBasePower, exponents: Block) -> Block | None:
+    def _fixed_base_power(self, ring: DeviceRing, kernel: k.FixedBasePower, exponents: Block) -> Block | None:
         fixed = kernel.fixed
         table = self._table(ring, fixed)
         digits = ring.digits(exponents, fixed.exponent_bits, self._table_window, highest_first=False)
         return ring.write(ring.fixed_power(table, digits, self._table_window))
 
-    def _make_table(self, ring: Ring, fixed: k.FixedBase) -> Any:  # noqa: ANN401
+    def _make_table(self, ring: DeviceRing, fixed: k.FixedBase) -> Any:  # noqa: ANN401
         return ring.fixed_table(fixed.base, fixed.exponent_bits, self._table_window)
 
 

@@ -48,7 +48,7 @@ def digits_of(exponent: int, window: int) -> npt.NDArray[np.uint16]:
 
 
 @dataclass(frozen=True, eq=False)
-class Ring:
+class DeviceRing:
     """Z modulo n^2 on a device."""
 
     device: Device
@@ -57,7 +57,7 @@ class Ring:
     few: Layout
 
     @classmethod
-    def of(cls, device: Device, n: mpz) -> "Ring":
+    def of(cls, device: Device, n: mpz) -> "DeviceRing":
         return cls(device, mpz(n), *layouts_for(int(n)))
 
     @property

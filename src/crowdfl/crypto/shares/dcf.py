@@ -7,7 +7,8 @@ output so far. Outside the path of alpha both hold the same seed and control bit
 The expansion of a seed s is AES_K0(s) ^ s to the left and AES_K1(s) ^ s to the right, AES-128 with two fixed public keys
 (Matyas-Meyer-Oseas): a key schedule per seed would cost more than all the rest, and with AES as an ideal cipher both halves
 are uniform to whoever does not know s. The two lowest bits of byte 0 of a half are its control bit t and its output bit v; they
-are cleared from the seed, which leaves 126 secret bits.
+are cleared from the seed, which leaves 126 secret bits. One key serves all levels and instances, so q calls of AES find one of
+2^23 seeds (8,000 numbers of a thousand levels) with a chance of q / 2^103.
 
 Corrections, for each instance one after the other: for each level 16 bytes, the correction of the seed, with the corrections of
 the control bits in the two lowest bits of byte 0 (bit 0 to the left, bit 1 to the right); then the corrections of the output,
@@ -62,8 +63,10 @@ def evaluate(
     party: int, seeds: bytes, corrections: bytes, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
 ) -> Flags:
     """A party's output bits (0: SP, 1: CSP), point by point; `instance` says which key each point is for."""
-    if party not in (0, 1) or len(instance) != len(points):
-        raise LengthMismatch(f"party {party}, {len(instance)} instances, {len(points)} points")
+    if party not in (0, 1):
+        raise ValueError(f"the parties are 0 and 1, not {party}")
+    if len(instance) != len(points):
+        raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
     count, path = len(seeds) // SEED_BYTES, _path(points, bits)
     words, outputs = _split(corrections, count, bits)
     turned = _turned(words[instance].swapaxes(0, 1), outputs[instance, :bits].T, path)

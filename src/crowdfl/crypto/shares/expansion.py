@@ -28,6 +28,8 @@ class Stream:
 
     def take(self, length: int) -> bytes:
         """The next bytes; two calls give what one for both lengths gives."""
+        if length < 0:
+            raise ValueError(f"no stream gives {length} bytes")
         if length <= len(_ZEROS):
             return self._cipher.update(_ZEROS[:length])
         pieces = (min(len(_ZEROS), length - start) for start in range(0, length, len(_ZEROS)))

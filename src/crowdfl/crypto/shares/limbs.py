@@ -67,22 +67,26 @@ def dots(left: Numbers, right: Numbers, bits: int) -> list[int]:
     A side is uint64[lanes] or uint64[n, lanes], or uint8[lanes, bytes] or uint8[n, lanes, bytes]. Two single vectors give
     a list of one.
     """
-    return to_ints(_collected([a.T @ b for a, b in _pairs(left, right, bits)], bits))
+    pairs = _pairs(left, right, lambda vector: _limbs_of(vector, bits))
+    return to_ints(_collected([a.T @ b for a, b in pairs], bits))
 
 
 def block_dots(left: Numbers, right: Numbers, sizes: Sequence[int], bits: int) -> Bytes:
     """The same block by block, `sizes` being the lanes of the successive blocks: uint8[n, blocks, bits / 8]."""
-    pairs = ((_in_blocks(a, sizes), _in_blocks(b, sizes)) for a, b in _pairs(left, right, bits))
+    pairs = _pairs(left, right, lambda vector: _in_blocks(_limbs_of(vector, bits), sizes))
     return _collected([a.transpose(0, 2, 1) @ b for a, b in pairs], bits)
 
 
-def _pairs(left: Numbers, right: Numbers, bits: int) -> Iterator[tuple[_Limbs, _Limbs]]:
+def _pairs(left: Numbers, right: Numbers, form: Callable[[Numbers], _Limbs]) -> Iterator[tuple[_Limbs, _Limbs]]:
     """The vectors that meet, as limbs, one pair at a time: a thousand of them at once would not fit the cache."""
     lefts, rights = _vectors(left), _vectors(right)
     n = len(lefts) if len(rights) == 1 else len(rights)
     if len(lefts) not in (1, n) or lefts.shape[1] != rights.shape[1]:
         raise LengthMismatch(f"vectors of shapes {left.shape} and {right.shape} do not meet")
-    return zip(_limbs(lefts, n, bits), _limbs(rights, n, bits), strict=True)
+    if left is right:
+        return ((limbs, limbs) for limbs in map(form, lefts))
+    sides = (repeat(form(side[0]), n) if len(side) == 1 else map(form, side) for side in (lefts, rights))
+    return zip(*sides, strict=True)
 
 
 def _vectors(side: Numbers) -> Numbers:
@@ -96,14 +100,8 @@ def _vectors(side: Numbers) -> Numbers:
     return vectors
 
 
-def _limbs(vectors: Numbers, n: int, bits: int) -> Iterator[_Limbs]:
-    """Each vector as float64[lanes, limbs]; what lies above 2^bits is left out. A single vector is given n times."""
-    if len(vectors) == 1:
-        return repeat(_limbs_of(vectors[0], bits), n)
-    return (_limbs_of(vector, bits) for vector in vectors)
-
-
 def _limbs_of(vector: Numbers, bits: int) -> _Limbs:
+    """A vector as float64[lanes, limbs]; what lies above 2^bits is left out."""
     rows = _bytes_of(vector)
     size = min(rows.shape[1], bits // 8)
     even = np.zeros((len(rows), size + size % 2), dtype=np.uint8)
@@ -170,7 +168,7 @@ def _piece_by_words(a: Bytes, b: Bytes, step: _Step) -> Bytes:
     carry = np.zeros(len(a), dtype=np.uint64)
     for j in range(len(x)):
         x[j], carry = step(x[j], y[j], carry)
-    return np.ascontiguousarray(x.T).view(np.uint8)[:, : a.shape[1]]
+    return np.ascontiguousarray(x.T, dtype="<u8").view(np.uint8)[:, : a.shape[1]]
 
 
 def _added(x: Words, y: Words, carry: Words) -> tuple[Words, Words]:
@@ -186,13 +184,10 @@ def _subtracted(x: Words, y: Words, borrow: Words) -> tuple[Words, Words]:
 
 
 def _word_columns(rows: Bytes) -> Words:
-    """[words, numbers]: the j-th 64-bit word of every number, zeros above its last byte."""
-    size = rows.shape[-1]
-    whole, rest = divmod(size, _WORD)
+    """[words, numbers]: the j-th 64-bit word of every number; above its last byte lies its neighbour's, which never counts."""
+    count, size = rows.shape
     flat = np.concatenate([np.ascontiguousarray(rows).ravel(), np.zeros(_WORD, dtype=np.uint8)])
-    columns = np.empty((whole + (rest > 0), rows.size // size), dtype=np.uint64)
+    columns = np.empty((-(-size // _WORD), count), dtype=np.uint64)
     for j, column in enumerate(columns):
-        column[:] = np.ndarray(column.shape, "<u8", flat, offset=_WORD * j, strides=(size,))
-    if rest:
-        columns[whole] &= np.uint64((1 << 8 * rest) - 1)
+        column[:] = np.ndarray((count,), "<u8", flat, offset=_WORD * j, strides=(size,))
     return columns

@@ -7,7 +7,7 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.protocols.shares.average import AverageCoins, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace
-from crowdfl.protocols.shares.checks import Checked, CheckInputs, Verdict, check_program
+from crowdfl.protocols.shares.checks import Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.dealing import DealtRound
 from crowdfl.protocols.shares.lanes import coins
 from crowdfl.protocols.shares.manifest import AcceptedSet, Manifest, ManifestReply, open_seals, sign_verdict
@@ -111,7 +111,7 @@ class CspRound:
         reply, self._now.rewards = sealer.seal(names, shares, commitments)
         yield from side.answer(reply.to_bytes())
 
-    def _attached(self, verdict: Verdict) -> bytes:
+    def _attached(self, verdict: CheckVerdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)
         self._now.is_void = verdict.void is not None
         return sign_verdict(self._manifest, self._members, self._keys.signing)

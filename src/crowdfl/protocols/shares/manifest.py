@@ -11,7 +11,7 @@ from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import BadSignature, LengthMismatch, ProtocolError, RoundEnded, SealBroken, TooFewParticipants
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
-from crowdfl.protocols.shares.checks import Verdict, why_void
+from crowdfl.protocols.shares.checks import CheckVerdict, why_void
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
 
@@ -134,7 +134,7 @@ class AcceptedSet:
         accepted = tuple(who for who in names if who not in rejected)
         return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
 
-    def judged(self, names: Sequence[str], verdict: Verdict, least: int) -> "AcceptedSet":
+    def judged(self, names: Sequence[str], verdict: CheckVerdict, least: int) -> "AcceptedSet":
         """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
         accepted = tuple(names[slot] for slot in verdict.accepted)
         if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):

@@ -12,8 +12,8 @@ from typing import Self
 
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.shares.payout import PayoutWidths
-from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, span_for
-from crowdfl.protocols.shares.scalars import Masked, modulus_for
+from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, leak_of, span_for
+from crowdfl.protocols.shares.scalars import SPARE, Masked, modulus_for
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -143,6 +143,33 @@ class RuleWidths:
     @cached_property
     def payout(self) -> PayoutWidths:
         return self._payout(self.span)
+
+    @property
+    def leak(self) -> float:
+        """By how much, at most, CSP can tell any two tasks apart by all that it sees of divisors. 0 with a table."""
+        return leak_of(self._divisions(), self.span)
+
+    def explain(self) -> str:
+        payout = self.payout
+        lines = [
+            f"rule           {self.rule}: weights in {self.weight_bits} bits, products with the budget in "
+            f"{payout.product_bits} bits"
+        ]
+        if payout.is_table:
+            return "\n".join(
+                [*lines, f"division       none: a table of {payout.table_size} reciprocals, dealt for each round"]
+            )
+        counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions())
+        lines += [
+            f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {self._longest} bits",
+            f"               over the whole task CSP can tell any two sets of divisors apart by at most {self.leak:.2%}",
+            f"errors         a conversion fails with a chance of at most 2^-{SPARE}; a reward is off by less than 2 millionths",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def _longest(self) -> int:
+        return max([self.payout.reciprocal.modulus, *([self.distance.modulus] if self.rule == "distance" else [])])
 
     def _payout(self, span: int) -> PayoutWidths:
         least, most = {
