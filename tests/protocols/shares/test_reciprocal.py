@@ -104,7 +104,7 @@ def test_more_divisors_than_were_dealt_for_are_refused() -> None:
 def test_a_task_that_needs_longer_masks_than_can_be_computed_with_is_refused_with_the_numbers() -> None:
     span = span_for([(10_000, 100)])
     with pytest.raises(WidthBudgetExceeded, match=f"masks of {span} bits.*lower rounds"):
-        ReciprocalWidths(low=0, high=100, share=160, precision=140, span=span)
+        ReciprocalWidths(low=0, high=100, share=160, precision=140, span=span).require_computable()
 
 
 @pytest.mark.parametrize("divisions", [[(5, 47)], [(180, 84), (5, 107)], [(1, 1)]])

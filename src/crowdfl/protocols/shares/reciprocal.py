@@ -56,7 +56,8 @@ class ReciprocalWidths:
     precision: int
     span: int
 
-    def __post_init__(self) -> None:
+    def require_computable(self) -> None:
+        """Refuse, with the numbers, masks that are too long."""
         if self.modulus > _WIDEST:
             raise WidthBudgetExceeded(
                 f"to hide divisors of {self.range} bits of range, masks of {self.span} bits are needed, and numbers of "

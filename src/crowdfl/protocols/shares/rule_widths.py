@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
-from crowdfl.errors import SettingsError
+from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.payout import PayoutWidths
 from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, leak_of, span_for
 from crowdfl.protocols.shares.scalars import SPARE, Masked, modulus_for
@@ -58,7 +58,8 @@ class RuleWidths:
 
     @classmethod
     def of(cls, widths: SharesWidths, settings: TaskSettings) -> Self:
-        return cls(
+        """Those of a task, or its refusal with the numbers and with what to change."""
+        made = cls(
             rule=rule_of(settings),
             participants=widths.participants,
             min_participants=settings.min_participants,
@@ -73,6 +74,13 @@ class RuleWidths:
             square=widths.rows * widths.K * widths.max_samples**2,
             previous=widths.lanes * widths.previous_bound**2,
         )
+        made.require_divisible()
+        return made
+
+    def require_divisible(self) -> None:
+        """Refuse, with the numbers, what needs longer masks than can be computed with."""
+        for division in self._division_widths():
+            division.require_computable()
 
     @property
     def agreement(self) -> int:
@@ -160,16 +168,17 @@ class RuleWidths:
                 [*lines, f"division       none: a table of {payout.table_size} reciprocals, dealt for each round"]
             )
         counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions())
+        longest = max(division.modulus for division in self._division_widths())
         lines += [
-            f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {self._longest} bits",
+            f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {longest} bits",
             f"               over the whole task CSP can tell any two sets of divisors apart by at most {self.leak:.2%}",
             f"errors         a conversion fails with a chance of at most 2^-{SPARE}; a reward is off by less than 2 millionths",
         ]
         return "\n".join(lines)
 
-    @property
-    def _longest(self) -> int:
-        return max([self.payout.reciprocal.modulus, *([self.distance.modulus] if self.rule == "distance" else [])])
+    def _division_widths(self) -> list[ReciprocalWidths]:
+        found = [] if self.payout.is_table else [self.payout.reciprocal]
+        return [*found, self.distance] if self.rule == "distance" else found
 
     def _payout(self, span: int) -> PayoutWidths:
         least, most = {
@@ -193,8 +202,8 @@ class RuleWidths:
 
 
 def rule_of(settings: TaskSettings) -> str:
-    """The rule that pays; there is none without a budget."""
-    rule = getattr(settings, "rule", None) or "gate"
-    if rule not in ("gate", "agreement", "distance"):
-        raise SettingsError(f"the rule {rule!r} pays nobody")
-    return str(rule)
+    """The rule that pays."""
+    rule = settings.rule or "gate"
+    if rule == "none":
+        raise RewardsOff('the rule "none" pays nobody')
+    return rule
