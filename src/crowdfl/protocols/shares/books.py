@@ -12,7 +12,7 @@ from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongB
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import RESTORED, CspMemory
 from crowdfl.protocols.shares.chain import first_base, next_base, sha256
-from crowdfl.protocols.shares.manifest import Manifest
+from crowdfl.protocols.shares.manifest import RoundManifest
 from crowdfl.protocols.shares.transcript import Transcript
 
 _RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
@@ -82,7 +82,7 @@ class CspBooks:
 
     # From round to round.
 
-    def begin(self, manifest: Manifest) -> None:
+    def begin(self, manifest: RoundManifest) -> None:
         """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
         for number in range(self._latest(), manifest.number):
             self._memory.reserve(f"round {number} passed", b"")
@@ -99,7 +99,7 @@ class CspBooks:
         ):
             raise ChainBroken(f"another publication of round {last.number} was named before")
 
-    def check_base(self, manifest: Manifest) -> None:
+    def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum and its publication give."""
         if self._spent(manifest.base) is not None:
             raise BaseSpent(_spent(manifest.number))

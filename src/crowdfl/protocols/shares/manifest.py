@@ -19,7 +19,7 @@ BROKEN_SEAL = "its seal does not open"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
 
 
-class Manifest(Message, kind=54):
+class RoundManifest(Message, kind=54):
     """SP to CSP: the uploads of a round by everything but SP's shares, in the order of their names."""
 
     task: str
@@ -49,9 +49,11 @@ class ManifestReply(Message, kind=55):
     word: bytes
 
 
-def manifest_of(place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]) -> Manifest:
+def manifest_of(
+    place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]
+) -> RoundManifest:
     names = tuple(sorted(entries))
-    return Manifest(
+    return RoundManifest(
         place.task,
         place.number,
         place.base,
@@ -77,7 +79,7 @@ class ManifestEntry:
         return cls(body.digest, body.sealed, body.signature)
 
 
-def check_manifest(manifest: Manifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
+def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
     settings, names = shape.spec.settings, manifest.names
     if manifest.task != shape.spec.name:
@@ -97,7 +99,7 @@ def check_manifest(manifest: Manifest, shape: SharesShape, keys: Mapping[str, by
     _check_entries(manifest, keys)
 
 
-def _check_entries(manifest: Manifest, keys: Mapping[str, bytes]) -> None:
+def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
     rows = zip(manifest.names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
     for who, digest, sealed, signature in rows:
         if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
@@ -108,7 +110,7 @@ def _check_entries(manifest: Manifest, keys: Mapping[str, bytes]) -> None:
             raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
 
 
-def open_seals(manifest: Manifest, sealing: ReaderKey) -> dict[str, bytes]:
+def open_seals(manifest: RoundManifest, sealing: ReaderKey) -> dict[str, bytes]:
     """The seeds in what was sealed to CSP; whose is missing has a broken seal."""
     opened: dict[str, bytes] = {}
     for who, digest, sealed in zip(manifest.names, manifest.digests, manifest.sealed, strict=True):
@@ -161,18 +163,20 @@ class RoundVerdict(Message, kind=56):
         return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
 
 
-def _verdict(manifest: Manifest, members: AcceptedSet) -> RoundVerdict:
+def _verdict(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
     names, reasons = tuple(members.rejected), tuple(members.rejected.values())
     fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
     return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
 
 
-def sign_verdict(manifest: Manifest, members: AcceptedSet, signing: SigningKey) -> bytes:
+def sign_verdict(manifest: RoundManifest, members: AcceptedSet, signing: SigningKey) -> bytes:
     verdict = _verdict(manifest, members)
     return replace(verdict, signature=signing.sign(verdict.statement)).to_bytes()
 
 
-def check_verdict(word: bytes, manifest: Manifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape) -> None:
+def check_verdict(
+    word: bytes, manifest: RoundManifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape
+) -> None:
     """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
     if not word:
         raise ProtocolError(f"CSP gives no signed word on who is in round {manifest.number}")
