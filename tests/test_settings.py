@@ -72,7 +72,7 @@ def test_a_task_file_to_start_from_makes_a_task():
     found = tomllib.loads(template.replace('learner = "network"', 'learner = "softmax"'))
     definition, _ = defined(Path("task.toml"), found)
     assert definition.settings == TaskSettings(**found["settings"])
-    assert found["settings"].keys() == settable(TaskSettings).keys() - {"sigma", "epsilon"}
+    assert found["settings"].keys() == settable(TaskSettings).keys() - {"sigma", "epsilon", "rule", "max_norm"}
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ class TaskSettings(Settings):
     """The settings of one task. `sigma` and `epsilon` left at None take the profile's and the paper's value."""
 
     profile: str = Field(
-        default="hardened", description='"hardened", or "paper": the algorithms as printed, which leak.'
+        default="hardened",
+        description='"hardened"; "shares": no key, far less work, and KGC deals more; "paper": as printed, which leaks.',
     )
     total: Literal["shown", "hidden"] = Field(
         default="shown", description='With "hidden", readers of the average do not learn how many samples there are.'
@@ -167,6 +168,16 @@ class TaskSettings(Settings):
     lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
         default=1024,
         description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
+    )
+    rule: Literal["none", "distance", "agreement", "gate"] | None = _optional(
+        "gate", 'What rewards follow; "gate" in the profile "shares", else "distance", and no other.'
+    )
+    check: Literal["bounds", "none"] = Field(
+        default="bounds",
+        description='Of "shares": uploads out of bounds are left out; "none" only without rewards.',
+    )
+    max_norm: _Positive | None = _optional(
+        5.0, 'Of "shares": the largest norm of an update; a device scales a larger one down. None: no norm bound.'
     )
     strategy: Literal["discard", "retransmit"] = Field(
         default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'

@@ -11,15 +11,8 @@ from crowdfl.crypto.sealing import commit, seal_to
 from crowdfl.crypto.vector import CipherVector, Unchecked
 from crowdfl.errors import BadSignature, ClaimRefused, CrowdFLError, OutOfTurn, RoundEnded, SealBroken
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.hardened.prirwd import (
-    LanesReply,
-    LanesRequest,
-    NonceRequest,
-    RewardEnvelope,
-    RewardRequest,
-    reward_context,
-    rows_a_message,
-)
+from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
+from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, NonceRequest, RewardRequest, rows_a_message
 from tests.attacks.cheating import WEIGHTS, honest_uploads, sp_side
 from tests.hosts import Desk
 

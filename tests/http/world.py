@@ -108,7 +108,7 @@ class Person:
 
     def update(self) -> bytes:
         """An upload of random weights."""
-        return self.side.encrypt_update(np.random.default_rng().normal(size=8), 10)
+        return self.side.encrypt_update(np.random.default_rng().normal(size=8), 10, 1)
 
 
 class ServersDisk(FileDisk):

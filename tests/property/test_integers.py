@@ -18,14 +18,14 @@ from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.packing import Packing
 from crowdfl.crypto.randomizers import FreshRandomizers
 from crowdfl.errors import FormatError, NotAnInteger
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 
 KEYS = pctd.keygen(64, insecure_test_key=True)
 PUBLIC = KEYS.public
 SOURCE = FreshRandomizers(PUBLIC)
 ONE = PUBLIC.encrypt(1)
 ONES = vector.CipherVector.of([ONE], PUBLIC)
-PARTY = Party("somebody", PUBLIC)
+PARTY = KeyedParty("somebody", PUBLIC)
 PACKING = Packing(PUBLIC.n, 2, 40)
 BUDGET = WidthBudget(512, 1, 5, 10, 2.0, 3, 2)
 

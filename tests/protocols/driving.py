@@ -19,7 +19,7 @@ from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
 from crowdfl.protocols.sdiv import (
     DivideRequest,
@@ -161,7 +161,7 @@ class Parties:
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         """The bytes of one participant's upload."""
-        return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples)
+        return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, 1)
 
 
 def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Parties:
@@ -177,8 +177,8 @@ def deal(participants: int = 3, parameters: int = 2, name: str = "task", **setti
 class Pair:
     """SP and CSP with their shares of one key, and the whole key for the test to look with."""
 
-    sp: Party
-    csp: Party
+    sp: KeyedParty
+    csp: KeyedParty
     private: PrivateKey
 
     @property
@@ -202,15 +202,15 @@ def pair(key_bits: int) -> Pair:
     return Pair(_party("SP", shares[0]), _party("CSP", shares[1]), keys.private)
 
 
-def _party(name: str, share: KeyShare) -> Party:
-    return Party(name, share.public, share, ONE)
+def _party(name: str, share: KeyShare) -> KeyedParty:
+    return KeyedParty(name, share.public, share, backend=ONE)
 
 
 @dataclass
 class Divider:
     """CSP's side of one hardened division, with no round around it."""
 
-    party: Party
+    party: KeyedParty
     widths: SdivWidths
     dividends: int
     divisors: int

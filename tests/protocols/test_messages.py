@@ -23,8 +23,9 @@ from crowdfl.errors import (
     Truncated,
     UnsupportedVersion,
 )
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
-from crowdfl.protocols.hardened.prirwd import NonceRequest, RewardEnvelope
+from crowdfl.protocols.hardened.prirwd import NonceRequest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.sdiv import SdivReply, SdivRequest
 from tests.protocols.driving import SMALL, deal, pair

@@ -10,9 +10,9 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.local import Update
 from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.opening import MaskSeed, Publication
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths

@@ -102,7 +102,7 @@ def test_the_check_is_of_the_whole_fingerprint():
     """Not of the part that is shown."""
     public = pctd.keygen(64, insecure_test_key=True).public
     name = public.fingerprint.hex()
-    Appointment("0" * 32, name).require_key(public)
+    Appointment("0" * 32, name).require_key(public.fingerprint)
     for other in (name[:-1] + "0123456789abcdef"[int(name[-1], 16) - 1], name[:16], name.upper(), ""):
         with pytest.raises(KeyMismatch):
-            Appointment("0" * 32, other).require_key(public)
+            Appointment("0" * 32, other).require_key(public.fingerprint)

@@ -188,7 +188,7 @@ def test_discard_refuses_a_late_upload_with_advice(desk):
     take_part(desk, {0, 1, 2})
     desk.clock.time += 101
     with pytest.raises(TooLate, match="next round"):
-        desk.sp.upload(desk.task, 1, desk.crowd[3].keys.who, desk.crowd[3].side.encrypt_update(np.zeros(8), 1))
+        desk.sp.upload(desk.task, 1, desk.crowd[3].keys.who, desk.crowd[3].side.encrypt_update(np.zeros(8), 1, 1))
     desk.run()
     desk.crowd[3].step(trainer(3))
     take_part(desk)
@@ -245,24 +245,24 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
 def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
     """Idempotent by its bytes."""
     person = desk.crowd[0]
-    upload = person.side.encrypt_update(np.zeros(8), 1)
+    upload = person.side.encrypt_update(np.zeros(8), 1, 1)
     first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
     assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(AlreadyCounted):
-        desk.sp.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1))
+        desk.sp.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1, 1))
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
 def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
     """An acknowledgement that was lost can be asked for again."""
     person = desk.crowd[0]
-    upload = person.side.encrypt_update(np.zeros(8), 1)
+    upload = person.side.encrypt_update(np.zeros(8), 1, 1)
     first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
     take_part(desk, {1, 2, 3})
     desk.run()
     assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
     with pytest.raises(RoundNotOpen):
-        desk.sp.upload(desk.task, 1, desk.crowd[1].keys.who, person.side.encrypt_update(np.ones(8), 1))
+        desk.sp.upload(desk.task, 1, desk.crowd[1].keys.who, person.side.encrypt_update(np.ones(8), 1, 1))
 
 
 def test_participant_number_n_max_plus_one_is_refused(tmp_path):
@@ -470,7 +470,7 @@ def test_who_left_is_not_waited_for(desk):
 def test_who_left_uploads_nothing_until_it_joins_again(desk):
     """Neither by itself nor past its own software; its place is kept."""
     person = desk.crowd[3]
-    upload = person.side.encrypt_update(np.zeros(8), 5)
+    upload = person.side.encrypt_update(np.zeros(8), 5, 1)
     person.leave()
     assert not person.step(trainer(3))
     assert person.state == "left"

@@ -34,7 +34,7 @@ def desk(tmp_path) -> Desk:
 
 def arrivals(desk: Desk) -> list[PendingUpload]:
     """Everyone's upload of eight weights."""
-    return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5)) for person in desk.crowd]
+    return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5, 1)) for person in desk.crowd]
 
 
 def test_one_group_of_every_kind(desk):

@@ -92,8 +92,8 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     made = []
     prepare = type(person.side).encrypt_update
 
-    def crash(side, weights, samples):
-        made.append(prepare(side, weights, samples))
+    def crash(side, weights, samples, number):
+        made.append(prepare(side, weights, samples, number))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(type(person.side), "encrypt_update", crash)

@@ -28,7 +28,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols.exchange import Exchange
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.keyed import KeyedCsp, KeyedProfile, KeyedReader, KeyedSide, KeyedSp
 from crowdfl.protocols.profile import (
     Average,
     CspMemory,
@@ -67,10 +67,10 @@ class Observer:
     sums_of_round: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-class _Side:
+class _Side(KeyedSide):
     def __init__(self, about: TaskSpec, tools: Tools, name: str) -> None:
         self.about = about
-        self.party: Party = tools.party(name, _key())
+        self.party = tools.keyed_party(name, _key())
         self.enrolled: dict[str, Identity] = {}
 
     def enrol(self, identity: Identity) -> None:
@@ -78,7 +78,7 @@ class _Side:
         self.enrolled[identity.who] = identity
 
 
-class ClearSp(_Side):
+class ClearSp(_Side, KeyedSp):
     """SP's side: keeps its seeds as the hardened one does."""
 
     averages_first = False
@@ -104,9 +104,9 @@ class ClearSp(_Side):
         """The most that an upload takes."""
         return 1000
 
-    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         """Refuse what is no upload."""
-        return [_refusal(upload) for upload in uploads]
+        return [_refusal(upload) for _, upload in uploads]
 
     def add(self, who: str, upload: bytes) -> None:
         """Once."""
@@ -187,7 +187,7 @@ class ClearSp(_Side):
         return str(json.loads(state)["seed"])
 
 
-class ClearCsp(_Side):
+class ClearCsp(_Side, KeyedCsp):
     """CSP's side: remembers what rewards it opened, and attests only those."""
 
     def __init__(self, about: TaskSpec, tools: Tools, observer: Observer) -> None:
@@ -233,7 +233,7 @@ class ClearCsp(_Side):
         return {"amounts": amounts}
 
 
-class ClearReader(_Side):
+class ClearReader(_Side, KeyedReader):
     """A participant or the requester."""
 
     clipped = 0
@@ -243,7 +243,7 @@ class ClearReader(_Side):
         self.who = who
         self._earned: dict[int, int] = {}
 
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """Its weight and its samples, under a salt: no two uploads are alike."""
         return _pack(weight=int(weights[0]), samples=samples, salt=secrets.token_hex(8))
 
@@ -261,7 +261,7 @@ class ClearReader(_Side):
         return _pack(kind="claim", who=self.who, amounts=self._earned)
 
 
-class ClearProfile:
+class ClearProfile(KeyedProfile):
     """No key material worth the name goes anywhere."""
 
     name = "clear"
@@ -278,7 +278,7 @@ class ClearProfile:
 
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """Bundles that differ."""
-        return Dealing(_key(), b"sp", b"csp", b"requester", b"participant")
+        return Dealing(_key().fingerprint, b"sp", b"csp", b"requester", b"participant")
 
     def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearSp:
         """SP's."""

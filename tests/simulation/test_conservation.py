@@ -143,7 +143,7 @@ class Money(RuleBasedStateMachine):
         rounds = self.host.sp.store.rounds(self.task)
         for person in [*self.host.people.values()][:people]:
             if rounds:
-                update = person.side.encrypt_update(np.ones(8), 3)
+                update = person.side.encrypt_update(np.ones(8), 3, 1)
                 self.attempt(self.host.sp.upload, rounds[-1].number, person.keys.who, update)
 
     @rule(person=PERSON, shares=SHARES, bogus=BOGUS)

@@ -161,7 +161,7 @@ class World:
         round_number = rounds[-1 - back].number
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
-            tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples))
+            tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples, round_number))
             self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crowdfl.errors import NothingToAverage
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import (
     DivideRequest,
     GuardRequest,
@@ -20,7 +20,7 @@ from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_
 class DivisionCsp:
     """Answers guard, squares and division, as often as asked."""
 
-    party: Party
+    party: KeyedParty
     widths: SdivWidths
     dividends: int
     divisors: int

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.protocols.exchange import ask_directly
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import (
     Average,
     CspProtocol,
     Identity,
+    KeyedTask,
     ParticipantKeys,
     ParticipantProtocol,
     RequesterProtocol,
@@ -23,6 +26,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 
 _Server = TypeVar("_Server", SpProtocol, CspProtocol)
+_Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
 
 
 class LocalDealer:
@@ -32,25 +36,43 @@ class LocalDealer:
         self.spec, self.tools = spec, tools
         self._profile = profile_named(spec.settings.profile)
         self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
-        self.task = spec.task(self._dealing.public)
         self._identities: list[Identity] = []
         self._servers: list[SpProtocol | CspProtocol] = []
 
+    @cached_property
+    def task(self) -> KeyedTask:
+        """Of a profile with a key."""
+        tools = Tools.unwatched(insecure_test_key=self.tools.insecure_test_key)
+        requester = self._profile.requester(self.spec, self._dealing.requester, tools)
+        return self.spec.task(keyed_party(requester).public)
+
     def sp(self) -> SpProtocol:
-        return self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
+        side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
+        side.supply(partial(self._dealt, "sp"))
+        return side
 
     def csp(self) -> CspProtocol:
-        return self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
+        side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
+        side.supply(partial(self._dealt, "csp"))
+        return side
 
     def requester(self) -> RequesterProtocol:
-        return self._profile.requester(self.spec, self._dealing.requester, self.tools)
+        return self._following(self._profile.requester(self.spec, self._dealing.requester, self.tools))
 
     def participant(self, who: str) -> ParticipantProtocol:
         keys = ParticipantKeys.fresh(who)
         self._identities.append(keys.identity)
         for server in self._servers:
             server.enrol(keys.identity)
-        return self._profile.participant(self.spec, self._dealing.participant, keys, self.tools)
+        return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
+
+    def _following(self, reader: _Reading) -> _Reading:
+        """From initial weights of zero, as the task in one process has them."""
+        reader.follow(None, np.zeros(self.spec.parameters))
+        return reader
+
+    def _dealt(self, role: str, number: int) -> bytes:
+        return self._profile.dealt(self.spec, self._dealing.source, role, number)
 
     def _tell(self, server: _Server) -> _Server:
         for identity in self._identities:
@@ -78,24 +100,26 @@ class LocalParties:
         self.observer = tools.observer
         self.sp, self.csp, self.requester = self.dealer.sp(), self.dealer.csp(), self.dealer.requester()
         self.people: dict[str, ParticipantProtocol] = {}
+        self._left: bytes | None = None  # of the last round that was published
 
     def participant(self, who: str) -> ParticipantProtocol:
         if who not in self.people:
             self.people[who] = self.dealer.participant(who)
         return self.people[who]
 
-    def encrypt(self, updates: Mapping[str, tuple[npt.NDArray[np.float64], int]]) -> dict[str, bytes]:
+    def encrypt(self, updates: Mapping[str, tuple[npt.NDArray[np.float64], int]], number: int = 1) -> dict[str, bytes]:
         self.observer.begin("encrypt")
         uploads = {}
         for who, (weights, samples) in updates.items():
             person = self.participant(who)
             with self.observer.working("participant"):
-                uploads[who] = person.encrypt_update(weights, samples)
+                uploads[who] = person.encrypt_update(weights, samples, number)
             self.observer.message("participant", "SP", uploads[who])
         return uploads
 
     def open(self, number: int) -> AggregationRound:
         self.sp.open_round(number)
+        self.sp.carry(self._left)
         return self.current()
 
     def current(self) -> AggregationRound:
@@ -117,6 +141,7 @@ class LocalParties:
         rewarded = payment is not None and not self.sp.averages_first
         envelopes = round_.reward(payment) if payment is not None and rewarded else {}
         publication = round_.average(final=final)
+        self._left = self.sp.left_over()
         if payment is not None and not rewarded:
             envelopes = round_.reward(payment)
         average = self.read(publication, number, list(uploads)[:readers], final=final)

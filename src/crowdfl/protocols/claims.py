@@ -14,7 +14,7 @@ from typing import Protocol
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import CspMemory
 

@@ -28,16 +28,17 @@ class Limits:
     max_count: int
     max_entries: int = 1_000_000
     backend: Backend | None = None
+    longest: int = 0  # bytes that a field may have, where that is more than the rest says
 
     @classmethod
-    def plain(cls) -> "Limits":
+    def plain(cls, longest: int = 0) -> "Limits":
         """For messages without ciphertexts."""
-        return cls(None, 0, max_entries=10_000)
+        return cls(None, 0, max_entries=10_000, longest=longest)
 
     @property
     def max_field(self) -> int:
         width = self.public.ciphertext_bytes if self.public else 0
-        return self.max_count * width + 4096 + self.max_entries * 8
+        return max(self.longest, self.max_count * width + 4096 + self.max_entries * 8)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

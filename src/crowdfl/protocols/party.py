@@ -1,4 +1,4 @@
-"""What every party has: a public key, at most one share, a place to compute, counters, and a record of what it saw."""
+"""What every party has: a place to compute, counters, and a record of what it saw; in a task with a key, that too."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,28 +38,44 @@ class View:
 
 @dataclass
 class Party:
-    """One role's tools. Built from its own share alone."""
+    """One role's tools, of a task with or without a key."""
 
     name: str
+    backend: Backend = field(default_factory=default_backend, kw_only=True)
+    costs: Costs = field(default_factory=Costs, kw_only=True)
+    view: View = field(default_factory=View, repr=False, kw_only=True)
+    progress: Progress | None = field(default=None, repr=False, kw_only=True)
+
+    def plain_limits(self, longest: int = 0) -> Limits:
+        """For messages without ciphertexts, whose longest field may have so many bytes."""
+        return Limits.plain(longest)
+
+    def send(self, message: Message | CipherVector) -> bytes:
+        return self.costs.sent(message.to_bytes())
+
+
+@dataclass
+class KeyedParty(Party):
+    """A party of a task with a Paillier key. Built from its own share alone."""
+
     public: PublicKey
     share: KeyShare | None = field(default=None, repr=False)
-    backend: Backend = field(default_factory=default_backend)
-    costs: Costs = field(default_factory=Costs)
-    view: View = field(default_factory=View, repr=False)
-    randomizers: RandomizerSource | None = field(default=None, repr=False)
-    progress: Progress | None = field(default=None, repr=False)
-    constant_time: bool = False
+    randomizers: RandomizerSource | None = field(default=None, repr=False, kw_only=True)
+    constant_time: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.compute = CountingBackend(self.backend, self.costs)
         if self.randomizers is None:
             self.randomizers = FreshRandomizers(self.public, backend=self.compute)
 
+    @property
+    def randomizer_source(self) -> RandomizerSource:
+        if self.randomizers is None:
+            raise InvalidKey(f"{self.name} has no randomizers")
+        return self.randomizers
+
     def limits(self, max_count: int) -> Limits:
         return Limits(self.public, max_count, backend=self.compute)
-
-    def send(self, message: Message | CipherVector) -> bytes:
-        return self.costs.sent(message.to_bytes())
 
     def refusals(self, received: Iterable[bytes], parse: Callable[[bytes], Unchecked]) -> list[CrowdFLError | None]:
         """Why each of some received vectors is refused, or None; those that parse are validated as one batch."""
@@ -114,9 +130,7 @@ class Party:
     def _randomizers(self, coins: Coins | None) -> RandomizerSource:
         if coins is not None:
             return FreshRandomizers(self.public, backend=self.compute, entropy=coins.take)
-        if self.randomizers is None:
-            raise InvalidKey(f"{self.name} has no randomizers")
-        return self.randomizers
+        return self.randomizer_source
 
 
 def _parsed(data: bytes, parse: Callable[[bytes], Unchecked]) -> Unchecked | CrowdFLError:

@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Protocol
@@ -18,8 +18,11 @@ from crowdfl.crypto.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, Silent
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.settings import TaskSettings
+
+RESTORED = "restored"
+"""In a CSP's memory: its store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
 
 
 class CspMemory(Protocol):
@@ -54,43 +57,48 @@ class Average:
 
     weights: npt.NDArray[np.float64]
     total: int | None
+    standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task before it has a key."""
+    """What all roles of a task know, before anything is dealt for it and after."""
 
     name: str
     settings: TaskSettings
     parameters: int
 
-    def task(self, public: PublicKey) -> "Task":
-        return Task(self.name, self.settings, self.parameters, public)
-
-
-@dataclass(frozen=True)
-class Task(TaskSpec):
-    """What all roles of a task know."""
-
-    public: PublicKey
+    def task(self, public: PublicKey) -> "KeyedTask":
+        return KeyedTask(self.name, self.settings, self.parameters, public)
 
     def context(self, round_number: int) -> bytes:
         """What a round's sealed messages are bound to."""
         return b"crowdfl task " + self.name.encode() + b" round " + str(round_number).encode()
 
 
-@dataclass(frozen=True, repr=False)
-class Dealing:
-    """What KGC deals: a bundle of bytes for each role, the participants' common one included."""
+@dataclass(frozen=True)
+class KeyedTask(TaskSpec):
+    """A task of a profile with a Paillier key."""
 
     public: PublicKey
+
+
+@dataclass(frozen=True, repr=False)
+class Dealing:
+    """What KGC deals: a bundle of bytes for each role, the participants' common one included.
+
+    `source` is what the files of the rounds are made from (`Profile.dealt`), where the profile has such files.
+    """
+
+    fingerprint: bytes  # names the dealing: every side that is made from one of its bundles has the same
     sp: bytes
     csp: bytes
     requester: bytes
     participant: bytes
+    source: bytes = b""
 
     def __repr__(self) -> str:
-        return f"Dealing({self.public!r}, secret)"
+        return f"Dealing({self.fingerprint.hex()[:16]}, secret)"
 
 
 @dataclass(frozen=True)
@@ -102,27 +110,70 @@ class Identity:
     reading: bytes
 
 
-class ParticipantProtocol(Protocol):
-    """What a participant's device does."""
+class RoleProtocol(Protocol):
+    """What the sides of all roles have."""
 
-    party: Party
-    clipped: int  # weights that the last `encrypt_update` clipped
+    @property
+    def party(self) -> Party: ...
+    @property
+    def fingerprint(self) -> bytes: ...  # of the dealing that this side's bundle is from
 
-    def upload_randomizers(self) -> int: ...  # how many an update takes: what to make ahead of time
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes: ...
-    def read(self, publication: bytes, round_number: int) -> Average: ...  # of a round that is not the last
+
+class ReaderProtocol(RoleProtocol, Protocol):
+    """Whoever reads averages. Of a `chained` profile they are read in the order of the rounds, aborted ones left out."""
+
+    def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
+        """Go on after the last average that was read, as `chain` gave it, or from the initial weights; before anything else."""
+
+    def chain(self) -> bytes | None:
+        """Where this reader stands, to be kept: after each `read`. None if there is nothing to keep."""
+
+    def read(self, publication: bytes, round_number: int) -> Average: ...
+
+
+class ParticipantProtocol(ReaderProtocol, Protocol):
+    """What a participant's device does. It reads every round but the last."""
+
+    @property
+    def clipped(self) -> int: ...  # weights that the last `encrypt_update` clipped
+
+    @property
+    def scaled(self) -> float | None: ...  # the factor by which it scaled the update down to `max_norm`, if it did
+
+    def upload_randomizers(self) -> int: ...  # how many an update takes: what to make ahead of time; 0: no stock
+
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
+        """An upload; `weights` is the trained model, whatever the profile sends of it."""
+
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
     def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 
-class SpProtocol(Protocol):
+class SpProtocol(RoleProtocol, Protocol):
     """What the sensing platform does."""
 
-    party: Party
-    averages_first: bool  # rewards are computed from the average: whoever measures lets `publish` come before `reward`
+    @property
+    def averages_first(self) -> bool:
+        """Rewards are computed from the average: whoever measures lets `publish` come before `reward`."""
+
+    @property
+    def signed_uploads(self) -> bool:
+        """Uploads are signed by their participants: whoever may upload is enrolled here before uploads are looked at."""
 
     def enrol(self, identity: Identity) -> None: ...
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
+
+    def supply(self, load: Callable[[int], bytes]) -> None:
+        """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
+
+    def carry(self, left: bytes | None) -> None:
+        """What the last published round left (`left_over`), if there was one; after `open_round`."""
+
+    def left_over(self) -> bytes | None:
+        """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
+
+    def rejected(self) -> Mapping[str, str]:
+        """After `reward` or `publish`: whose uploads were left out, and why, in words for their owners."""
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
@@ -132,8 +183,8 @@ class SpProtocol(Protocol):
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
 
-    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        """Why each of these is not an upload of this task, or None; looked at as one batch."""
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+        """Why each of these, by participant, is not an upload of this task and round, or None; looked at as one batch."""
 
     def add(self, who: str, upload: bytes) -> None:
         """Check an upload and extend the running products; the same bytes again are the same upload."""
@@ -156,31 +207,46 @@ class SpProtocol(Protocol):
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]: ...  # millionths to pay now, by round
 
 
-class CspProtocol(Protocol):
+class CspProtocol(RoleProtocol, Protocol):
     """What the computation server does: it answers."""
-
-    party: Party
 
     def enrol(self, identity: Identity) -> None: ...
     def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
+
+    def supply(self, load: Callable[[int], bytes]) -> None:
+        """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
+
     def answer(self, request: bytes) -> bytes: ...
 
+    def spent_rounds(self) -> Iterable[int]:
+        """By what is remembered: rounds that are over for good, so that what was dealt for them can be destroyed."""
 
-class RequesterProtocol(Protocol):
-    """What the requester does."""
 
-    party: Party
-
-    def read(self, publication: bytes, round_number: int) -> Average: ...  # of the last round
+class RequesterProtocol(ReaderProtocol, Protocol):
+    """What the requester does: it reads the last round; of a `chained` profile, all of them."""
 
 
 class Profile(Protocol):
     """A profile: which key material goes where, and who does what with it."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def default_rule(self) -> str: ...  # of rewards, where the settings name none
+
+    @property
+    def chained(self) -> bool:
+        """Each average follows from the one before: one publication a round serves participants and requester alike, all are
+        kept, and whoever joins later reads them in order. Else the requester's own is made of the last round alone."""
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Refuse, with the numbers, a task that could overflow."""
+
+    def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
+        """What KGC deals of each round, by role ("sp", "csp"), in bytes; empty if it deals nothing but bundles."""
+
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
+        """A role's file of one round, from a dealing's `source`: the same each time it is asked for."""
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int: ...  # of the longest claim of so many rounds
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing: ...
@@ -253,8 +319,18 @@ class Tools:
         """A role's own: this machine's cores, and no record of what is opened."""
         return cls(default_backend(), insecure_test_key=insecure_test_key, observer=Silent())
 
-    def party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> Party:
+    def party(self, name: str) -> Party:
         costs, view = self.observer.costs(name), self.observer.view(name)
-        return Party(
-            name, public, share, self.backend, costs, view, progress=self.progress, constant_time=self.constant_time
+        return Party(name, backend=self.backend, costs=costs, view=view, progress=self.progress)
+
+    def keyed_party(self, name: str, public: PublicKey, share: KeyShare | None = None) -> KeyedParty:
+        return KeyedParty(
+            name,
+            public,
+            share,
+            backend=self.backend,
+            costs=self.observer.costs(name),
+            view=self.observer.view(name),
+            progress=self.progress,
+            constant_time=self.constant_time,
         )

@@ -4,8 +4,9 @@ from crowdfl.errors import SettingsError
 from crowdfl.protocols.hardened.profile import HardenedProfile
 from crowdfl.protocols.paper.profile import PaperProfile
 from crowdfl.protocols.profile import Profile
+from crowdfl.protocols.shares.profile import SharesProfile
 
-PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile())}
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile(), SharesProfile())}
 
 
 def profile_named(name: str) -> Profile:

@@ -27,7 +27,7 @@ from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.smul import Polynomial, PolynomialsSp
 
 _SMALLEST_RANGE = 64  # bits between lo and hi below which the divisor's hiding is not worth the name
@@ -83,7 +83,7 @@ class DivideRequest(RoundRequest, kind=28):
 class PaperSdivSp:
     """SP's side of Alg. 1, for many dividends at a time, each with masks of its own."""
 
-    def __init__(self, party: Party, *, kappa: int, sigma: int, decimals: int) -> None:
+    def __init__(self, party: KeyedParty, *, kappa: int, sigma: int, decimals: int) -> None:
         self.party, self.kappa, self.sigma, self.scale = party, kappa, sigma, 10**decimals
         self.check(party.public.bits, kappa, sigma, decimals)
         self.r_low = self.scale << (2 * kappa)
@@ -133,7 +133,7 @@ class PaperSdivSp:
 class PaperSdivCsp:
     """CSP's side of Alg. 1."""
 
-    def __init__(self, party: Party, *, decimals: int, max_count: int) -> None:
+    def __init__(self, party: KeyedParty, *, decimals: int, max_count: int) -> None:
         self.party, self.scale, self.max_count = party, 10**decimals, max_count
 
     def answer(self, request: bytes) -> bytes:
@@ -205,7 +205,7 @@ class SdivWidths:
 class HardenedSdivSp:
     """SP's side: divisors y, one each or one for all; a divisor is masked once, whatever it divides."""
 
-    def __init__(self, party: Party, widths: SdivWidths, round_number: int, purpose: str) -> None:
+    def __init__(self, party: KeyedParty, widths: SdivWidths, round_number: int, purpose: str) -> None:
         self.party, self.widths, self.round_number, self.purpose = party, widths, round_number, purpose
 
     def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
@@ -278,7 +278,7 @@ def guard_polynomials(count: int) -> list[Polynomial]:
 class HardenedSdivCsp:
     """CSP's side. It always computes to the end; what it cannot divide is told by the flag alone."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: KeyedParty) -> None:
         self.party = party
 
     def guard(self, message: GuardRequest, tops: list[int]) -> GuardReply:
@@ -313,7 +313,7 @@ def _require_divisors(x: CipherVector, y: CipherVector, *, shared: bool) -> None
         raise LengthMismatch(f"{len(x)} dividends and {len(y)} divisors")
 
 
-def _open(party: Party, message: SdivRequest | DivideRequest) -> tuple[list[mpz], list[mpz]]:
+def _open(party: KeyedParty, message: SdivRequest | DivideRequest) -> tuple[list[mpz], list[mpz]]:
     x = to_ints(party.finish(message.x, message.x_1))
     y = to_ints(party.finish(message.y, message.y_1))
     party.view.saw("SDIV x'", x)
@@ -321,7 +321,7 @@ def _open(party: Party, message: SdivRequest | DivideRequest) -> tuple[list[mpz]
     return x, y
 
 
-def _quotients(party: Party, reply: bytes, count: int) -> CipherVector:
+def _quotients(party: KeyedParty, reply: bytes, count: int) -> CipherVector:
     quotients = SdivReply.from_bytes(reply, party.limits(count)).quotients
     if len(quotients) != count:
         raise ProtocolError(f"{len(quotients)} quotients for {count} divisions")

@@ -1,22 +1,23 @@
-"""What the servers of every profile do alike: SP counts each upload once and serves what it made, CSP answers by kind."""
+"""What the servers of profiles with a key do alike: SP counts each upload once and serves what it made, CSP answers by kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from crowdfl.crypto.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.errors import AlreadyCounted, CrowdFLError, FormatError, LengthMismatch, TooFewParticipants
+from crowdfl.protocols.keyed import KeyedCsp, KeyedSp
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Task
+from crowdfl.protocols.party import KeyedParty
+from crowdfl.protocols.profile import KeyedTask
 
 _Answer = Callable[[bytes], bytes]
 
 
-class BaseSp:
+class BaseSp(KeyedSp):
     """The uploads of a round. `length` ciphertexts make an upload, of which `summed` are added up."""
 
     averages_first = False
 
-    def __init__(self, party: Party, task: Task, length: int, summed: int) -> None:
+    def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
         self.party, self.task, self._length, self._summed = party, task, length, summed
         self.open_round(1)
 
@@ -38,8 +39,8 @@ class BaseSp:
     def upload_bytes(self) -> int:
         return form_bytes(self.party.public, self._length)
 
-    def refusals(self, uploads: Sequence[bytes]) -> list[CrowdFLError | None]:
-        return self.party.refusals(uploads, self._unchecked)
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+        return self.party.refusals((upload for _, upload in uploads), self._unchecked)
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""
@@ -72,10 +73,10 @@ class BaseSp:
         return vector
 
 
-class BaseCsp:
+class BaseCsp(KeyedCsp):
     """Answers by the kind of the request; a profile fills the table."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: KeyedParty) -> None:
         self.party = party
         self._answers: dict[int, _Answer] = {}
 

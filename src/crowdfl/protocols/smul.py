@@ -21,7 +21,7 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import LengthMismatch, ProtocolError
 from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 
 Polynomial = dict[tuple[int, ...], int]
 """Coefficients by monomial; a monomial is the sorted tuple of its operands' numbers, () the constant."""
@@ -55,7 +55,7 @@ class SmulPending:
 class PaperSmulSp:
     """SP's side of Alg. 2, for many products at a time."""
 
-    def __init__(self, party: Party, *, mask_bits: int) -> None:
+    def __init__(self, party: KeyedParty, *, mask_bits: int) -> None:
         self.party, self.mask_bits = party, mask_bits
 
     def begin(self, x: CipherVector, y: CipherVector, coins: Coins) -> tuple[SmulPending, bytes]:
@@ -85,7 +85,7 @@ class PaperSmulSp:
 class PaperSmulCsp:
     """CSP's side of Alg. 2."""
 
-    def __init__(self, party: Party, *, max_count: int) -> None:
+    def __init__(self, party: KeyedParty, *, max_count: int) -> None:
         self.party, self.max_count = party, max_count
 
     def answer(self, request: bytes) -> bytes:
@@ -140,7 +140,7 @@ class PolynomialsPending:
 class PolynomialsSp:
     """SP's side, for one purpose in one round."""
 
-    def __init__(self, party: Party, round_number: int, purpose: str) -> None:
+    def __init__(self, party: KeyedParty, round_number: int, purpose: str) -> None:
         self.party, self.round_number, self.purpose = party, round_number, purpose
 
     def begin(
@@ -185,7 +185,7 @@ class PolynomialsSp:
 class PolynomialsCsp:
     """CSP's side."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: KeyedParty) -> None:
         self.party = party
 
     def answer(self, message: PolynomialsRequest, products: Sequence[tuple[int, ...]]) -> PolynomialsReply:

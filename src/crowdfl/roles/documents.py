@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from crowdfl.crypto.pctd import PublicKey
 from crowdfl.crypto.sealing import SigningKey, verify
 from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch
 from crowdfl.learning.models.shape import ModelShape
@@ -93,7 +92,7 @@ class Definition:
             "readers": self.readers,
             "arrays": [[name, list(sides)] for name, sides in zip(self.shape.names, self.shape.shapes, strict=True)],
             "initial": self.initial,
-            "settings": self.settings.model_dump(),
+            "settings": self.settings.model_dump(exclude=_unnamed(self.settings)),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),
@@ -120,6 +119,11 @@ class Definition:
             raise _refusal("definition", wrong) from None
         except CrowdFLError as wrong:
             raise DocumentError(f"this definition does not stand: {wrong}") from None
+
+
+def _unnamed(settings: TaskSettings) -> set[str]:
+    """Settings that came with the profile `shares` stay out of every other task's id: it is what it was before."""
+    return set() if settings.profile == "shares" else {"rule", "check", "max_norm"}
 
 
 class _DefinitionBody(BaseModel):
@@ -168,11 +172,11 @@ class Appointment(_Signed):
     kind = "appointment"
     fingerprint: _Text
 
-    def require_key(self, public: PublicKey) -> None:
+    def require_key(self, fingerprint: bytes) -> None:
         """Whoever is given a key for this task makes sure that it is this one, before it keeps or uses it."""
-        if public.fingerprint.hex() != self.fingerprint:
+        if fingerprint.hex() != self.fingerprint:
             raise KeyMismatch(
-                f"the key received for task {self.task[:100]} is {public.fingerprint.hex()[:16]}, and KGC appointed "
+                f"the key received for task {self.task[:100]} is {fingerprint.hex()[:16]}, and KGC appointed "
                 f"{self.fingerprint[:16]}: nothing is kept; ask KGC's operator which one is right"
             )
 

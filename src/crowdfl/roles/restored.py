@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from crowdfl.errors import SettingsError
-from crowdfl.protocols.hardened.order import RESTORED as CSP_RESTORED
+from crowdfl.protocols.profile import RESTORED as CSP_RESTORED
 from crowdfl.roles.ports import PaymentState, SpStore, StoredTask, payment_key
 from crowdfl.roles.sp.cancel import give_up_round
 from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts

@@ -39,6 +39,7 @@ from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, RewardSp
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedSp
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.settings import to_millionths
@@ -96,7 +97,7 @@ def _read_lane(subject: str, parties: LocalParties) -> Finding:
         run_exchange(parties.sp.reward(_PAYMENT), ask_directly(_altering(parties)))
     except RoundEnded:
         ended = "CSP's own check ended the round"
-    bound, n = sp.codec.budget.lane_bound, parties.sp.party.public.n
+    bound, n = sp.codec.budget.lane_bound, sp.party.public.n
     opened = [int(v) for name in ("SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'") for vs in view.of(name) for v in vs]
     shown = int(view.of("lanes")[0][-1][0])
     likely = [shown - r for r in _masks_read(opened, n) if abs(shown - r) <= bound]
@@ -111,7 +112,7 @@ def _read_lane(subject: str, parties: LocalParties) -> Finding:
 
 
 def _altering(parties: LocalParties) -> Callable[[bytes], bytes]:
-    party = parties.csp.party
+    party = keyed_party(parties.csp)
 
     def answer(request: bytes) -> bytes:
         reply = parties.csp.answer(request)
@@ -228,7 +229,7 @@ class _Scaled:
     masked: int = 0
 
     def answer(self, request: bytes) -> bytes:
-        reply, party = self.parties.csp.answer(request), self.parties.csp.party
+        reply, party = self.parties.csp.answer(request), keyed_party(self.parties.csp)
         if Message.kind_of(request) != ScaleRequest.kind:
             return reply
         self.masked = int(to_ints(party.view.of("opened")[0])[0])

@@ -20,22 +20,15 @@ from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRan
 from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, relative
 from crowdfl.lab.audit.scene import SMALL_BOUNDS, SMALL_PEOPLE, SMALL_SIZE, small_parties, small_updates
 from crowdfl.protocols.claims import Claim, payable
+from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.hardened.keys import ReaderBundle
-from crowdfl.protocols.hardened.prirwd import (
-    REWARDS,
-    RewardCsp,
-    RewardEnvelope,
-    RewardRequest,
-    RewardSp,
-    RewardWidths,
-    reward_context,
-    reward_statement,
-)
+from crowdfl.protocols.hardened.prirwd import REWARDS, RewardCsp, RewardRequest, RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedProfile, HardenedSp
 from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -84,7 +77,7 @@ def attack_claims(key_bits: int = 1024) -> list[Finding]:
     sides: list[_KeepingSide] = []
     sp, widths = cast(HardenedSp, parties.sp), reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
 
-    def keeping(party: Party, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
+    def keeping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         sides.append(_KeepingSide(party, built, packing, number))
         return sides[-1]
 
@@ -93,7 +86,8 @@ def attack_claims(key_bits: int = 1024) -> list[Finding]:
     claim = Claim.from_bytes(parties.people[_CLAIMANT].claim(), sp.party.limits(1))
     victim = list(SMALL_PEOPLE).index(_VICTIM)
     known = _Claimed(sp.party, claim, sides[0].mu.part(victim, victim + 1), widths)
-    loose = _LooseCsp(parties.csp.party, RewardCsp(parties.csp.party, sp.codec.packing, widths), widths.fraction)
+    csp = keyed_party(parties.csp)
+    loose = _LooseCsp(csp, RewardCsp(csp, sp.codec.packing, widths), widths.fraction)
     built = _BuiltCsp(parties.csp.answer)
     return [
         _read_by_claims("hardened, claims that sign their sum alone", known, loose.open, loose.attest, rewards, []),
@@ -105,7 +99,7 @@ def attack_claims(key_bits: int = 1024) -> list[Finding]:
 class _Claimed:
     """What SP holds: one honest claim, and the victim's encrypted reward."""
 
-    party: Party
+    party: KeyedParty
     claim: Claim
     mu: CipherVector = field(repr=False)
     widths: RewardWidths
@@ -126,7 +120,7 @@ class _Claimed:
 class _LooseCsp:
     """CSP without its records: it keeps whatever SP calls a reward, and of a claim's signature believes the sum alone."""
 
-    party: Party
+    party: KeyedParty
     side: RewardCsp
     fraction: int
     kept: dict[int, int] = field(default_factory=dict, repr=False)
@@ -201,7 +195,7 @@ def attack_chosen_reward(key_bits: int = 1024) -> Finding:
     parties = small_parties(key_bits)
     sp, h = cast(HardenedSp, parties.sp), reward_widths(parties.dealer.spec.settings, SMALL_SIZE).fraction
 
-    def swapping(party: Party, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
+    def swapping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         side = _SwappingSide(party, built, packing, number)
         side.chosen = party.scale(sp.averaged(_VICTIM).part(-1), 1 << h)
         return side

@@ -13,6 +13,7 @@ from crowdfl.errors import TooFewParticipants
 from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, Floats, rms
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.local import LocalHost
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
@@ -78,7 +79,7 @@ def _average(host: LocalHost, task: str, phone: Participant) -> Floats:
     phone.encrypt(number, [_WEIGHTS], _SAMPLES)
     phone.send(number)
     for name in _EMPTY:
-        party = host.people[name].side.party
+        party = keyed_party(host.people[name].side)
         upload = party.send(party.encrypt([0] * host.people[name].side.upload_randomizers()))
         host.sp.upload(task, number, host.people[name].keys.who, upload)
     while not host.sp.store.round(task, number).is_over:

@@ -23,7 +23,7 @@ from crowdfl.errors import CrowdFLError, SealBroken
 from crowdfl.lab.audit.arithmetic import factor_with
 from crowdfl.lab.audit.finding import HARDENED, PAPER, Attack, Finding, Floats, difference, relative, rms
 from crowdfl.lab.audit.scene import BUDGET, Scene
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope, reward_context
+from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperReward

@@ -28,7 +28,7 @@ from crowdfl.lab.audit.scene import Scene, servers
 from crowdfl.lab.division import DivisionCsp
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.shape import reward_widths
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths, guard_polynomials
 from crowdfl.protocols.smul import (
     PaperSmulCsp,
@@ -154,7 +154,7 @@ def _mask_omega(subject: str, prime_bits: int, coins: Coins, mask_bits: int) -> 
     return _score_omega(subject, csp, mask_bits)
 
 
-def _score_omega(subject: str, csp: Party, mask_bits: int) -> Finding:
+def _score_omega(subject: str, csp: KeyedParty, mask_bits: int) -> Finding:
     guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], mask_bits, 78)
     recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
     note = f"{_TIMES} intervals of 2^{mask_bits} intersected"

@@ -33,6 +33,7 @@ from crowdfl.protocols.hardened.prirwd import (
     NonceRequest,
 )
 from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.messages import RoundRequest
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
@@ -111,7 +112,7 @@ class _Signs:
         """Of a ciphertext with these numbers added to its slots; None when no round is left."""
         if self._number > SMALL_BOUNDS["rounds"]:
             return None
-        codec, party = cast(HardenedSp, self.parties.sp).codec, self.parties.sp.party
+        codec, party = cast(HardenedSp, self.parties.sp).codec, keyed_party(self.parties.sp)
         shift = sum(v << (codec.packing.slot_bits * place) for place, v in enumerate(slots))
         chosen = party.add_plain(packed, [shift])
         answered = (self._by_lanes, self._by_weights, self._by_rewards)[self._asked](chosen)
@@ -147,17 +148,17 @@ class _Signs:
         numbers = self._halved(self._filled(len(SMALL_PEOPLE) + divisors))
         self._send(GuardRequest(self._number, purpose, *numbers))
         self._send(PolynomialsRequest(self._number, purpose, *numbers))
-        positive = self.parties.sp.party.add_plain(chosen, [1])
+        positive = keyed_party(self.parties.sp).add_plain(chosen, [1])
         y = CipherVector.concat([positive, self._filled(divisors - 1)]) if divisors > 1 else positive
         return self._send(
             DivideRequest(self._number, purpose, *self._halved(self._filled(len(SMALL_PEOPLE))), *self._halved(y))
         )
 
     def _filled(self, count: int) -> CipherVector:
-        return self.parties.sp.party.encrypt([1] * count)
+        return keyed_party(self.parties.sp).encrypt([1] * count)
 
     def _halved(self, c: CipherVector) -> tuple[CipherVector, Any]:
-        party = self.parties.sp.party
+        party = keyed_party(self.parties.sp)
         blinded = party.rerandomise(c)
         return blinded, party.partial_decrypt(blinded)
 
@@ -174,7 +175,7 @@ def attack_power_lengths(key_bits: int = 768) -> list[Finding]:
     bounds = SMALL_BOUNDS | {"lanes": 0, "total": "hidden"}
     parties = deal(SMALL_SIZE, key_bits=key_bits, **bounds)
     parties.open(1).collect(parties.encrypt(small_updates()))
-    party, codec = parties.csp.party, cast(HardenedSp, parties.sp).codec
+    party, codec = keyed_party(parties.csp), cast(HardenedSp, parties.sp).codec
     sides = {
         "hardened, bare powers": _BarePowers(party, codec.budget, codec.packing),
         HARDENED: HiddenAverageCsp(party, codec.budget, codec.packing),
@@ -205,7 +206,7 @@ class _Lengths:
 
 
 def _read_by_lengths(subject: str, parties: LocalParties, side: HiddenAverageCsp) -> Finding:
-    party, most, truth = parties.sp.party, SMALL_BOUNDS["max_samples"], SMALL_PEOPLE[_VICTIM]
+    party, most, truth = keyed_party(parties.sp), SMALL_BOUNDS["max_samples"], SMALL_PEOPLE[_VICTIM]
     lengths, factor = _Lengths(side.party.backend), party.encrypt([5])
     samples = cast(HardenedSp, parties.sp).averaged(_VICTIM).part(-1)
     side.party.compute = CountingBackend(lengths, side.party.costs)

@@ -19,8 +19,9 @@ from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
-from crowdfl.protocols.party import Party, View
+from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -105,11 +106,11 @@ def divisions(csp: View) -> list[list[tuple[int, int]]]:
     return exchanges
 
 
-def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, Party, Party]:
+def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedParty, KeyedParty]:
     """A test key and the two servers between which it is split, for a protocol on its own."""
     private = pctd.keygen(prime_bits, insecure_test_key=True).private
     first, second = private.split_as_printed() if as_printed else private.split()
-    return private, Party("SP", first.public, first), Party("CSP", second.public, second)
+    return private, KeyedParty("SP", first.public, first), KeyedParty("CSP", second.public, second)
 
 
 def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> LocalParties:  # noqa: ANN401 -- settings
@@ -157,8 +158,8 @@ def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scen
         uploads=uploads,
         envelopes=envelopes,
         average=average,
-        csp_share=parties.csp.party.share,
-        phone_share=parties.people["p2"].party.share,
+        csp_share=keyed_party(parties.csp).share,
+        phone_share=keyed_party(parties.people["p2"]).share,
         **(_held_in_paper(parties) if profile == PAPER else _held_in_hardened(parties, trained[LATE][0])),
     )
 

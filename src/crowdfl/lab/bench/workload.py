@@ -24,7 +24,8 @@ from crowdfl.lab.report.results import Result, Row
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, OpenRequest, Publication, mask_rows
-from crowdfl.protocols.profile import CspProtocol, Task, TaskSpec, Tools
+from crowdfl.protocols.keyed import keyed_party
+from crowdfl.protocols.profile import CspProtocol, KeyedTask, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 
 Say = Callable[[str], None]
@@ -163,7 +164,7 @@ class _NoPowers:
         return self.inner.map(kernel, *blocks, out=out, progress=progress)
 
 
-def sealed_publication(task: Task, csp: CspProtocol, audience: AudienceKey, rows: Block, upload: bytes) -> bytes:
+def sealed_publication(task: KeyedTask, csp: CspProtocol, audience: AudienceKey, rows: Block, upload: bytes) -> bytes:
     """A publication of these plaintexts, masked and sealed as in a round; an upload stands in for its ciphertexts.
 
     By CSP's step alone: nothing goes before it. CSP is of no other use afterwards: its backend decrypts nothing.
@@ -172,12 +173,13 @@ def sealed_publication(task: Task, csp: CspProtocol, audience: AudienceKey, rows
     starts, stand_in = range(0, len(rows), CHUNK), CipherVector.from_bytes(upload, public, max_count=len(upload))
     masks = [m for s in starts for m in to_ints(mask_rows(seed, s, min(CHUNK, len(rows) - s), public))]
     opened = from_ints(((v + m) % public.n for v, m in zip(to_ints(rows), masks, strict=True)), public.plaintext_bytes)
-    csp.party.compute = CountingBackend(_NoPowers(csp.party.backend, opened), csp.party.costs)
-    opening, sealed = OpeningCsp(csp.party, {PARTICIPANTS: audience}), []
+    party = keyed_party(csp)
+    party.compute = CountingBackend(_NoPowers(party.backend, opened), party.costs)
+    opening, sealed = OpeningCsp(party, {PARTICIPANTS: audience}), []
     for start in starts:
         part = stand_in.part(start, min(start + CHUNK, len(rows)))
         request = OpenRequest(1, PARTICIPANTS, start, part, PartialVector(public, part.block))
-        message = OpenRequest.from_bytes(request.to_bytes(), csp.party.limits(CHUNK))
+        message = OpenRequest.from_bytes(request.to_bytes(), party.limits(CHUNK))
         sealed.append(opening.answer(message, task.context(1)).sealed)
     return Publication(seed, len(rows), tuple(sealed)).to_bytes()
 

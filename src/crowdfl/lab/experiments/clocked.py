@@ -25,6 +25,7 @@ from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.torch_learner import TorchLearner
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
 from crowdfl.protocols.profile import ParticipantProtocol
 from crowdfl.settings import MILLION
@@ -79,7 +80,7 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     seconds: Record = {"average": time.perf_counter() - start}
     task.check(reader.read(publication, 1).weights)
     variants: dict[str, Callable[[], object]] = {
-        "encrypt": lambda: reader.encrypt_update(task.models[0], 10),
+        "encrypt": lambda: reader.encrypt_update(task.models[0], 10, 1),
         "decrypt": lambda: reader.read(publication, 1),
     }
     if isinstance(parties.requester, PaperRequester):
@@ -94,7 +95,7 @@ def _small_reader(
 ) -> Callable[[], list[float]]:
     """Reads with lambda_p = 2; SP's half is then eps - 2, made here from the whole key."""
     private, public = requester.private, requester.party.public
-    average = PaperPublication.from_bytes(publication, side.party.limits(requester.task.parameters)).average
+    average = PaperPublication.from_bytes(publication, keyed_party(side).limits(requester.task.parameters)).average
     other = KeyShare(public, private.lambda_ * private.u - 2)
     half = average.partial_decrypt(other, backend=bench.backend)
     small = KeyShare(public, type(private.lambda_)(2))

@@ -200,7 +200,7 @@ class Encrypted:
 
     def collect(self, number: int, updates: Updates, attendance: Attendance) -> tuple[AggregationRound, list[str]]:
         """Everyone's upload on its way: most arrive, some are sent again later, some never arrive. Whose did, in order."""
-        uploads = self.parties.encrypt(updates)
+        uploads = self.parties.encrypt(updates, number)
         dropped, late = set(attendance.dropped(number)), attendance.late(number)
         arrived = [who for who in uploads if who not in dropped] + [who for who in late if who in uploads]
         round_ = self.parties.open(number)

@@ -21,7 +21,7 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.smul import PaperSmulCsp, PaperSmulSp
 
@@ -42,9 +42,9 @@ class Ppfdl:
         self.encoding = FixedPoint(_DECIMALS, 16.0, "floor")  # as in the profile `paper`
         # The split as printed, as in the profile `paper`: what is compared is the averaging, under the same shares.
         shares = keys.private.split_as_printed()
-        self.sp = Party("SP", keys.public, shares[0], backend)
-        self.csp = Party("CSP", keys.public, shares[1], backend)
-        self.user = Party("user", keys.public, None, backend)
+        self.sp = KeyedParty("SP", keys.public, shares[0], backend=backend)
+        self.csp = KeyedParty("CSP", keys.public, shares[1], backend=backend)
+        self.user = KeyedParty("user", keys.public, None, backend=backend)
         self._parameters, count = parameters, users * parameters
         self._sdiv_csp = PaperSdivCsp(self.csp, decimals=_DECIMALS, max_count=count)
         self._smul_csp = PaperSmulCsp(self.csp, max_count=count)

@@ -34,7 +34,8 @@ from crowdfl.learning.oracle import distances, fedavg, rewards, weights
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.keyed import keyed_party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.settings import from_millionths, to_millionths
 
 _ROUNDS = (2, 4)
@@ -53,7 +54,7 @@ class PaidSettings:
 class _WatchedSide(RewardSp):
     """PriRwd's SP, keeping the divisors and results of its divisions: first those of the weights, then of the rewards."""
 
-    def __init__(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> None:
+    def __init__(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> None:
         super().__init__(party, widths, packing, round_number)
         self.divisions: list[tuple[CipherVector, CipherVector]] = []
 
@@ -75,7 +76,7 @@ class PaidRounds(Encrypted):
         self.rows: Records = []
         cast(HardenedSp, self.parties.sp).reward_side = self._watched
 
-    def _watched(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> RewardSp:
+    def _watched(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> RewardSp:
         self._side = _WatchedSide(party, widths, packing, round_number)
         return self._side
 
@@ -112,8 +113,8 @@ class PaidRounds(Encrypted):
         return {name: list(map(float, found)) for name, found in zip(names, values, strict=True)}
 
     def _open(self, vector: CipherVector) -> list[int]:
-        half = self.parties.sp.party.partial_decrypt(vector)
-        return [int(value) for value in to_ints(self.parties.csp.party.finish(vector, half))]
+        half = keyed_party(self.parties.sp).partial_decrypt(vector)
+        return [int(value) for value in to_ints(keyed_party(self.parties.csp).finish(vector, half))]
 
 
 def paid_points(settings: PaidSettings) -> list[ExperimentPoint]:

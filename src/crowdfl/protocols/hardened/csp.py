@@ -22,6 +22,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.envelopes import reward_context, reward_statement
 from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.order import (
     INNER,
@@ -50,13 +51,12 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardRequest,
     RewardWidths,
     distance_polynomials,
-    reward_context,
-    reward_statement,
     rows_a_message,
 )
 from crowdfl.protocols.hardened.shape import Roster, Shape
+from crowdfl.protocols.keyed import KeyedCsp
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
 from crowdfl.protocols.sdiv import (
     DivideRequest,
@@ -71,10 +71,12 @@ from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no plaintext brings these about: try again
 
 
-class HardenedCsp:
+class HardenedCsp(KeyedCsp):
     """The computation server: answers the next step of a round, and claims."""
 
-    def __init__(self, party: Party, shape: Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey) -> None:
+    def __init__(
+        self, party: KeyedParty, shape: Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey
+    ) -> None:
         self.party, self._shape, self._signing = party, shape, signing
         self._memory: CspMemory = InProcessMemory()
         self.roster = Roster()

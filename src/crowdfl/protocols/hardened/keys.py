@@ -57,7 +57,7 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
     common = (int(keys.public.n), int(keys.public.h_s), seed)
     return Dealing(
-        public=keys.public,
+        fingerprint=keys.public.fingerprint,
         sp=SpBundle(*common, int(sc.exponent), signing.public).to_bytes(),
         csp=CspBundle(*common, int(c.exponent), participants.key, requester.key, signing.private).to_bytes(),
         requester=ReaderBundle(*common, requester.key, signing.public).to_bytes(),

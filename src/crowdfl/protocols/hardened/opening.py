@@ -22,7 +22,7 @@ from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, ProtocolError, SeedReused
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 
 PARTICIPANTS, REQUESTER = 1, 2  # the audiences of a task
 CHUNK = 512  # ciphertexts a request: bounds the memory of both servers and lets them work at the same time
@@ -94,7 +94,7 @@ class Publication(Message, kind=9):
 class OpeningSp:
     """SP's side."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: KeyedParty) -> None:
         self.party = party
 
     def requests(self, state: MaskSeed, sums: CipherVector, round_number: int, audience: int) -> Iterator[bytes]:
@@ -117,7 +117,7 @@ class OpeningSp:
 class OpeningCsp:
     """CSP's side: it holds the key of every audience."""
 
-    def __init__(self, party: Party, audiences: Mapping[int, AudienceKey]) -> None:
+    def __init__(self, party: KeyedParty, audiences: Mapping[int, AudienceKey]) -> None:
         self.party, self.audiences = party, audiences
 
     def answer(self, message: OpenRequest, context: bytes) -> OpenReply:
@@ -146,7 +146,7 @@ def mask_rows(seed: bytes, start: int, count: int, public: PublicKey) -> Block:
     return Coins(seed).child(f"mask {start}").residues(count, public.n)
 
 
-def mask_chunk(party: Party, chunk: CipherVector, start: int, *, masks: bytes, blinds: bytes) -> CipherVector:
+def mask_chunk(party: KeyedParty, chunk: CipherVector, start: int, *, masks: bytes, blinds: bytes) -> CipherVector:
     """[[x + R]], unlinkable to [[x]]: R by one seed, the blinds by another, or the same where no reader gets it."""
     rows = mask_rows(masks, start, len(chunk), party.public)
     return party.rerandomise(chunk.add_plain(rows, backend=party.compute), Coins(blinds).child(f"blind {start}"))

@@ -10,7 +10,7 @@ from crowdfl.protocols.hardened.prifedavg import TOTAL
 from crowdfl.protocols.hardened.prirwd import DISTANCES, REWARDS, WEIGHTS
 from crowdfl.protocols.hardened.shape import Shape
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import CspMemory
+from crowdfl.protocols.profile import RESTORED, CspMemory
 
 Work = Callable[[], tuple[Message, bool]]  # the reply, and whether what was opened was in range
 Places = Callable[[int], Sequence[int]]
@@ -70,7 +70,6 @@ class RoundOrder:
         return self._places[name](participants) if name in self._places else (0,)
 
 
-RESTORED = "restored"  # CSP's store comes from a backup: which steps were answered since, nobody knows
 _FORGOTTEN = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was opened is not what honest parties send. The round is void"
 

@@ -30,7 +30,7 @@ from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.hardened.opening import CHUNK, mask_chunk, mask_rows
 from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 
 TOTAL = "total"  # what the division of a hidden total is for
@@ -115,7 +115,7 @@ class ScaleReply(Message, kind=22):
 class HiddenAverageSp:
     """SP's side of a hidden total: yields requests, returns the dithered [[X * Q]]."""
 
-    def __init__(self, party: Party, budget: WidthBudget, packing: Packing, round_number: int) -> None:
+    def __init__(self, party: KeyedParty, budget: WidthBudget, packing: Packing, round_number: int) -> None:
         self.party, self.budget, self.packing, self.round_number = party, budget, packing, round_number
 
     def run(self, sums: CipherVector, total: CipherVector, seed: bytes) -> Generator[bytes, Reply, CipherVector]:
@@ -157,7 +157,7 @@ class HiddenAverageSp:
 class HiddenAverageCsp:
     """CSP's side of a hidden total."""
 
-    def __init__(self, party: Party, budget: WidthBudget, packing: Packing) -> None:
+    def __init__(self, party: KeyedParty, budget: WidthBudget, packing: Packing) -> None:
         self.party, self.budget, self.packing = party, budget, packing
 
     def check(self, message: ScaleRequest) -> None:
@@ -189,7 +189,7 @@ def _of_one_length(exponents: Block, public: PublicKey) -> Block:
     return from_ints((e + m for e, m in zip(to_ints(exponents), multiples, strict=True)), (length + 7) // 8)
 
 
-def power_of_one(party: Party, factor: CipherVector, exponents: Block) -> CipherVector:
+def power_of_one(party: KeyedParty, factor: CipherVector, exponents: Block) -> CipherVector:
     """[[Q * e]] for every row e, from the one [[Q]]."""
     bases = np.repeat(factor.block, len(exponents), axis=0)
     kernel = PowEach(party.public.n_squared, 8 * exponents.shape[1])

@@ -29,9 +29,10 @@ from crowdfl.crypto.sealing import commit
 from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import ProtocolError, SettingsError
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.smul import Polynomial, PolynomialsSp
 
@@ -160,17 +161,6 @@ class RewardReply(Message, kind=17):
     sealed: tuple[bytes, ...]
 
 
-class RewardEnvelope(Message, kind=18):
-    """SP to one participant: the mask, its salt, and what CSP sealed."""
-
-    mask: int
-    salt: bytes
-    sealed: bytes
-
-    def __repr__(self) -> str:
-        return "RewardEnvelope(secret)"
-
-
 def rows_a_message(participants: int, slots: int) -> int:
     """Rows of lanes of each participant in one message, but for the last."""
     return max(1, _LANES_A_MESSAGE // (participants * slots))
@@ -186,7 +176,7 @@ def distance_polynomials(participants: int, epsilon_units: int) -> list[Polynomi
     return polynomials
 
 
-def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: Party) -> CipherVector:
+def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: KeyedParty) -> CipherVector:
     """A balanced count sketch: ciphertexts dealt into buckets by a public permutation, with public signs, one sum each.
 
     With as many buckets as ciphertexts nothing is summed: the lanes are the upload itself and the distances exact.
@@ -201,7 +191,7 @@ def sketch(upload: CipherVector, coins: bytes, budget: WidthBudget, party: Party
 class RewardSp:
     """SP's side: a generator that yields requests for CSP and is sent the replies. Same seed, same bytes."""
 
-    def __init__(self, party: Party, widths: RewardWidths, packing: Packing, round_number: int) -> None:
+    def __init__(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> None:
         self.party, self.widths, self.packing, self.round_number = party, widths, packing, round_number
         self.budget = widths.budget
 
@@ -317,7 +307,7 @@ class RewardSp:
 class _CrossTerms:
     """What the masks add to the inner products, removed under encryption."""
 
-    def __init__(self, party: Party, participants: int, mask_bits: int) -> None:
+    def __init__(self, party: KeyedParty, participants: int, mask_bits: int) -> None:
         self.party, self.n, self._exponent_bits = party, participants, mask_bits + bits(participants)
         self.products: list[CipherVector] = []  # [[<e_i, r_i>]], [[<e_i, R>]], [[<E, r_i>]]
         self.r_r = [0] * participants
@@ -365,7 +355,7 @@ class RewardCsp:
     Each computes to the end, and tells by a flag whether what it opened was in range: how long it took says nothing.
     """
 
-    party: Party
+    party: KeyedParty
     packing: Packing
     widths: RewardWidths
 
@@ -404,13 +394,3 @@ class InnerSums(Message, kind=25):
 
     def __repr__(self) -> str:
         return "InnerSums(secret)"
-
-
-def reward_context(context: bytes, who: str) -> bytes:
-    return b"crowdfl reward 2" + len(context).to_bytes(4, "big") + context + who.encode()
-
-
-def reward_statement(context: bytes, who: str, commitment: bytes, masked: bytes) -> bytes:
-    """What CSP signs of a reward that it seals: for whom, in which round, under which mask."""
-    parts = (context, who.encode(), commitment, masked)
-    return b"crowdfl reward statement 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)

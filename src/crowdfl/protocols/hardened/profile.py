@@ -13,21 +13,23 @@ from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
+from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.keys import CspBundle, ReaderBundle, SpBundle, deal
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, MaskSeed, OpeningSp, Publication, digest, read
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
-from crowdfl.protocols.hardened.prirwd import RewardEnvelope, RewardSp, RewardWidths
+from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.shape import Roster, Shape, hardened_budget, reward_widths
+from crowdfl.protocols.keyed import KeyedProfile, KeyedReader
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.servers import BaseSp
 from crowdfl.settings import TaskSettings, to_millionths
 
 
-class HardenedProfile:
+class HardenedProfile(KeyedProfile):
     """Deals one split of the key: lambda_c to CSP, lambda_sc to SP, nothing to phones, audience keys to readers and CSP."""
 
     name = "hardened"
@@ -36,6 +38,7 @@ class HardenedProfile:
         return claims.longest(settings.key_bits, settings.rounds, rounds)
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
+        self.check_rule(settings)
         budget = hardened_budget(settings, parameters)
         if settings.total == "hidden":
             hidden_widths(budget)
@@ -53,13 +56,13 @@ class HardenedProfile:
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedSp":
         own = SpBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        party = tools.party("SP", public, KeyShare(public, mpz(own.share)))
+        party = tools.keyed_party("SP", public, KeyShare(public, mpz(own.share)))
         return HardenedSp(party, Shape(spec.task(public), own.seed), own.csp_key)
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "HardenedCsp":
         own = CspBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
-        party = tools.party("CSP", public, KeyShare(public, mpz(own.share)))
+        party = tools.keyed_party("CSP", public, KeyShare(public, mpz(own.share)))
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
         return HardenedCsp(party, Shape(spec.task(public), own.seed), audiences, SigningKey(own.signing))
 
@@ -67,20 +70,20 @@ class HardenedProfile:
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         shape = Shape(spec.task(public), own.seed)
-        return HardenedRequester(tools.party("requester", public), shape, AudienceKey(own.audience))
+        return HardenedRequester(tools.keyed_party("requester", public), shape, AudienceKey(own.audience))
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "HardenedParticipant":
         own = ReaderBundle.from_bytes(bundle, Limits.plain())
         public = own.public(insecure_test_key=tools.insecure_test_key)
         shape = Shape(spec.task(public), own.seed)
-        party = tools.party("participant", public)
+        party = tools.keyed_party("participant", public)
         return HardenedParticipant(party, shape, AudienceKey(own.audience), own.csp_key, keys)
 
 
-class _Reader:
+class _Reader(KeyedReader):
     """Whoever may read averages: unseals and subtracts, computes no power."""
 
-    def __init__(self, party: Party, shape: Shape, audience: AudienceKey) -> None:
+    def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey) -> None:
         self.party, self._shape, self.audience = party, shape, audience
 
     def read(self, publication: bytes, round_number: int) -> Average:
@@ -102,7 +105,7 @@ class HardenedParticipant(_Reader):
     """A phone: encrypts, reads, opens its rewards, claims them."""
 
     def __init__(
-        self, party: Party, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
+        self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
     ) -> None:
         super().__init__(party, shape, audience)
         self.who, self.signing, self.reader, self._csp_key = keys.who, keys.signing, keys.reader, csp_key
@@ -113,7 +116,7 @@ class HardenedParticipant(_Reader):
     def upload_randomizers(self) -> int:
         return self._shape.budget.ciphertexts + 1
 
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """Packed [[delta * w]] and, last, [[delta]]."""
         codec = self._shape.codec
         samples = whole_samples(samples)
@@ -141,13 +144,13 @@ class HardenedParticipant(_Reader):
 class HardenedSp(BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
-    def __init__(self, party: Party, shape: Shape, csp_key: bytes) -> None:
+    def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
         self._shape = shape
         self.roster = Roster()
         self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
         self.on_seed: Callable[[str, MaskSeed], None] | None = None
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
-        self.reward_side: Callable[[Party, RewardWidths, Packing, int], RewardSp] = RewardSp
+        self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
         length = shape.budget.ciphertexts + 1
         super().__init__(party, shape.task, length, summed=length)

@@ -8,7 +8,7 @@ from crowdfl.crypto.packing import Packing
 from crowdfl.errors import KeyMismatch, RewardsOff
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardWidths
-from crowdfl.protocols.profile import Identity, Task, width_budget
+from crowdfl.protocols.profile import Identity, KeyedTask, width_budget
 from crowdfl.settings import TaskSettings, to_millionths
 
 _SIGMA = 40
@@ -34,7 +34,7 @@ class Roster:
 class Shape:
     """What every side derives from the task alone."""
 
-    task: Task
+    task: KeyedTask
     seed: bytes
 
     @cached_property

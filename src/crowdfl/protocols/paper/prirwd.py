@@ -12,7 +12,7 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import WidthBudgetExceeded
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import PaperSdivSp
 from crowdfl.protocols.smul import PaperSmulSp
 
@@ -46,7 +46,7 @@ class PaperRewardWidths:
 class PaperRewardSp:
     """SP's side of Alg. 4: yields requests for CSP, returns [[mu_i]] for every participant."""
 
-    def __init__(self, party: Party, widths: PaperRewardWidths) -> None:
+    def __init__(self, party: KeyedParty, widths: PaperRewardWidths) -> None:
         self.party, self.widths = party, widths
 
     def run(

@@ -25,16 +25,17 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.hardened.prifedavg import upload_digest
+from crowdfl.protocols.keyed import KeyedProfile, KeyedReader
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
     CspMemory,
     Dealing,
     Identity,
+    KeyedTask,
     ParticipantKeys,
-    Task,
     TaskSpec,
     Tools,
     whole_samples,
@@ -122,7 +123,7 @@ class _Widths:
         return PaperRewardWidths(self.budget, self.settings.epsilon_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
 
 
-class PaperProfile:
+class PaperProfile(KeyedProfile):
     """Deals two splits, (lambda_c, lambda_sc) to CSP and SP, (lambda_p, lambda_sp) to all participants and SP, and sk to the
     requester."""
 
@@ -132,6 +133,7 @@ class PaperProfile:
         raise _no_claims()
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
+        self.check_rule(settings)
         if settings.total != "shown":
             raise SettingsError("the profile paper has no setting total: its readers never see one")
         widths = _Widths(settings, parameters)
@@ -158,7 +160,7 @@ class PaperProfile:
             return PaperBundle(int(keys.public.n), int(keys.public.h_s), tuple(int(x) for x in secrets)).to_bytes()
 
         return Dealing(
-            public=keys.public,
+            fingerprint=keys.public.fingerprint,
             sp=bundle(lambda_sc.exponent, lambda_sp.exponent),
             csp=bundle(lambda_c.exponent),
             requester=bundle(keys.private.lambda_, keys.private.u),
@@ -167,21 +169,21 @@ class PaperProfile:
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperSp":
         public, (lambda_sc, lambda_sp) = _open_bundle(bundle, 2, tools)
-        party = tools.party("SP", public, KeyShare(public, lambda_sc))
+        party = tools.keyed_party("SP", public, KeyShare(public, lambda_sc))
         return PaperSp(party, spec.task(public), KeyShare(public, lambda_sp))
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperCsp":
         public, (lambda_c,) = _open_bundle(bundle, 1, tools)
-        return PaperCsp(tools.party("CSP", public, KeyShare(public, lambda_c)), spec.task(public))
+        return PaperCsp(tools.keyed_party("CSP", public, KeyShare(public, lambda_c)), spec.task(public))
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "PaperRequester":
         public, (lambda_, u) = _open_bundle(bundle, 2, tools)
         private = PrivateKey(public, lambda_, u)
-        return PaperRequester(tools.party("requester", public), spec.task(public), private)
+        return PaperRequester(tools.keyed_party("requester", public), spec.task(public), private)
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "PaperParticipant":
         public, (lambda_p,) = _open_bundle(bundle, 1, tools)
-        party = tools.party("participant", public, KeyShare(public, lambda_p))
+        party = tools.keyed_party("participant", public, KeyShare(public, lambda_p))
         return PaperParticipant(party, spec.task(public), keys.who)
 
 
@@ -206,10 +208,10 @@ def _no_claims() -> ClaimRefused:
     return ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
 
 
-class PaperParticipant:
+class PaperParticipant(KeyedReader):
     """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
 
-    def __init__(self, party: Party, task: Task, who: str) -> None:
+    def __init__(self, party: KeyedParty, task: KeyedTask, who: str) -> None:
         self.party, self.task, self.who = party, task, who
         self.clipped = 0
         self._widths = _Widths(task.settings, task.parameters)
@@ -217,7 +219,7 @@ class PaperParticipant:
     def upload_randomizers(self) -> int:
         return self._widths.upload_length
 
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """[[delta*w]] = [[w]]^delta, [[delta]], and for rewards a second, unlinkable [[w]]."""
         widths, party = self._widths, self.party
         samples = whole_samples(samples)
@@ -247,10 +249,10 @@ class PaperParticipant:
         raise _no_claims()
 
 
-class PaperRequester:
+class PaperRequester(KeyedReader):
     """The requester of the paper owns the whole private key."""
 
-    def __init__(self, party: Party, task: Task, private: PrivateKey) -> None:
+    def __init__(self, party: KeyedParty, task: KeyedTask, private: PrivateKey) -> None:
         self.party, self.task, self.private = party, task, private
 
     def read(self, publication: bytes, round_number: int) -> Average:
@@ -268,7 +270,7 @@ class PaperSp(BaseSp):
 
     averages_first = True
 
-    def __init__(self, party: Party, task: Task, lambda_sp: KeyShare) -> None:
+    def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
         super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
@@ -352,7 +354,7 @@ class PaperSp(BaseSp):
 class PaperCsp(BaseCsp):
     """The computation server of the paper."""
 
-    def __init__(self, party: Party, task: Task) -> None:
+    def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
         super().__init__(party)
         count = max(1, task.parameters) * task.settings.max_participants
         self._answers = {

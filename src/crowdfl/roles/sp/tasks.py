@@ -40,10 +40,12 @@ class Tasks:
         kept = ports.bundles.has(f"{task}.sp")
         bundle = ports.bundles.get(f"{task}.sp") if kept else ports.kgc.bundle(task)[2]
         profile = profile_named(opened.settings.profile)
-        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).party.public)
+        appointed.require_key(profile.sp(opened.spec, bundle, self._core.options.tools).fingerprint)
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
         ports.blobs.put(f"{task}/initial", initial)
+        if not self._is_known(task):  # else all of it was here before, and some may be burnt
+            self._core.dealt.fetch(opened, ports.kgc)
         ports.kgc.acknowledge(task)
         ports.csp.prepare(task)
         with ports.store.transaction():  # of two that come at once, the second sees the first

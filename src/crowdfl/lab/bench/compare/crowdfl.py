@@ -24,6 +24,7 @@ from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.hardened.profile import HardenedParticipant
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 
@@ -53,9 +54,9 @@ class Hardened:
         public = dealer.task.public
         source = FreshRandomizers(public, self.window, Threads(1))
         ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
-        side.party.randomizers = Replayed(public, made)  # each taken once, from the first on
+        keyed_party(side).randomizers = Replayed(public, made)  # each taken once, from the first on
         weights = made_up_weights(self.settings.parameters, 2021)
-        after, self.upload = timed_call(lambda: side.encrypt_update(weights, _SAMPLES))
+        after, self.upload = timed_call(lambda: side.encrypt_update(weights, _SAMPLES, 1))
         # Plaintexts such as a round opens; reading does not depend on their values.
         if self.hidden:
             opened = dither(Coins.fresh(), self.budget.ciphertexts, self.budget, self.budget.packing(public))
@@ -90,15 +91,15 @@ class Hardened:
 
     def _per_upload(self, backend: Backend) -> float:
         """Seconds to check and add one upload and, with rewards, to sketch it."""
-        sp = self.parties.sp
-        sp.party.compute = CountingBackend(backend, sp.party.costs)
+        sp, party = self.parties.sp, keyed_party(self.parties.sp)
+        party.compute = CountingBackend(backend, party.costs)
         sp.open_round(1)
         sp.add("p000", self.upload)  # the second is multiplied in, the first only kept
         seconds = timed(lambda: sp.add("p001", self.upload))
         if not self.rewards:
             return seconds
-        vector = CipherVector.from_bytes(self.upload, sp.party.public, max_count=self.length)
-        return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), self.budget, sp.party))
+        vector = CipherVector.from_bytes(self.upload, party.public, max_count=self.length)
+        return seconds + timed(lambda: sketch(vector.part(0, -1), bytes(32), self.budget, party))
 
     def whole_servers(self, backend: Backend) -> tuple[dict[str, Figure], str]:
         recorder, crowd = RoundRecorder(), self.settings.participants

@@ -20,6 +20,7 @@ from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.lab.bench.workload import BenchSettings, Say
 from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
@@ -103,9 +104,10 @@ class Platform:
         spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
         side = PROFILES["hardened"].participant(spec, bundle, keys, tools)
-        public, update = side.party.public, side.encrypt_update(self.weights, _SAMPLES)
+        party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
+        public = party.public
         vector = CipherVector.from_bytes(update, public, max_count=10**6)
-        zeros, uploads = side.party.encrypt([0] * len(vector)), list[bytes]()
+        zeros, uploads = party.encrypt([0] * len(vector)), list[bytes]()
         for _ in self.people:
             uploads.append(vector.to_bytes())
             vector = vector.add(zeros)

@@ -18,6 +18,7 @@ from crowdfl.lab.report.results import Figure, Reference, Row, Target
 from crowdfl.lab.timing import Timing, timed, turns
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.profile import HardenedParticipant
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import Average, width_budget
 from crowdfl.settings import TaskSettings
 
@@ -67,7 +68,7 @@ def averaging_rows(settings: ProtocolSettings, backend: TimedBackend, workers: s
     round_ = parties.open(1)
     round_.collect(parties.encrypt(updates))
     round_.average()
-    sp, csp = parties.sp.party, parties.csp.party
+    sp, csp = keyed_party(parties.sp), keyed_party(parties.csp)
     requests = [message for sender, receiver, message in recorder.messages if (sender, receiver) == SERVERS]
     masked = CipherVector.concat([OpenRequest.from_bytes(request, sp.limits(CHUNK)).masked for request in requests])
     count = len(masked)

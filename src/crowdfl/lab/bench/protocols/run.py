@@ -18,7 +18,7 @@ from crowdfl.lab.report.results import Cell, Figure, Reference, Result, ResultTa
 from crowdfl.lab.timing import machine, turns
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.prirwd import RewardWidths
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp
 from crowdfl.protocols.smul import (
     PaperSmulCsp,
@@ -90,7 +90,7 @@ def _operation_rows(settings: ProtocolSettings) -> Iterator[Row]:
     """SP's and CSP's work together, both profiles in turn, beside what the authors published; results checked once."""
     keys, count = pctd.keygen(settings.prime_bits, insecure_test_key=settings.insecure_test_key), settings.operations
     shares = zip(SERVERS, keys.private.split(), strict=True)
-    sp, csp = (Party(name, keys.public, share, Threads(1)) for name, share in shares)
+    sp, csp = (KeyedParty(name, keys.public, share, backend=Threads(1)) for name, share in shares)
     y = [int(Coins.fresh().below(1 << 31)) + (1 << 31) for _ in range(count)]
     x = [7 * divisor + 5 for divisor in y]
     operations = _operations(settings, sp, csp, sp.encrypt(x), sp.encrypt(y))
@@ -111,7 +111,7 @@ def _operation_rows(settings: ProtocolSettings) -> Iterator[Row]:
 
 
 def _operations(
-    settings: ProtocolSettings, sp: Party, csp: Party, x: CipherVector, y: CipherVector
+    settings: ProtocolSettings, sp: KeyedParty, csp: KeyedParty, x: CipherVector, y: CipherVector
 ) -> dict[tuple[str, str], Callable[[], CipherVector]]:
     """By name and profile: kappa as in the averaging of a task, widths as PriRwd divides for its weights."""
     count, paper = len(x), settings.task("paper")

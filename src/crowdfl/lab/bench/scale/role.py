@@ -29,8 +29,9 @@ from crowdfl.lab.process import current_bytes, peak_bytes
 from crowdfl.lab.report.results import Figure
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Identity, ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.round import AggregationRound
@@ -140,7 +141,7 @@ class _Role:
         self.bundle = bytes.fromhex(order.pop("bundle"))
         self.people = [Identity(who, bytes.fromhex(s), bytes.fromhex(r)) for who, s, r in order["people"]]
 
-    def begin(self, party: Party) -> None:
+    def begin(self, party: KeyedParty) -> None:
         """Everything is built: what memory grows by from here is the role's work."""
         FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()
@@ -155,14 +156,14 @@ class _Role:
 
 def _participant(role: _Role) -> None:
     side = role.profile.participant(role.spec, role.bundle, ParticipantKeys.fresh("p"), role.tools)
-    role.begin(side.party)
+    role.begin(keyed_party(side))
     publication = role.folder / PUBLICATION
     role.recorder.begin("read" if publication.exists() else "encrypt")
     with role.recorder.working("participant"):
         if publication.exists():
             side.read(publication.read_bytes(), 1)
         else:
-            upload = side.encrypt_update(made_up_weights(role.spec.parameters, 2021), 1)
+            upload = side.encrypt_update(made_up_weights(role.spec.parameters, 2021), 1, 1)
             (role.folder / UPLOAD).write_bytes(upload)
 
 
@@ -171,7 +172,7 @@ def _sp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) ->
     for identity in role.people:
         sp.enrol(identity)
     sp.read_again(lambda _: (role.folder / UPLOAD).read_bytes())
-    role.begin(sp.party)
+    role.begin(keyed_party(sp))
 
     def reply_to(request: bytes) -> Reply:
         say(request)
@@ -191,7 +192,7 @@ def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -
     csp = role.profile.csp(role.spec, role.bundle, role.tools)
     for identity in role.people:
         csp.enrol(identity)
-    role.begin(csp.party)
+    role.begin(keyed_party(csp))
     ask = ask_directly(csp.answer, role.recorder)
     while request := hear():
         role.recorder.begin("average" if Message.kind_of(request) == OpenRequest.kind else "reward")

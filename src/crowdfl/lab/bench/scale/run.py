@@ -18,6 +18,7 @@ from crowdfl.lab.timing import machine
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.prirwd import LanesRequest
+from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import PROFILES
@@ -138,9 +139,9 @@ class _Measurement:
         return ScalePoint(self.axis, self.x, self.crowd, counts | traffic, figures)
 
     def _publish(self, folder: Path) -> int:
-        public = self.dealing.public
-        rows = packed_model(self.budget, public, made_up_weights(self.parameters, 2021), 1)
         csp = self.profile.csp(self.spec, self.dealing.csp, self.tools)
+        public = keyed_party(csp).public
+        rows = packed_model(self.budget, public, made_up_weights(self.parameters, 2021), 1)
         audience = AudienceKey(ReaderBundle.from_bytes(self.dealing.participant, Limits.plain()).audience)
         upload = (folder / UPLOAD).read_bytes()
         publication = sealed_publication(self.spec.task(public), csp, audience, rows, upload)

@@ -1,0 +1,99 @@
+"""The chain of models: what every upload, manifest, record and publication is bound to, and what a reader holds.
+
+base_0 is the hash of the task's id, which covers its initial weights; base_r is the hash of the base before it, of CSP's record
+of round r and of the publication of round r. A round that was given up changes nothing. Whoever names another base has trained
+on another model.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import ChainBroken, FormatError, NotFinite, SlotOverflow
+
+HASH_BYTES = 32
+ROUND_BYTES = 4
+Integers = npt.NDArray[np.int64]
+_LARGEST = 2**62  # of a weight in units: two of them can still be added
+
+
+def bind(label: str, *parts: bytes) -> bytes:
+    """A label and parts that cannot be taken for other parts: each stands behind its length, 4 bytes big endian."""
+    return label.encode() + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+@dataclass(frozen=True)
+class RoundPlace:
+    """What everything of one round is bound to: the task, the round, the model that it starts from."""
+
+    task: str
+    number: int
+    base: bytes
+
+    def bind(self, label: str, *parts: bytes) -> bytes:
+        number = self.number.to_bytes(ROUND_BYTES, "big")
+        return bind(label, self.task.encode(), number, self.base, *parts)
+
+
+def first_base(task: str) -> bytes:
+    return hashlib.sha256(b"crowdfl base 1" + task.encode()).digest()
+
+
+def next_base(base: bytes, record: bytes, publication: bytes) -> bytes:
+    """The base after a round, from the hashes of its record and of its publication."""
+    return hashlib.sha256(b"crowdfl next base 1" + base + record + publication).digest()
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+@dataclass(frozen=True)
+class ModelChain:
+    """The model that a reader holds: integers of 10^-L, the same on every device, and which round they come from."""
+
+    number: int  # 0: the initial weights
+    base: bytes
+    weights: Integers = field(repr=False)
+
+    @classmethod
+    def start(cls, task: str, initial: npt.NDArray[np.float64], unit: int) -> "ModelChain":
+        flat = np.asarray(initial, dtype=np.float64).reshape(-1)
+        if not np.isfinite(flat).all():
+            raise NotFinite("an initial weight is NaN or infinite")
+        return cls(0, first_base(task), _in_range(np.rint(flat * unit)))
+
+    def after(self, number: int, base: bytes, change: Integers) -> "ModelChain":
+        """The next model."""
+        if number <= self.number:
+            raise ChainBroken(f"round {number} was published after round {self.number}: averages are read in order")
+        return ModelChain(number, base, _in_range(self.weights + change))
+
+    def to_bytes(self) -> bytes:
+        return self.number.to_bytes(ROUND_BYTES, "big") + self.base + self.weights.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, parameters: int) -> "ModelChain":
+        start = ROUND_BYTES + HASH_BYTES
+        if len(data) != start + 8 * parameters:
+            raise FormatError(f"{len(data)} bytes are not the model of this task, which has {parameters} weights")
+        weights = np.frombuffer(data, dtype="<i8", offset=start).astype(np.int64)
+        return cls(int.from_bytes(data[:ROUND_BYTES], "big"), data[ROUND_BYTES:start], weights)
+
+
+def rounded_quotient(sums: Integers, total: int) -> Integers:
+    """sums / total, to the nearest integer, halves to the even one: the same on every device."""
+    quotient, rest = np.divmod(sums, total)
+    above = 2 * rest > total
+    tie = (2 * rest == total) & (quotient % 2 == 1)
+    return np.asarray(quotient + (above | tie), dtype=np.int64)
+
+
+def _in_range(weights: npt.NDArray[np.float64] | Integers) -> Integers:
+    if np.any(np.abs(weights) >= _LARGEST):
+        raise SlotOverflow(
+            "a weight is too large to be counted in units of 10^-decimals: lower `decimals`, or start again"
+        )
+    return weights.astype(np.int64)

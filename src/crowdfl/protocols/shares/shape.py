@@ -1,0 +1,93 @@
+"""What every side of a `shares` task derives from the task alone."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from crowdfl.crypto.shares.ring import Ring
+from crowdfl.errors import RewardsOff
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.shares.chain import RoundPlace
+from crowdfl.protocols.shares.rule_widths import RuleWidths
+from crowdfl.protocols.shares.widths import SharesWidths
+from crowdfl.settings import TaskSettings, to_millionths
+
+SAMPLES_BYTES = 16  # of a share of a number of samples, and of a reward
+REWARD_MODULUS = 1 << (8 * SAMPLES_BYTES)
+_SMALL = 4096  # bytes of everything else in a message
+
+
+@dataclass(frozen=True)
+class SharesShape:
+    """Widths, ring and lengths."""
+
+    spec: TaskSpec
+
+    @cached_property
+    def widths(self) -> SharesWidths:
+        return _widths(self.spec.settings, self.spec.parameters)
+
+    @cached_property
+    def rule_widths(self) -> RuleWidths:
+        """Of a task that pays."""
+        return RuleWidths.of(self.widths, self.spec.settings)
+
+    @cached_property
+    def ring(self) -> Ring:
+        return Ring(self.widths.k)
+
+    @property
+    def share_bytes(self) -> int:
+        """Of one server's share of an update."""
+        return self.spec.parameters * self.ring.bytes
+
+    @property
+    def rule(self) -> str:
+        return self.spec.settings.rule or "gate"
+
+    @property
+    def payment(self) -> int:
+        """Millionths that every round pays; 0 in a task without rewards."""
+        budget = self.spec.settings.budget
+        return to_millionths(budget) if budget is not None and self.rule != "none" else 0
+
+    @property
+    def longest_payload(self) -> int:
+        """Of a request to CSP: all lanes of everyone, or the sum's, or some numbers of each participant."""
+        widths = self.widths
+        lanes, people = widths.lanes, widths.participants + 1
+        return people * (lanes * self.ring.bytes + 8 * self._longest_number) + lanes * widths.R // 8
+
+    @property
+    def _longest_number(self) -> int:
+        """Bytes: masks of divisions are long."""
+        if not (self.widths.is_checked and self.payment):
+            return self.widths.R // 8
+        rule = self.rule_widths
+        divisions = [rule.payout.reciprocal] if not rule.payout.is_table else []
+        divisions += [rule.distance] if rule.rule == "distance" else []
+        return max([rule.gate_bits, rule.weight_bits, *(one.modulus for one in divisions)]) // 8
+
+    def place(self, number: int, base: bytes) -> RoundPlace:
+        return RoundPlace(self.spec.name, number, base)
+
+    def require_rewards(self) -> None:
+        if not self.payment:
+            raise RewardsOff("the task pays no rewards: it has no `budget`, or its rule is 'none'")
+
+    def require_computable(self) -> None:
+        """Refuse, with the numbers, a task whose widths do not fit."""
+        if self.widths.is_checked and self.payment:
+            _ = self.rule_widths.payout
+
+    def limits(self, payload: int = 0) -> Limits:
+        """For a message whose longest field is a model's share, or a payload of so many bytes."""
+        people = self.spec.settings.max_participants
+        longest = max(self.share_bytes, payload) + _SMALL
+        return Limits(None, 0, max_entries=max(people, 1) + 1, longest=max(longest, people * 256))
+
+
+@lru_cache(maxsize=16)
+def _widths(settings: TaskSettings, parameters: int) -> SharesWidths:
+    """Computed once for all sides of a process."""
+    return SharesWidths.of(settings, parameters)

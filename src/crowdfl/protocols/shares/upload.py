@@ -1,0 +1,195 @@
+"""An upload: the update as two shares, one in the clear for SP, one as a seed that is sealed to CSP.
+
+CSP's share is the expansion of a fresh seed, SP's is the update minus that: each alone is uniform. The seed is sealed with all
+public fields and the hash of SP's share as context, and the participant signs all of it, so that nobody can pair the two
+otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever.
+"""
+
+import hashlib
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.errors import (
+    BadSignature,
+    DocumentError,
+    LengthMismatch,
+    NotFinite,
+    RoundNotOpen,
+    SealBroken,
+    SlotOverflow,
+    WrongBase,
+)
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+
+SIGNATURE_BYTES = 64
+SEALED_BYTES = 32 + SEED_BYTES + 16  # HPKE: the encapsulated key, the ciphertext, the tag
+NAME_BYTES = 20  # of a participant's name, as roles give them
+
+
+class UploadBody(Message, kind=53, repr=False):
+    """What a participant sends to SP: all there is from a phone in a round."""
+
+    task: str
+    number: bytes  # the round, 4 bytes big endian
+    base: bytes
+    who: str
+    digest: bytes  # SHA-256 of SP's shares, samples first
+    sealed: bytes  # the seed of CSP's shares
+    signature: bytes
+    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
+    shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
+
+    def __repr__(self) -> str:
+        return f"UploadBody({self.who!r} in round {int.from_bytes(self.number, 'big')} of task {self.task!r})"
+
+    @property
+    def place(self) -> RoundPlace:
+        return RoundPlace(self.task, int.from_bytes(self.number, "big"), self.base)
+
+
+def share_digest(samples: bytes, shares: bytes) -> bytes:
+    digest = hashlib.sha256(samples)
+    digest.update(shares)
+    return digest.digest()
+
+
+def upload_statement(place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
+    """What a participant signs."""
+    return place.bind("crowdfl upload 1", who.encode(), digest, sealed)
+
+
+def seal_context(place: RoundPlace, who: str, digest: bytes) -> bytes:
+    return place.bind("crowdfl share seed 1", who.encode(), digest)
+
+
+def expanded_update(seed: bytes, place: RoundPlace, who: str, length: int) -> bytes:
+    """CSP's share of an update."""
+    return expand(seed, place.bind("crowdfl share 1 update", who.encode()), length)
+
+
+def expanded_samples(seed: bytes, place: RoundPlace, who: str) -> int:
+    """CSP's share of a number of samples, modulo 2^128."""
+    return int.from_bytes(expand(seed, place.bind("crowdfl share 1 samples", who.encode()), SAMPLES_BYTES), "little")
+
+
+def open_seed(sealing: ReaderKey, place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
+    """CSP: the seed that a participant has sealed; `SealBroken` for anything else."""
+    seed = sealing.open(sealed, seal_context(place, who, digest))
+    if len(seed) != SEED_BYTES:
+        raise SealBroken(f"a seal holds {len(seed)} bytes where a seed of {SEED_BYTES} is expected")
+    return seed
+
+
+class UpdateEncoder:
+    """A trained model as the integers that are shared: the change since the base, in units of 10^-L, times the samples."""
+
+    def __init__(self, shape: SharesShape) -> None:
+        self._shape = shape
+        self.clipped = 0  # weights of the last update that were clipped
+        self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
+
+    def encode(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
+        settings, unit = self._shape.spec.settings, self._shape.widths.unit
+        if not 1 <= samples <= settings.max_samples:
+            raise SlotOverflow(f"{samples} samples; this task takes 1 to {settings.max_samples} of one participant")
+        flat = np.asarray(weights, dtype=np.float64).reshape(-1)
+        if len(flat) != len(base.weights):
+            raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
+        change = self._within_norm(flat - base.weights / unit)
+        self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
+        if self.clipped:
+            np.clip(change, -settings.clip, settings.clip, out=change)
+        change *= unit
+        return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
+
+    def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Scaled down to the task's norm bound, if there is one. Past 10^150 a square is no double any more."""
+        if not np.isfinite(change).all():
+            raise NotFinite("a weight is NaN or infinite")
+        bound = self._shape.spec.settings.max_norm
+        largest = float(np.abs(change).max(initial=0.0)) or 1.0
+        norm = largest * float(np.sqrt(np.dot(change / largest, change / largest)))
+        self.scaled = None if bound is None or norm <= bound else bound / norm
+        return change if self.scaled is None else change * self.scaled
+
+
+def make_upload(
+    shape: SharesShape,
+    place: RoundPlace,
+    who: str,
+    signing: SigningKey,
+    csp_sealing: bytes,
+    update: Integers,
+    samples: int,
+) -> UploadBody:
+    """An upload of these integers, with a seed that nothing else gets."""
+    return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, secrets.token_bytes(SEED_BYTES))
+
+
+def upload_from_seed(
+    shape: SharesShape,
+    place: RoundPlace,
+    who: str,
+    signing: SigningKey,
+    csp_sealing: bytes,
+    update: Integers,
+    samples: int,
+    seed: bytes,
+) -> UploadBody:
+    """The same from a given seed: for vectors. A seed that serves two bodies gives away their difference."""
+    ring = shape.ring
+    theirs = ring.decode(expanded_update(seed, place, who, shape.share_bytes))
+    shares = ring.encode(ring.of_signed(update) - theirs)
+    counted = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
+    count = counted.to_bytes(SAMPLES_BYTES, "little")
+    digest = share_digest(count, shares)
+    sealed = seal_to(csp_sealing, seed, seal_context(place, who, digest))
+    signature = signing.sign(upload_statement(place, who, digest, sealed))
+    number = place.number.to_bytes(ROUND_BYTES, "big")
+    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, count, shares)
+
+
+def upload_bytes(shape: SharesShape) -> int:
+    """The size of every upload of a task, by a participant whose name has the usual length."""
+    fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
+    empty = UploadBody(shape.spec.name, *fixed, bytes(SIGNATURE_BYTES), bytes(SAMPLES_BYTES), b"")
+    return len(empty.to_bytes()) + shape.share_bytes
+
+
+def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
+    """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
+    body = UploadBody.from_bytes(data, shape.limits())
+    lengths = {
+        "share of the update": (len(body.shares), shape.share_bytes),
+        "share of the samples": (len(body.samples), SAMPLES_BYTES),
+        "sealed seed": (len(body.sealed), SEALED_BYTES),
+        "round": (len(body.number), ROUND_BYTES),
+        "hash": (len(body.digest), HASH_BYTES),
+        "signature": (len(body.signature), SIGNATURE_BYTES),
+    }
+    for what, (length, expected) in lengths.items():
+        if length != expected:
+            raise LengthMismatch(f"an upload whose {what} has {length} bytes where {expected} are expected")
+    if body.task != place.task:
+        raise DocumentError("this upload is for another task")
+    if body.place.number != place.number:
+        raise RoundNotOpen(f"an upload for round {body.place.number}, and this is round {place.number}")
+    if body.base != place.base:
+        raise WrongBase(
+            "this update is to another model than the one that the round starts from: read the last average first"
+        )
+    return body
+
+
+def require_signed(body: UploadBody, key: bytes) -> None:
+    """SP's shares are those that the participant has signed for."""
+    if share_digest(body.samples, body.shares) != body.digest:
+        raise BadSignature("the shares of this upload are not those that its hash is of")
+    verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)

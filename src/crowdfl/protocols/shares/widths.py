@@ -1,0 +1,300 @@
+"""Every width of a task of this profile, from its settings: the ring of the uploads, the sketch, the bounds of a lane.
+
+Whole numbers throughout, so that every party computes the same ones: roots are rounded up, chances are only printed or compared
+with wide margins. docs/width-budget.md has the proofs.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import islice
+from typing import Self
+
+from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.crypto.shares.sketch import load_bound
+from crowdfl.errors import SettingsError, WidthBudgetExceeded
+from crowdfl.protocols.shares.chances import added, binomial, most, pair, power_of_two, triple
+from crowdfl.settings import TaskSettings
+
+BLOCK = 64  # lanes that are used or left out together
+SAMPLE_BITS = 128  # of the ring that sample counts are shared in
+_CHEAT = 2.0**-40  # of an upload that wraps around and passes
+_WIDEST, _NARROWEST_SCALARS, _SLACK = 64, 136, 44
+_MUCH_TOO_WIDE = 512
+_MOST_ROWS = 64  # that are tried
+_MOST_DROPPED = 0.01
+_MOST_FALSE = 1e-6  # of rejecting one honest upload
+_MOST_LANES = 1 << 16
+_TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the same everywhere
+
+
+@dataclass(frozen=True)
+class SharesWidths:
+    """A task's bounds and what follows from them. Without checks there is no sketch: `lanes` and all about it is 0.
+
+    `k` and `R` are the bits of the rings of uploads and of scalars. A lane of an upload lies in [-lane_bound, lane_bound], one
+    of the previous sum in [-previous_bound, previous_bound], which is 0 where the rule asks for no previous sum.
+    """
+
+    parameters: int
+    participants: int
+    max_samples: int
+    unit: int  # 10^L
+    entry_bound: int  # of one weight of an update
+    norm_bound: int  # of an update's length, per sample, in units, rounding included
+    has_norm_bound: bool
+    is_paid: bool
+    has_previous: bool
+    k: int
+    rows: int
+    buckets: int
+    load: int
+    lane_bound: int
+
+    @classmethod
+    def of(cls, settings: TaskSettings, parameters: int) -> Self:
+        """The widths of a task, or its refusal with the numbers and with what to change."""
+        _require_computable(settings)
+        checked = settings.check == "bounds"
+        paid = settings.budget is not None and _rule(settings) != "none"
+        bare = cls(
+            parameters=parameters,
+            participants=settings.max_participants,
+            max_samples=settings.max_samples,
+            unit=10**settings.decimals,
+            entry_bound=FixedPoint(settings.decimals, float(settings.clip)).bound,
+            norm_bound=_norm_bound(settings, parameters),
+            has_norm_bound=settings.max_norm is not None and checked,
+            is_paid=paid,
+            has_previous=paid and _rule(settings) == "gate",
+            k=8,
+            rows=0,
+            buckets=0,
+            load=0,
+            lane_bound=0,
+        )
+        return bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
+
+    @property
+    def ring_bytes(self) -> int:
+        return self.k // 8
+
+    @property
+    def lanes(self) -> int:
+        return self.rows * self.buckets
+
+    @property
+    def is_checked(self) -> bool:
+        return self.rows > 0
+
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]]:
+        """First lane and end of each block; none holds lanes of two rows."""
+        starts = ((row * self.buckets, (row + 1) * self.buckets) for row in range(self.rows))
+        return [(first, min(first + BLOCK, end)) for start, end in starts for first in range(start, end, BLOCK)]
+
+    @property
+    def previous_bound(self) -> int:
+        return self.participants * self.lane_bound if self.has_previous else 0
+
+    @property
+    def slots(self) -> int:
+        """Rows of lanes that a round may open: every participant's, and the previous sum's, which is the last."""
+        return self.participants + self.has_previous
+
+    @property
+    def drop_chance(self) -> float:
+        """Of one block, in one round: some lane of someone cannot be used."""
+        return BLOCK * 2 * (self.participants * self.lane_bound + self.previous_bound) / float(1 << self.k)
+
+    @cached_property
+    def max_dropped_blocks(self) -> int:
+        """More than these are no chance (2^-40): a server has made them unusable."""
+        return most(len(self.blocks), self.drop_chance, _CHEAT)
+
+    @property
+    def R(self) -> int:  # noqa: N802 -- as in docs/width-budget.md
+        needed = 2 * self.k + self.lanes.bit_length() + _SLACK
+        return max(_NARROWEST_SCALARS, -(-needed // 8) * 8)
+
+    @cached_property
+    def tau(self) -> Fraction:
+        """How far above the bound a sketched square may be: max(1/2, 6 sqrt(2/lanes))."""
+        if not self.is_checked:
+            return Fraction(1, 2)
+        return max(Fraction(1, 2), Fraction(_root_up(72 * _TAU_STEPS**2 // self.lanes + 1), _TAU_STEPS))
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """Largest square of an update's length, per sample squared, that is accepted; in units squared."""
+        return math.ceil((1 + self.tau) * self.norm_bound**2)
+
+    @property
+    def sum_bound(self) -> int:
+        """Largest entry of the sum of all accepted uploads: a cheater's may hold all of its length in one entry, and
+        pass with more than 2^-40 as long as its square is below `rows` times what the check allows."""
+        one = max(self.entry_bound, _root_up(self.rows * self.K)) if self.is_checked else self.entry_bound
+        return self.participants * self.max_samples * one
+
+    @property
+    def wrap_chance(self) -> float:
+        """Of an upload that wraps around in the ring, so that its lanes look small, to be accepted."""
+        return float(self._missed**self.rows)
+
+    @property
+    def twice_chance(self) -> float:
+        """Estimate for an upload of exactly twice the norm bound to be accepted: all in one entry, or spread out."""
+        hidden = 1 - (1 + self.tau) / 4  # share of its square that must not show
+        least = max(0, math.ceil(self.rows * hidden))
+        sparse = sum(binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
+        return max(sparse, self._off_by(hidden))
+
+    @cached_property
+    def false_rejection(self) -> float:
+        """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
+        if not self.is_checked:
+            return 0.0
+        spread = self._off_by(self.tau)
+        return max(spread, self._sparse_rejection(pair(self.buckets)), self._sparse_rejection(triple(self.buckets)))
+
+    @property
+    def _missed(self) -> float:
+        """Chance that one row does not show one large entry: another cancels it, or its block is left out."""
+        return 1 / self.buckets + self.drop_chance if self.is_checked else 1.0
+
+    def _off_by(self, share: Fraction) -> float:
+        """Chance that the sketched square of an even update is off by this share of it, to one side."""
+        return math.erfc(float(share) * math.sqrt(self.lanes) / 2) / 2  # its variance is 2 / lanes
+
+    def explain(self) -> str:
+        lines = [
+            f"one upload     {self.max_samples} samples * {self.entry_bound} in each of {self.parameters} entries",
+            f"sum of uploads {self.participants} participants: {self.sum_bound}, in a ring of {self.k} bits",
+        ]
+        if not self.is_checked:
+            return "\n".join([*lines, "checks         none: one upload out of bounds spoils the average"])
+        norm = (
+            f"at most {self.norm_bound} units a sample"
+            if self.has_norm_bound
+            else "no norm bound: `max_norm` is not set"
+        )
+        return "\n".join([*lines, f"length         {norm}", *self._sketch_lines()])
+
+    def _sketch_lines(self) -> list[str]:
+        return [
+            f"sketch         {self.rows} rows of {self.buckets} buckets, at most {self.load} entries a bucket",
+            f"lanes          up to {self.lane_bound}, of the previous sum up to {self.previous_bound}",
+            f"scalars        {self.R} bits",
+            f"left out       a block of {BLOCK} lanes with chance {self.drop_chance:.2g}, "
+            f"at most {self.max_dropped_blocks} of {len(self.blocks)} blocks",
+            f"accepted       up to {float(1 + self.tau):.3g} times the squared bound; twice the bound with chance "
+            f"{power_of_two(self.twice_chance)}, wrapped around with chance {power_of_two(self.wrap_chance)}",
+            f"honest uploads rejected with chance {self.false_rejection:.1g}",
+        ]
+
+    def _with(self, **changes: int) -> Self:
+        return type(self)(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})
+
+    def _as_wide_as_sums(self) -> Self:
+        needed = (2 * self.sum_bound).bit_length()
+        return self._with(k=-(-needed // 8) * 8)._narrow_enough()
+
+    def _sketched(self, lanes: int) -> Self:
+        """The narrowest ring that some number of rows fits, and the fewest rows for it."""
+        least = [self._shaped(rows, lanes, -(-self.parameters // (lanes // rows))) for rows in _row_counts(lanes)]
+        for k in range(8, _MUCH_TOO_WIDE, 8):
+            for even in least:  # as if every bucket held as many entries: what does not fit then, fits no sketch
+                shape = self._shaped(even.rows, lanes) if even._with(k=k)._fits() else even
+                if shape._with(k=k)._fits():
+                    return shape._with(k=k)._narrow_enough()
+        raise WidthBudgetExceeded(f"the sum of all uploads reaches {self.sum_bound}: {self._remedy()}")
+
+    def _narrow_enough(self) -> Self:
+        if self.k > _WIDEST:
+            raise WidthBudgetExceeded(
+                f"an entry of an upload would need {self.k} bits, and {_WIDEST} is the most. The sum of all uploads reaches "
+                f"{self.sum_bound}, a lane {self.lane_bound}, and lanes must rarely wrap around: {self._remedy()}"
+            )
+        return self
+
+    def _remedy(self) -> str:
+        others = "lower max_participants, max_samples, clip or decimals"
+        if not self.is_checked:
+            return others
+        return f"{'lower' if self.has_norm_bound else 'set'} max_norm (twice the largest norm of a trial), or {others}"
+
+    def _shaped(self, rows: int, lanes: int, load: int | None = None) -> Self:
+        buckets = lanes // rows
+        load = load_bound(self.parameters, buckets, rows) if load is None else load
+        bound = _root_up(load * (self.max_samples * self.norm_bound) ** 2)
+        return self._with(rows=rows, buckets=buckets, load=load, lane_bound=bound)
+
+    def _fits(self) -> bool:
+        wide = 2 * self.sum_bound < 2**self.k and self.drop_chance <= _MOST_DROPPED
+        return wide and self.wrap_chance <= _CHEAT and self.false_rejection <= _MOST_FALSE
+
+    def _sparse_rejection(self, row: dict[int, float]) -> float:
+        """Of an upload of few entries, given by how many sixths of its square a row is above it; over all numbers dropped."""
+        total = {0: 1.0}
+        for _ in range(self.rows):
+            total = added(total, row)
+        count = len(self.blocks)
+        return sum(
+            binomial(count, dropped, self.drop_chance) * self._above(total, Fraction(count - dropped, count))
+            for dropped in range(min(count, self.max_dropped_blocks) + 1)
+        )
+
+    def _above(self, sixths: dict[int, float], kept: Fraction) -> float:
+        limit = 6 * self.rows * ((1 + self.tau) * kept - 1)
+        return sum(chance for excess, chance in sixths.items() if excess > limit)
+
+
+def _rule(settings: TaskSettings) -> str:
+    return settings.rule or "gate"
+
+
+def _require_computable(settings: TaskSettings) -> None:
+    for refused, reason in _refusals(settings):
+        if refused:
+            raise SettingsError(f"the profile `shares`: {reason}")
+
+
+def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
+    unchecked, paid = settings.check == "none", settings.budget is not None and _rule(settings) != "none"
+    yield (
+        settings.total == "hidden",
+        'total = "hidden" is not possible, readers need it: set "shown", or take `hardened`',
+    )
+    yield settings.lanes is None, "exact distances are not possible: set `lanes` to a number, such as 1024"
+    yield (
+        settings.lanes == 0 and not unchecked,
+        'without lanes no upload can be checked: set `lanes`, or check = "none"',
+    )
+    yield unchecked and paid, 'check = "none" pays nobody: leave `budget` out, set rule = "none", or check = "bounds"'
+    yield (settings.lanes or 0) > _MOST_LANES, f"`lanes` is {settings.lanes}; expected at most {_MOST_LANES}"
+
+
+def _norm_bound(settings: TaskSettings, parameters: int) -> int:
+    """unit * norm + sqrt(D)/2, rounded up; no update is longer than clip * sqrt(D), whatever `max_norm` says."""
+    unit = 10**settings.decimals
+    longest = _root_up(math.ceil((Fraction(settings.clip) * unit) ** 2 * parameters))
+    given = settings.max_norm
+    norm = longest if given is None else min(longest, math.ceil(Fraction(given) * unit))
+    return norm + -(-_root_up(parameters) // 2)
+
+
+def _row_counts(lanes: int) -> Sequence[int]:
+    """Numbers of rows that are worth a look: with none of them may an upload that cancels in every row pass."""
+    hiding = ((rows, (lanes // rows) ** -float(rows)) for rows in range(1, lanes // 2 + 1))
+    counts = list(islice((rows for rows, chance in hiding if chance <= _CHEAT), _MOST_ROWS))
+    if not counts:
+        raise WidthBudgetExceeded(
+            f"with {lanes} lanes, uploads that wrap around would pass more often than once in 2^40: set `lanes` to 128 or more"
+        )
+    return counts
+
+
+def _root_up(square: int) -> int:
+    return math.isqrt(square - 1) + 1 if square > 0 else 0

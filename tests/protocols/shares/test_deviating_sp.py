@@ -1,0 +1,333 @@
+"""A platform that deviates gets one sum of one set of at least `min_participants` for each model, whatever it asks for."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.sealing import SigningKey, seal_to
+from crowdfl.errors import (
+    BadSignature,
+    BaseSpent,
+    ChainBroken,
+    FormatError,
+    LengthMismatch,
+    OutOfTurn,
+    ProtocolError,
+    RoundEnded,
+    RoundsExhausted,
+    TooFewParticipants,
+    WrongBase,
+)
+from crowdfl.protocols.profile import RESTORED
+from crowdfl.protocols.shares import rewards
+from crowdfl.protocols.shares.books import CspBooks
+from crowdfl.protocols.shares.chain import next_base
+from crowdfl.protocols.shares.manifest import RoundManifest
+from crowdfl.protocols.shares.transcript import StepRequest, Transcript
+from tests.protocols.driving import Draft, Keeping
+from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties, name_of
+
+STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (PAYING, 13)}
+EVERY = [(kind, step) for kind, (_, count) in STEPS.items() for step in range(1, count + 1)]
+
+
+def recorded(kind, number=1, parties=None):
+    """The requests of an honest round, and a CSP that has answered none of them, but drew the same coins."""
+    parties = parties or Parties(settings=kind)
+    parties.asked.clear()
+    uploads, left, before = parties.encrypt(number, parties.models()), parties.left, dict(parties.keeping.memory)
+    parties.keeping = Keeping(parties.new_csp(), dict(before))
+    parties.play(number, uploads)
+    requests, parties.asked, parties.left = parties.asked, [], left
+    seed = f"round {number} seed"
+    parties.coins = parties.coins | {seed: parties.keeping.memory[seed]}
+    parties.keeping = parties.fresh_csp(before)
+    return parties, requests
+
+
+def step_of(request):
+    return StepRequest.from_bytes(request, Parties(settings=UNCHECKED).shape.limits(10**6))
+
+
+def manifest_in(parties, request):
+    return RoundManifest.from_bytes(step_of(request).payload, parties.shape.limits())
+
+
+def asked_with(manifest, number=None):
+    """A manifest as the first request of its round."""
+    start = Transcript.start(manifest.place)
+    return StepRequest(manifest.number if number is None else number, 1, start.digest, manifest.to_bytes()).to_bytes()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seals():
+    """Sealing the same to the same gives the same bytes, so that a recorded round can be taken by another CSP."""
+    made = {}
+
+    def seal(reader, plaintext, context):
+        return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewards, "seal_to", seal)
+        yield
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """A manifest that no CSP has seen."""
+    return recorded(UNCHECKED)
+
+
+@pytest.fixture
+def csp(opened):
+    return opened[0].fresh_csp()
+
+
+@pytest.fixture
+def manifest(opened):
+    return manifest_in(opened[0], opened[1][0])
+
+
+def test_the_recorded_rounds_have_as_many_steps_as_this_module_tests():
+    assert {kind: len(recorded(settings)[1]) for kind, (settings, _) in STEPS.items()} == {
+        kind: count for kind, (_, count) in STEPS.items()
+    }
+
+
+ALTERED = {
+    "a name twice": (lambda m: replace(m, names=(m.names[0], *m.names[:-1])), ProtocolError),
+    "names out of order": (lambda m: _rows(m, [1, 0, 2, 3, 4]), ProtocolError),
+    "one of two rows of the same name": (lambda m: _rows(m, [0, 0, 1, 2, 3]), ProtocolError),
+    "another task": (lambda m: replace(m, task="00" * 16), ProtocolError),
+    "another payment": (lambda m: replace(m, payment=1), ProtocolError),
+    "too few": (lambda m: _rows(m, [0, 1]), TooFewParticipants),
+    "nobody": (lambda m: _rows(m, []), TooFewParticipants),
+    "a stranger": (lambda m: replace(m, names=(*m.names[:-1], "z" * 20)), ProtocolError),
+    "another base": (lambda m: replace(m, base=bytes(32)), BadSignature),
+    "another hash": (lambda m: replace(m, digests=(bytes(32), *m.digests[1:])), BadSignature),
+    "another seal": (lambda m: replace(m, sealed=(bytes(80), *m.sealed[1:])), BadSignature),
+    "two seals exchanged": (lambda m: replace(m, sealed=(m.sealed[1], m.sealed[0], *m.sealed[2:])), BadSignature),
+    "another signature": (lambda m: replace(m, signatures=(bytes(64), *m.signatures[1:])), BadSignature),
+    "a signature missing": (lambda m: replace(m, signatures=m.signatures[1:]), LengthMismatch),
+    "a short seal": (lambda m: replace(m, sealed=(b"", *m.sealed[1:])), LengthMismatch),
+    "a publication before the first": (lambda m: replace(m, previous=bytes(32)), WrongBase),
+}
+
+
+def _rows(manifest, places):
+    columns = {
+        name: tuple(getattr(manifest, name)[i] for i in places) for name in ("names", "digests", "sealed", "signatures")
+    }
+    return replace(manifest, **columns)
+
+
+@pytest.mark.parametrize(("change", "refusal"), ALTERED.values(), ids=ALTERED.keys())
+def test_an_altered_manifest_is_refused_and_the_right_one_still_taken(opened, csp, manifest, change, refusal):
+    with pytest.raises(refusal):
+        csp.answer(asked_with(change(manifest)))
+    assert csp.answer(asked_with(manifest))
+
+
+def test_a_manifest_of_another_round_than_its_request(csp, manifest):
+    with pytest.raises(ProtocolError):
+        csp.answer(asked_with(manifest, number=2))
+
+
+def test_rounds_are_those_of_the_task(csp, manifest):
+    for number in (0, 7):
+        with pytest.raises(RoundsExhausted):
+            csp.answer(asked_with(manifest, number=number))
+
+
+def test_csp_takes_one_manifest_a_round(csp, manifest):
+    """Not another one with somebody left out; the first one stays."""
+    csp.answer(asked_with(manifest))
+    with pytest.raises(OutOfTurn):
+        csp.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
+    assert csp.answer(asked_with(manifest))
+
+
+def test_a_second_manifest_is_refused_after_a_crash_before_the_answer(opened, manifest):
+    """CSP had reserved the round for the first, and died."""
+    parties = opened[0]
+    csp = parties.fresh_csp()
+    csp.answer(asked_with(manifest))
+    reserved = {name: value for name, value in csp.memory.items() if "asked" in name or "seed" in name}
+    restarted = Keeping(parties.new_csp(), reserved)
+    with pytest.raises(OutOfTurn):
+        restarted.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
+    assert restarted.answer(asked_with(manifest)) == csp.answer(asked_with(manifest))
+
+
+def test_sybils_below_the_minimum_are_no_crowd():
+    """One honest participant among two is not averaged, whatever else is in the manifest."""
+    parties = Parties(people_count=5, settings=UNCHECKED | {"min_participants": 4})
+    uploads = parties.encrypt(1, dict(list(parties.models().items())[:3]))
+    with pytest.raises(TooFewParticipants):
+        parties.play(1, uploads)
+    sp = parties.new_sp(1)
+    sp.check = lambda: None
+    sp.add_all(uploads)
+    with pytest.raises(TooFewParticipants):
+        parties.ask(next(sp.publish(final=False)))
+
+
+def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
+    """SP takes the sum, says that it has aborted, and runs another round to the same model without the victim."""
+    parties = Parties(settings=UNCHECKED)
+    models = parties.models()
+    parties.play(1, parties.encrypt(1, models))
+    parties.left = None  # as if nothing had been published
+    without = {who: model for who, model in models.items() if who != name_of(0)}
+    with pytest.raises(BaseSpent):
+        parties.play(2, parties.encrypt(2, without))
+
+
+def test_a_round_given_up_before_its_sum_leaves_its_model_for_the_next():
+    """But nothing more is answered for it: its shares are never opened."""
+    parties, requests = recorded({})
+    csp = parties.keeping
+    for request in requests[:-1]:
+        csp.answer(request)
+    played = parties.play(2, parties.encrypt(2, parties.models(2)))
+    with pytest.raises(RoundEnded, match="later round"):
+        csp.answer(requests[-1])
+    assert parties.requester.read(played.publication, 2).total == sum(parties.samples().values())
+
+
+def test_two_rounds_to_one_model_give_one_sum():
+    """Both manifests were taken, by two processes at the same moment; the one whose sum is first spends the model."""
+    parties, first = recorded(UNCHECKED)
+    _, second = recorded(UNCHECKED, 2, parties)
+    csp = parties.fresh_csp()
+    csp.answer(first[0])
+    csp.answer(second[0])
+    csp.memory.pop("round 1 passed")  # it did not see the later manifest yet
+    csp.answer(first[1])
+    with pytest.raises(BaseSpent):
+        csp.answer(second[1])
+
+
+def test_a_later_manifest_ends_earlier_rounds_that_had_none():
+    parties, first = recorded(UNCHECKED)
+    parties.play(3, parties.encrypt(3, parties.models()))
+    with pytest.raises(RoundEnded, match="later round"):
+        parties.keeping.answer(first[0])
+
+
+def test_one_publication_of_a_round_is_named():
+    """A manifest that names another one than an earlier one did is refused, though nothing came of that."""
+    parties = Parties(settings=UNCHECKED)
+    parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
+    _, second = recorded(UNCHECKED, 2, parties)
+    parties.keeping.answer(second[0])
+    head, other = manifest_in(parties, second[0]), bytes(32)
+    forked = replace(head, number=3, previous=other, base=_forked_base(parties, other))
+    signed = tuple(
+        parties.keys[who].signing.sign(forked.place.bind("crowdfl upload 1", who.encode(), digest, sealed))
+        for who, digest, sealed in zip(forked.names, forked.digests, forked.sealed, strict=True)
+    )
+    with pytest.raises(ChainBroken):
+        parties.keeping.answer(asked_with(replace(forked, signatures=signed)))
+
+
+def _forked_base(parties, publication):
+    last = CspBooks(parties.spec.name, Draft(parties.keeping.memory)).last()
+    return next_base(last.base, last.record, publication)
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return {kind: recorded(settings) for kind, (settings, _) in STEPS.items()}
+
+
+@pytest.mark.parametrize(("kind", "step"), EVERY, ids=[f"{k}-{s}" for k, s in EVERY])
+def test_no_step_comes_before_its_turn_nor_twice_with_other_contents(rounds, kind, step):
+    """A step ahead, another payload after the right one, another transcript: refused; the right bytes get the same answer."""
+    parties, requests = rounds[kind]
+    csp = parties.fresh_csp()
+    for request in requests[: step - 1]:
+        csp.answer(request)
+    if step < len(requests):
+        with pytest.raises(OutOfTurn):
+            csp.answer(requests[step])
+    reply = csp.answer(requests[step - 1])
+    right = step_of(requests[step - 1])
+    for wrong in (replace(right, payload=right.payload + b"\0"), replace(right, transcript=bytes(32))):
+        with pytest.raises(ProtocolError):
+            csp.answer(wrong.to_bytes())
+    assert csp.answer(requests[step - 1]) == reply
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [one for one in EVERY if one[1] > 1], ids=[f"{k}-{s}" for k, s in EVERY if s > 1]
+)
+def test_a_payload_of_another_length_ends_the_round(rounds, kind, step):
+    """For good, and with the same words each time: what CSP holds is not told from what SP did wrong."""
+    parties, requests = rounds[kind]
+    csp = parties.fresh_csp()
+    for request in requests[: step - 1]:
+        csp.answer(request)
+    wrong = replace(step_of(requests[step - 1]), payload=b"\1" * 5)
+    with pytest.raises(RoundEnded, match=re.escape("CSP has ended round 1")):
+        csp.answer(wrong.to_bytes())
+    with pytest.raises(RoundEnded, match=re.escape("CSP has ended round 1")):
+        csp.answer(requests[step - 1])
+
+
+@pytest.mark.parametrize("step", [2, 3, 5])
+def test_a_payload_of_the_right_length_and_other_contents_opens_no_second_answer(rounds, step):
+    """Altered shares give what altered shares give; the right ones are then refused."""
+    parties, requests = rounds["checks"]
+    csp = parties.fresh_csp()
+    for request in requests[: step - 1]:
+        csp.answer(request)
+    right = step_of(requests[step - 1])
+    wrong = replace(right, payload=bytes([right.payload[0] ^ 1]) + right.payload[1:])
+    csp.answer(wrong.to_bytes())
+    with pytest.raises((OutOfTurn, RoundEnded)):
+        csp.answer(requests[step - 1])
+
+
+def test_bits_that_were_not_committed_to_void_the_round_by_csps_word():
+    parties, requests = recorded({})
+    for request in requests[:4]:
+        parties.keeping.answer(request)
+    right = step_of(requests[4])
+    wrong = replace(right, payload=bytes([right.payload[0] ^ 1]) + right.payload[1:])
+    assert b"committed" in parties.keeping.answer(wrong.to_bytes())
+    with pytest.raises(RoundEnded, match="given up"):
+        parties.keeping.answer(requests[5])
+
+
+def test_csp_answers_no_other_messages(csp):
+    with pytest.raises(FormatError):
+        csp.answer(b"CFLM\2\x01")
+    with pytest.raises(FormatError):
+        csp.answer(b"")
+
+
+def test_a_csp_restored_from_a_backup_answers_no_step(opened, manifest):
+    csp = Keeping(opened[0].new_csp(), {RESTORED: b""})
+    with pytest.raises(RoundEnded, match="restored"):
+        csp.answer(asked_with(manifest))
+
+
+def test_a_manifest_signed_by_keys_of_sps_own_is_refused(opened, csp, manifest):
+    own = SigningKey.fresh()
+    rows = zip(manifest.names, manifest.digests, manifest.sealed, strict=True)
+    statements = [manifest.place.bind("crowdfl upload 1", who.encode(), digest, sealed) for who, digest, sealed in rows]
+    with pytest.raises(BadSignature):
+        csp.answer(asked_with(replace(manifest, signatures=tuple(map(own.sign, statements)))))
+
+
+def test_what_sp_publishes_is_uniform_to_it():
+    """The same updates twice give sums that have nothing in common: only readers can tell."""
+    publications = []
+    for _ in range(2):
+        parties = Parties(parameters=64, settings=UNCHECKED)
+        publications.append(parties.play(1, parties.encrypt(1, parties.models())).publication)
+    first, second = (np.frombuffer(p[:200], dtype=np.uint8) for p in publications)
+    assert np.count_nonzero(first == second) < 100

@@ -1,0 +1,162 @@
+"""The rules that pay: both servers' halves against the rules in the clear."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
+from crowdfl.learning import oracle
+from crowdfl.protocols.shares import payout
+from tests.protocols.shares.dealing import Transcript
+from tests.protocols.shares.scoring import SmallRound, computed, plain_rewards, plain_weights, weighed, widths_for
+
+RULES = ("gate", "agreement", "distance")
+BUDGET = 123_456_789
+_NORM = 1000
+_LANES = 16
+_REST = [0] * 12  # lanes that an example leaves empty
+_PARTICIPANTS = 6
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> SmallRound:
+    """Three to all participants, any slots, updates up to the bound, one sample to the most."""
+    n = draw(st.integers(3, _PARTICIPANTS))
+    largest = _NORM // 4  # of an entry: sixteen of them make the norm
+    entries = st.lists(st.integers(-largest, largest), min_size=_LANES, max_size=_LANES)
+    samples = draw(st.lists(st.one_of(st.integers(1, 50), st.sampled_from([1, 50])), min_size=n, max_size=n))
+    common = draw(entries)
+    updates = [draw(st.one_of(entries, st.just(common), st.just([0] * _LANES))) for _ in samples]
+    lanes = [[s * entry for entry in update] for s, update in zip(samples, updates, strict=True)]
+    previous = draw(st.one_of(st.none(), entries.map(lambda v: [50 * n * entry for entry in v])))
+    slots = sorted(draw(st.permutations(range(_PARTICIPANTS)))[:n])
+    return SmallRound(lanes, samples, previous, slots)
+
+
+def require_rewards(paid: list[int], expected: list[Fraction], budget: int) -> None:
+    """Each within 2 millionths, the sum within the promise, nothing for nothing."""
+    assert all(abs(mine - other) < 2 for mine, other in zip(paid, expected, strict=True))
+    assert all(mine == 0 for mine, other in zip(paid, expected, strict=True) if other == 0)
+    assert min(paid) >= 0
+    assert sum(paid) <= budget
+    assert sum(paid) >= budget - 2 * len(paid) or not any(expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rounds(), st.sampled_from(("gate", "agreement")), st.integers(0, 2**30))
+def test_weights_are_exactly_those_of_the_rule(small: SmallRound, rule: str, seed: int) -> None:
+    widths = widths_for(rule)
+    assert weighed(widths, small, seed) == plain_weights(widths, small)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rounds(), st.integers(0, 2**30))
+def test_weights_of_distance_are_those_of_the_rule_to_the_last_place(small: SmallRound, seed: int) -> None:
+    widths = widths_for("distance")
+    scale = 1 << widths.distance_precision
+    for mine, exact, s in zip(weighed(widths, small, seed), plain_weights(widths, small), small.samples, strict=True):
+        assert abs(mine - exact * scale) <= 2 * s**3
+
+
+@settings(max_examples=45, deadline=None)
+@given(rounds(), st.sampled_from(RULES), st.sampled_from([0, 1, 3, 7, 1000, BUDGET, 10**9]), st.integers(0, 2**30))
+def test_rewards_are_those_of_the_rule(small: SmallRound, rule: str, budget: int, seed: int) -> None:
+    widths = widths_for(rule)
+    paid, _ = computed(widths, small, budget, seed)
+    require_rewards(paid, plain_rewards(plain_weights(widths, small), budget), budget)
+
+
+def _equal(n: int, samples: list[int]) -> SmallRound:
+    return SmallRound([[s * 3, s * 4, 0, 0, *_REST] for s in samples], samples, [300 * n, 0, 0, 0, *_REST])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("n", [3, _PARTICIPANTS])
+def test_equal_updates_with_one_sample_beside_the_most_are_paid_by_their_samples(rule: str, n: int) -> None:
+    samples = [1, *[50] * (n - 1)]
+    widths = widths_for(rule)
+    small = _equal(n, samples)
+    paid, _ = computed(widths, small, BUDGET)
+    require_rewards(paid, plain_rewards(plain_weights(widths, small), BUDGET), BUDGET)
+    if rule != "agreement":
+        assert paid[1] == pytest.approx(50 * paid[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["gate", "agreement"])
+def test_all_weights_zero_pay_nothing(rule: str) -> None:
+    small = SmallRound([[0] * _LANES for _ in range(3)], [1, 2, 3], [5, 0, 0, 0, *_REST])
+    assert computed(widths_for(rule), small, BUDGET)[0] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_updates_at_the_bound_in_one_entry_fit_the_widths(rule: str) -> None:
+    lanes = [[50 * _NORM, 0, 0, 0, *_REST]] * 5 + [[-50 * _NORM, 0, 0, 0, *_REST]]
+    small = SmallRound(lanes, [50] * 6, [0, 6 * 50 * _NORM, 0, 0, *_REST])
+    widths = widths_for(rule)
+    paid, _ = computed(widths, small, BUDGET)
+    require_rewards(paid, plain_rewards(plain_weights(widths, small), BUDGET), BUDGET)
+
+
+def test_a_copy_of_the_last_sum_is_not_paid_and_without_a_last_sum_it_is() -> None:
+    lanes = [[30, 10, 0, 0, *_REST], [30, -9, 0, 0, *_REST], [30, 0, 0, 0, *_REST]]
+    paid = [
+        computed(widths_for("gate"), SmallRound(lanes, [3, 3, 3], last), BUDGET)[0]
+        for last in ([7, 0, 0, 0, *_REST], [0, 0, 7, 0, *_REST], None)
+    ]
+    assert paid[0] == [0, 0, 0]
+    assert paid[1] == paid[2]
+    assert min(paid[1]) > 0
+
+
+@pytest.mark.parametrize(("rule", "exchanges"), [("gate", 5), ("agreement", 5), ("distance", 7)])
+def test_a_rule_takes_as_many_exchanges_as_planned(rule: str, exchanges: int) -> None:
+    small = SmallRound(
+        [[3, 0, 0, 0, *_REST], [2, 1, 0, 0, *_REST], [4, 0, 1, 0, *_REST]], [1, 1, 1], [0, 1, 0, 0, *_REST]
+    )
+    assert computed(widths_for(rule), small, BUDGET)[1].exchanges == exchanges
+
+
+def test_gate_divides_where_a_table_would_be_too_large() -> None:
+    widths = widths_for("gate", max_samples=1 << 20, norm=10)
+    small = SmallRound([[3 << 20, 0, 0, 0, *_REST], [3, 0, 0, 0, *_REST], [9, 0, 0, 0, *_REST]], [1 << 20, 1, 3])
+    assert not widths.payout.is_table
+    paid, transcript = computed(widths, small, BUDGET)
+    require_rewards(paid, plain_rewards(plain_weights(widths, small), BUDGET), BUDGET)
+    assert transcript.exchanges == 6
+
+
+def test_distance_pays_as_the_papers_equation() -> None:
+    """Lanes that are the update itself: what is left of the difference is rounding."""
+    generator = np.random.default_rng(14)
+    samples = [1, 7, 20, 50]
+    updates = generator.integers(-250, 250, size=(4, _LANES))
+    lanes = [[s * int(entry) for entry in update] for s, update in zip(samples, updates, strict=True)]
+    paid, _ = computed(widths_for("distance", epsilon_units=10), SmallRound(lanes, samples), BUDGET)
+    expected = oracle.rewards(list(updates), samples, BUDGET - 4, epsilon=10)
+    assert np.allclose(paid, expected, rtol=1e-9, atol=2)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_sent_is_as_long_whatever_the_updates_are(rule: str) -> None:
+    def lengths(transcript: Transcript) -> list[tuple[int, int]]:
+        return [(len(a), len(b)) for a, b in zip(transcript.sp, transcript.csp, strict=True)]
+
+    zeros = SmallRound([[0] * _LANES for _ in range(3)], [1, 1, 1])
+    large = SmallRound([[50 * _NORM, 0, 0, 0, *_REST]] * 3, [50, 50, 50])
+    widths = widths_for(rule)
+    assert lengths(computed(widths, zeros, BUDGET)[1]) == lengths(computed(widths, large, 7)[1])
+
+
+@pytest.mark.parametrize("budget", [-1, 10**9 + 1])
+def test_a_budget_beyond_what_was_dealt_for_is_refused(budget: int) -> None:
+    with pytest.raises(WidthBudgetExceeded, match="millionths"):
+        computed(widths_for("gate"), _equal(3, [1, 1, 1]), budget)
+
+
+def test_more_weights_than_places_are_refused() -> None:
+    widths = payout.PayoutWidths(participants=3, budget=10, bits=64, least=0, most=30)
+    with pytest.raises(LengthMismatch):
+        next(payout.rewards(None, widths, None, [0] * 4, 10))  # type: ignore[arg-type]
