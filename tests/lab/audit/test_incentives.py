@@ -15,7 +15,7 @@ from crowdfl.lab.audit.incentives.campaign import (
     MADE_UP,
     RAW,
     SPECTRAL,
-    Campaign,
+    CheatedCampaign,
     IncentiveSettings,
     load_crowds,
 )
@@ -38,7 +38,7 @@ def crowd():
 @pytest.fixture(scope="module")
 def campaign(crowd):
     """The first draw of them."""
-    return Campaign(crowd, QUICK, 0)
+    return CheatedCampaign(crowd, QUICK, 0)
 
 
 def view(place: int = 1, rounds: int = 3) -> CheaterView:
@@ -131,7 +131,7 @@ def test_a_campaign_without_cheaters_is_plain_averaging(campaign):
 
 def test_another_draw_has_other_people(crowd, campaign):
     """Their updates differ."""
-    other = Campaign(crowd, QUICK, 1).play(None)
+    other = CheatedCampaign(crowd, QUICK, 1).play(None)
     assert other[0].updates.tobytes() != campaign.play(None)[0].updates.tobytes()
 
 
@@ -224,11 +224,11 @@ def test_the_command_tells_the_same_as_the_outcomes(found):
 
 @pytest.mark.second
 def test_files_and_pictures_are_written_and_missing_data_is_told(tmp_path):
-    """With --quick nothing is missing; with a folder without the data sets the people are made up, which is said."""
+    """Without the data sets, a few made-up people show that it runs, and the names of the files are told."""
     words = ["audit", "incentives", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "MADE-UP PEOPLE, no real data" in done.stdout
+    assert f"MADE-UP PEOPLE: {FILES['WISDM']}" in done.stdout
     wanted = {"incentives.json", "incentives.md", "incentives-1.csv"}
     assert wanted <= {path.name for path in (tmp_path / "out").iterdir()}
 
@@ -248,7 +248,7 @@ def test_real_data_that_is_not_there_is_an_error_of_the_loader(tmp_path):
 def test_too_few_people_are_named(crowd):
     """The data set has so many."""
     with pytest.raises(DataMissing, match="8 people; 9 are needed"):
-        Campaign(crowd, replace(QUICK, honest=7), 0)
+        CheatedCampaign(crowd, replace(QUICK, honest=7), 0)
 
 
 @pytest.mark.second

@@ -82,14 +82,13 @@ def incentives(
 
     if quick and network:
         raise typer.BadParameter("--quick and --network exclude each other")
-    made = campaign.IncentiveSettings
-    settings = made.quick() if quick else made.network() if network else made()
     missing = [] if quick else campaign.missing_files(data)
-    notes = [f"MADE-UP PEOPLE, no real data: {', '.join(missing)} not found (name the folder with --data)"] * bool(
-        missing
-    )
+    made_up = quick or bool(missing)
+    made = campaign.IncentiveSettings
+    settings = made.quick() if made_up else made.network() if network else made()
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found; name the folder with --data"] if missing else []
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
-    folder = None if quick or missing else data
+    folder = None if made_up else data
     deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
 

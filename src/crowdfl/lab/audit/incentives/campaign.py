@@ -124,7 +124,7 @@ def _crowd(name: str, source: Source, inputs: str) -> CrowdData:
     return CrowdData(name, inputs, pupils, len(source.label_names), source.notes)
 
 
-class Campaign:
+class CheatedCampaign:
     """One draw of people, honest ones first, and the norm bound that a trial of them suggests: twice the largest update."""
 
     def __init__(self, crowd: CrowdData, settings: IncentiveSettings, draw: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.lab.audit.incentives.campaign import Campaign, CrowdData, IncentiveSettings, RoundUploads
+from crowdfl.lab.audit.incentives.campaign import CheatedCampaign, CrowdData, IncentiveSettings, RoundUploads
 from crowdfl.lab.audit.incentives.cheats import CHEATS, Cheat, Flat
 from crowdfl.learning.oracle import agreement_weights, count_weights, distance_weights, gate_weights, rewards_from
 
@@ -51,7 +51,7 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
     campaigns = []
     for draw in range(settings.draws):
         say(f"{crowd.name}: people drawn, {draw + 1} of {settings.draws}")
-        campaigns.append(Campaign(crowd, settings, draw))
+        campaigns.append(CheatedCampaign(crowd, settings, draw))
     yield from _judged(crowd, settings, None, 0, [campaign.play(None) for campaign in campaigns])
     for cheat in CHEATS:
         say(f"{crowd.name}: {cheat.name}")
@@ -102,7 +102,7 @@ def paces(crowd: CrowdData, settings: IncentiveSettings) -> Iterator[PaceOutcome
     slow = replace(settings, epochs=1, rate=settings.rate / 10)
     long = replace(settings, epochs=4 * settings.epochs)
     for pace, chosen in {"little": slow, "as elsewhere": settings, "much": long}.items():
-        played = [one for draw in range(chosen.draws) for one in Campaign(crowd, chosen, draw).play(None)]
+        played = [one for draw in range(chosen.draws) for one in CheatedCampaign(crowd, chosen, draw).play(None)]
         aside = [gate_weights(one.updates, one.samples, None, chosen.lanes) == 0 for one in played]
         unpaid = [RULES["gate"](one, chosen.lanes) == 0 for one in played]
         both = float(np.mean(aside)), float(np.mean(unpaid))
