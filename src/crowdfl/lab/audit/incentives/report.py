@@ -31,14 +31,15 @@ def audit_incentives(
         say(f"{crowd.name}: trained little and much")
         trained += paces(crowd, settings)
     said = tuple(dict.fromkeys(note for crowd in crowds for note in crowd.notes))
+    name = "incentives-network" if settings.hidden else "incentives"
     return Result(
-        "incentives",
+        name,
         "What cheaters earn",
         where,
         asdict(settings),
         tables=(_summary(found), *_details(found, settings), _pace_table(trained)),
         notes=(*notes, *said, *conclusions(found), *(f"{cheat.name}: {cheat.does}" for cheat in CHEATS)),
-        pictures=(_picture(found),),
+        pictures=(_picture(name, found),),
         data={"outcomes": [one.to_dict() for one in found], "paces": [one.to_dict() for one in trained]},
         command=command,
     )
@@ -76,7 +77,15 @@ def _by_crowd(found: Sequence[Outcome]) -> _Crowds:
 
 
 def _summary(found: Sequence[Outcome]) -> ResultTable:
-    columns = ("data", "rule", "most", "by", "mean over cheats", "honest unpaid, nobody cheats", "at most")
+    columns = (
+        "data",
+        "rule",
+        "most",
+        "by",
+        "mean over cheats",
+        "honest unpaid, nobody cheats",
+        "honest unpaid, at most",
+    )
     rows = [
         (", ".join(name), rule, *_summed([one for one in of if one.rule == rule]))
         for name, of in _by_crowd(found).items()
@@ -125,16 +134,16 @@ def _pace_table(found: Sequence[PaceOutcome]) -> ResultTable:
     return ResultTable("Honest people unpaid under gate, in percent, nobody cheats", columns, rows, note)
 
 
-def _picture(found: Sequence[Outcome]) -> Picture:
+def _picture(name: str, found: Sequence[Outcome]) -> Picture:
     crowds = _by_crowd(found)
     caption = "Percent of the budget that cheaters take, and of honest people who get nothing"
 
     def draw(canvas: Canvas) -> None:
-        for place, (axes, (name, of)) in enumerate(zip(panels(canvas, len(crowds)), crowds.items(), strict=True)):
+        for place, (axes, (crowd, of)) in enumerate(zip(panels(canvas, len(crowds)), crowds.items(), strict=True)):
             _heat(axes, of, named=place == 0)
-            axes.set_title("\n".join(name))
+            axes.set_title("\n".join(crowd))
 
-    return Picture("incentives", caption, draw, (3.2 + 2.7 * len(crowds), 8.0))
+    return Picture(name, caption, draw, (3.2 + 2.7 * len(crowds), 8.0))
 
 
 def _heat(axes: Axes, found: Sequence[Outcome], *, named: bool) -> None:
@@ -144,7 +153,7 @@ def _heat(axes: Axes, found: Sequence[Outcome], *, named: bool) -> None:
     shares = [[known[*line, rule].share for rule in RULES] for line in lines]
     unpaid = [[known[*line, rule].unpaid for rule in _WITHHOLDING] for line in lines]
     values = 100 * np.hstack([shares, unpaid])
-    axes.imshow(values, cmap="OrRd", vmin=0, vmax=100, aspect="auto")
+    axes.imshow(values, cmap="OrRd", vmin=0, vmax=100, aspect="auto", interpolation="none")
     for (row, column), value in np.ndenumerate(values):
         colour = "white" if value > 60 else "black"
         axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
