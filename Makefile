@@ -7,8 +7,10 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test format lint types unit test-all test-slow fuzz bench peers clean
 
+# PROFILE=shares plays the same campaign with the third profile.
+PROFILE ?= hardened
 demo: $(VENV)/.ready
-	$(BIN)/crowdfl demo
+	$(BIN)/crowdfl demo --profile $(PROFILE)
 
 # Each change must pass this: a few minutes.
 test: format lint types unit

@@ -198,6 +198,9 @@ class _KgcFor:
     def bundle(self, task: str) -> tuple[str, str, bytes]:
         return self.host.kgc.bundle(task, self.role)
 
+    def dealt(self, task: str, number: int) -> bytes:
+        return self.host.kgc.dealt(task, self.role, number)
+
     def acknowledge(self, task: str) -> None:
         self.host.kgc.acknowledge(task, self.role)
 

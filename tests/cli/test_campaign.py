@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from crowdfl.cli.task.files import template
-from crowdfl.lab.demo.servers import SERVERS, shares_in, shares_of
+from crowdfl.lab.demo.servers import SERVERS, secrets_of, shares_in
 from crowdfl.settings import to_millionths
 from tests.cli.program import Result, call, finish, start, wait_or_kill
 
@@ -300,7 +300,7 @@ def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_p
 def test_no_folder_holds_two_key_shares(campaign: Campaign):
     """Each server its own, KGC neither once they were dealt, nor any other process."""
     roles = campaign.folder / "roles"
-    shares = shares_of(roles, campaign.task)
+    shares = secrets_of(roles, campaign.task, "hardened")
     found = {role: shares_in(roles / role, shares) for role in (*SERVERS, "requester")}
     assert found == {"kgc": (), "sp": ("lambda_sc",), "csp": ("lambda_c",), "requester": ()}
     for person in range(PEOPLE):

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
-from crowdfl.cli.train import sparkline
+from crowdfl.cli.train import sparkline, suggested_bound
 from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.datasets.download import WISDM_FILE
 from crowdfl.learning.datasets.synthetic import PACES
@@ -55,6 +55,24 @@ def test_json_says_the_same_and_repeats():
     assert first["training"] == {"epochs": 6, "batch": 32, "rate": 0.05, "seed": 0}
     assert set(first["classes"]) == set(PACES)
     assert sum(row["windows"] for row in first["classes"].values()) == first["windows"]["held_out"]
+
+
+def test_a_trial_shows_its_update_norms_and_suggests_a_bound():
+    """Twice the largest; the same in words and as JSON."""
+    result, shown = json.loads(typed(*QUICK, "--json")), typed(*QUICK)
+    norms = [epoch["norm"] for epoch in result["epochs"]]
+    assert result["update_norm"] == {"last": norms[-1], "largest": max(norms)}
+    assert 2 * max(norms) <= result["max_norm"] <= 2.2 * max(norms)
+    assert f"max_norm = {result['max_norm']:g}" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("largest", "bound"),
+    [(1.0, 2.0), (1.61, 3.3), (0.0123, 0.025), (49.9, 100.0), (1234.0, 2500.0), (0.0, None), (np.nan, None)],
+)
+def test_the_suggested_bound_is_twice_the_norm_rounded_up(largest, bound):
+    """Two digits. A trial that learnt nothing, or that diverged, suggests none."""
+    assert suggested_bound(largest) == bound
 
 
 @pytest.mark.parametrize(("ending", "read"), [("npz", from_npz), ("safetensors", from_safetensors)])

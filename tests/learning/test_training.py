@@ -115,6 +115,18 @@ def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
     assert curve[-1].train.loss < curve[0].train.loss
 
 
+def test_a_curve_shows_how_far_the_weights_have_moved():
+    """From their start, which is not zero here; over all arrays together."""
+    recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": "softmax", "epochs": 3})
+    split, learner = recipe.load("synthetic:2"), recipe.make_learner()
+    learner.load([np.full(shape, 0.5) for shape in learner.shape.shapes])
+    curve = learning_curve(recipe, learner, split)
+    moved = sum(float(np.sum((array - 0.5) ** 2)) for array in learner.weights())
+    assert curve[0].norm == 0
+    assert curve[-1].norm == pytest.approx(moved**0.5)
+    assert [epoch.norm for epoch in curve] == sorted(epoch.norm for epoch in curve)
+
+
 @needs_torch
 def test_looking_on_does_not_change_a_network_with_dropout():
     """It goes back to training after every look."""

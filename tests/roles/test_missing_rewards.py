@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import NotAuthenticated, NotReady, ServiceUnavailable, UnknownParticipant
 from crowdfl.retry import no_jitter
 from crowdfl.roles.agent import Agent
-from crowdfl.roles.sp.steps import publication_name, rewards_name
+from crowdfl.roles.sp.steps import rewards_name
 from tests.hosts import Desk
 from tests.roles.test_agent import Trainer
 
@@ -212,7 +212,7 @@ def test_an_agent_claims_the_rest_by_itself(desk: Desk):
 @pytest.mark.second
 def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
     """It is trained from the newest model that there is; the platform may still show the average."""
-    name = publication_name(desk.task, 1, final=False)
+    name = desk.sp.steps.publication_name(desk.task, 1, final=False)
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, b"CFLM not an average")

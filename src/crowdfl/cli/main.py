@@ -36,7 +36,7 @@ _COMMANDS = {
     "backup": "cli.backup:backup",
     "restore": "cli.backup:restore",
     "demo": "lab.demo.run:demo",
-    "audit": "lab.audit.command:audit",
+    "audit": "lab.audit.command:app",
     "bench": "lab.bench.command:app",
     "reproduce": "lab.experiments.command:reproduce",
 }

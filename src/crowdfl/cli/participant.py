@@ -234,7 +234,10 @@ def _least(path: Path, chosen: int | None) -> int:
 
 _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "joined": lambda e: f"joined as {e['who']}",
-    "trained": lambda e: f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped",
+    "trained": lambda e: (
+        f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
+        + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
+    ),
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
@@ -249,6 +252,9 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "waiting": lambda e: f"waiting for the platform, next try in about {e['seconds']} s: {e['why']}",
     "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
     "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",
+    "upload rejected": lambda e: (
+        f"round {e['round']}: both servers together left your upload out, and it earns nothing: {e['why']}"
+    ),
     "reward refused": lambda e: f"round {e['round']}: no reward: {e['why']}",
     "reward missing": lambda e: f"round {e['round']}: the reward cannot be read yet; it is tried again: {e['why']}",
     "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",

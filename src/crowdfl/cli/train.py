@@ -1,5 +1,6 @@
 """`crowdfl train`: try a model on one person's data, without encryption, before a campaign."""
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -144,13 +145,23 @@ def _result(
         "epochs": [_epoch_row(epoch) for epoch in curve],
         "held_out": asdict(scores(held_out.labels, predicted, len(names))),
         "classes": class_report(held_out.labels, predicted, names),
+        "update_norm": {"last": curve[-1].norm, "largest": (largest := max(epoch.norm for epoch in curve))},
+        "max_norm": suggested_bound(largest),
     }
 
 
 def _epoch_row(epoch: Epoch) -> dict[str, float]:
     train, held_out = epoch.train, epoch.held_out
     row = {"epoch": epoch.number, "train_accuracy": train.accuracy, "train_loss": train.loss}
-    return {**row, "accuracy": held_out.accuracy, "loss": held_out.loss}
+    return {**row, "accuracy": held_out.accuracy, "loss": held_out.loss, "norm": epoch.norm}
+
+
+def suggested_bound(largest: float) -> float | None:
+    """Twice the largest norm, rounded up to two digits; None where training changed nothing, or did not stay finite."""
+    if not 0 < largest < math.inf:
+        return None
+    step = 10.0 ** (math.floor(math.log10(2 * largest)) - 1)
+    return float(f"{math.ceil(2 * largest / step) * step:.3g}")
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -170,7 +181,16 @@ def _told(result: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     yield _curve_table(result["epochs"])
     yield class_table(result["classes"], "held-out windows")
     yield "held out: " + ", ".join(f"{name} {value:.4f}" for name, value in result["held_out"].items())
+    yield _norms_told(result)
     yield from (f"{what}: {result[what]}" for what in ("saved", "plot") if what in result)
+
+
+def _norms_told(result: Mapping[str, Any]) -> str:
+    found = result["update_norm"]
+    shown = f"update norm: {found['last']:.4g} after the last epoch, {found['largest']:.4g} at most"
+    if result["max_norm"] is None:
+        return f"{shown}; no bound follows from it"
+    return f"{shown}; for the profile shares set max_norm = {result['max_norm']:g}, twice that (more if others differ)"
 
 
 def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
@@ -195,10 +215,10 @@ def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
 
 def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
     """At most eight rows, the first and the last among them."""
-    table = Table("epoch", "accuracy", "loss", "training accuracy", "training loss")
+    table = Table("epoch", "accuracy", "loss", "training accuracy", "training loss", "update norm")
     last = len(epochs) - 1
     for place in sorted({round(row * last / (_ROWS - 1)) for row in range(_ROWS)}):
         epoch = epochs[place]
-        values = (epoch[name] for name in ("accuracy", "loss", "train_accuracy", "train_loss"))
+        values = (epoch[name] for name in ("accuracy", "loss", "train_accuracy", "train_loss", "norm"))
         table.add_row(str(epoch["epoch"]), *(f"{value:.3f}" for value in values))
     return table

@@ -1,5 +1,8 @@
 """The paper in the clear: Eq. 2 (FedAvg) and Eq. 10 (rewards), which PriFedAvg and PriRwd are compared with.
 
+Also the rules of payment that the profile `shares` has beside Eq. 10. They look at updates, D_i = samples_i * (model_i - base),
+and at their sum U: `updates_of`, and a function of weights for each rule.
+
     w_i = delta_i / sum(delta) * sum(d) / (d_i + epsilon),    mu_i = budget * w_i / sum(w),    d_i = |model_i - average|^2
 
 sum(d) / sum(delta) is common to all participants and cancels in mu, which `rewards` makes use of: when all models agree,
@@ -42,3 +45,55 @@ def rewards(models: Sequence[npt.ArrayLike], samples: Sequence[int], budget: flo
     d = distances(models, fedavg(models, samples))
     shares = np.asarray(samples, dtype=np.float64) / (d + epsilon)
     return np.asarray(budget * shares / shares.sum())
+
+
+def updates_of(models: Sequence[npt.ArrayLike], samples: Sequence[int], base: npt.ArrayLike) -> _Floats:
+    """D_i, a row for each participant: what it changed of the base, as often as it has samples."""
+    pairs = zip(models, samples, strict=True)
+    return np.stack([delta * (np.asarray(model, dtype=np.float64) - np.asarray(base)) for model, delta in pairs])
+
+
+def count_weights(samples: Sequence[int]) -> _Floats:
+    """By declared samples alone, whatever the update is."""
+    return np.asarray(samples, dtype=np.float64)
+
+
+def distance_weights(updates: npt.ArrayLike, samples: Sequence[int], epsilon: float = 1e-6) -> _Floats:
+    """Eq. 10 on updates: distances do not change when the base is taken from all models."""
+    rows, delta = np.asarray(updates, dtype=np.float64), count_weights(samples)
+    d = distances(list(rows / delta[:, None]), rows.sum(axis=0) / delta.sum())
+    return np.asarray(delta / (d + epsilon))
+
+
+def agreement_weights(updates: npt.ArrayLike) -> _Floats:
+    """max(0, <D_i, the sum of the others' D>)."""
+    return np.maximum(_agreements(np.asarray(updates, dtype=np.float64)), 0.0)
+
+
+def gate_weights(
+    updates: npt.ArrayLike, samples: Sequence[int], previous_sum: npt.ArrayLike | None, lanes: int
+) -> _Floats:
+    """The samples of whoever goes where the others go and not where the last round went; 0 for everyone else.
+
+    With T the agreement and A = |D_i|^2: T > 0 and lanes * T^2 > 4 A |U - D_i|^2 and 4 <D_i, U_prev>^2 < 3 A |U_prev|^2. The
+    last is left out where there is no last sum (None), as in the first round.
+    """
+    rows = np.asarray(updates, dtype=np.float64)
+    t, a = _agreements(rows), np.sum(rows**2, axis=1)
+    others = np.sum((rows.sum(axis=0) - rows) ** 2, axis=1)
+    passed = (t > 0) & (lanes * t**2 > 4 * a * others)
+    if previous_sum is not None:
+        last = np.asarray(previous_sum, dtype=np.float64)
+        passed &= 4 * (rows @ last) ** 2 < 3 * a * np.sum(last**2)
+    return np.asarray(count_weights(samples) * passed)
+
+
+def rewards_from(weights: npt.ArrayLike, budget: float) -> _Floats:
+    """The budget split by weights. If all are zero nothing is paid."""
+    shares = np.asarray(weights, dtype=np.float64)
+    total = shares.sum()
+    return np.asarray(budget * shares / total) if total > 0 else np.zeros_like(shares)
+
+
+def _agreements(rows: _Floats) -> _Floats:
+    return np.asarray(np.sum(rows * (rows.sum(axis=0) - rows), axis=1))

@@ -21,11 +21,12 @@ from crowdfl.learning.recipe import Recipe
 
 @dataclass(frozen=True)
 class Epoch:
-    """How a model does after this many epochs; 0 is before the first."""
+    """How a model does after this many epochs; 0 is before the first. `norm` is how far it is from where it started."""
 
     number: int
     train: ModelScores
     held_out: ModelScores
+    norm: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +94,13 @@ def learning_curve(
     if not len(split.held_out):
         raise DataMalformed(f"{split.train.name}: no window is held out: record longer, or raise the held-out share")
     inputs, held_out = (recipe.inputs_of(side.windows) for side in (split.train, split.held_out))
-    curve: list[Epoch] = []
+    shape, curve = learner.shape, list[Epoch]()
+    start = shape.flat(learner.weights())
 
     def evaluate(number: int) -> None:
         on_train = learner.evaluate(inputs, split.train.labels)
-        curve.append(Epoch(number, on_train, learner.evaluate(held_out, split.held_out.labels)))
+        norm = float(np.linalg.norm(shape.flat(learner.weights()) - start))
+        curve.append(Epoch(number, on_train, learner.evaluate(held_out, split.held_out.labels), norm))
         on_epoch(curve[-1])
 
     evaluate(0)

@@ -1,7 +1,7 @@
 """What the sides of every profile with a Paillier key have alike: the parts of the interface that are nothing here.
 
-Nothing is dealt for single rounds, and no average follows from another one. An upload out of bounds ends its round: none is left
-out.
+Nothing is dealt for single rounds, and no average follows from another one. An upload out of bounds ends its round: none is
+left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -134,7 +134,8 @@ class ReaderProtocol(RoleProtocol, Protocol):
 class ParticipantProtocol(ReaderProtocol, Protocol):
     """What a participant's device does. It reads every round but the last."""
 
-    clipped: int  # weights that the last `encrypt_update` clipped
+    @property
+    def clipped(self) -> int: ...  # weights that the last `encrypt_update` clipped
 
     @property
     def scaled(self) -> float | None: ...  # the factor by which it scaled the update down to `max_norm`, if it did

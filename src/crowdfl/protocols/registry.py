@@ -6,7 +6,9 @@ from crowdfl.protocols.paper.profile import PaperProfile
 from crowdfl.protocols.profile import Profile
 from crowdfl.protocols.shares.profile import SharesProfile
 
-PROFILES: dict[str, Profile] = {profile.name: profile for profile in (HardenedProfile(), PaperProfile(), SharesProfile())}
+PROFILES: dict[str, Profile] = {
+    profile.name: profile for profile in (HardenedProfile(), PaperProfile(), SharesProfile())
+}
 
 
 def profile_named(name: str) -> Profile:

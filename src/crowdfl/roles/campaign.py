@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from crowdfl.errors import NotReady, SettingsError, TaskEnded
 from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.requester import Requester
 from crowdfl.settings import from_millionths, to_millionths
@@ -50,7 +51,9 @@ class Campaign:
         if people < (fewest := definition.settings.min_participants):
             raise SettingsError(f"{people} people are too few for min_participants = {fewest}: no round would open")
         task = self._posted(definition, initial)
-        self.on_event("created", {"task": task, "parameters": definition.spec.parameters})
+        dealt = dealt_words(definition)
+        created = {"task": task, "parameters": definition.spec.parameters} | ({"dealt": dealt} if dealt else {})
+        self.on_event("created", created)
         self.on_event("invited", {"people": people, "folder": invite(task, people)})
         status = self.watch(task, lambda status: status["enrolled"] >= people or status["state"] in _ENDED)
         self.requester.close_enrolment(task)  # everyone is in: KGC need not keep the participants' key any longer

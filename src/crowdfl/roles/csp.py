@@ -8,10 +8,12 @@ import hashlib
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from crowdfl.errors import DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.documents import Appointment, Certificate, Definition
 from crowdfl.roles.ends import END, OVER, SOLE, Ending, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
@@ -72,8 +74,20 @@ class Csp:
         Else a CSP that is restored from a backup of before the task could fetch the share again, and answer a second time.
         """
         if SOLE not in self.store.memory(task):
+            self._fetch_dealt(task)
             self.kgc.acknowledge(task)
             self.store.memory(task)[SOLE] = b""
+
+    def _fetch_dealt(self, task: str) -> None:
+        """Resumable: what is here is not fetched again."""
+        self.dealt.fetch(Definition.open(self.store.task(task).definition), self.kgc)
+        if self.store.task(task).state == OVER:  # meanwhile
+            self.dealt.erase(task)
+            raise ended(self.store, task)
+
+    @property
+    def dealt(self) -> DealtFiles:
+        return DealtFiles(self.bundles, "csp")
 
     def enrol(self, task: str, certificate: str) -> None:
         """A participant that KGC has certified: rewards are sealed to its key, claims checked with it."""
@@ -95,8 +109,11 @@ class Csp:
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
             draft = _Draft(self.store, task)
             with self.tools.observer.working("CSP"):
-                reply = self._side(task, draft).answer(request)
-            return self._keep(task, name, reply, draft)
+                side = self._side(task, draft)
+                reply = side.answer(request)
+            kept = self._keep(task, name, reply, draft)
+            self.dealt.burn(task, side.spent_rounds())  # after a crash before this, the next answer does it
+            return kept
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
@@ -118,7 +135,9 @@ class Csp:
             definition = Definition.open(self.store.task(task).definition)
             self._become_sole_holder(task)
             bundle = self.bundles.get(f"{task}.csp")
-            self._sides[task] = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
+            side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
+            side.supply(partial(self.dealt.load, definition))
+            self._sides[task] = side
         side = self._sides[task]
         for participant in self.store.participants(task, self._enrolled[task]):  # whichever process was told of them
             side.enrol(participant.identity)

@@ -4,18 +4,22 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
 from crowdfl.roles.ends import KEY_SHARES, REMEMBERED, Held
 from crowdfl.roles.ports import Blobs, CspStore, KgcStore
 
 BUNDLES = ("sp", "csp", "requester", "participant")  # that KGC deals, by whom they are for
+SOURCE = "source"  # what KGC makes the files of rounds from, until both servers have theirs
 
 
 def key_shares(bundles: Blobs) -> defaultdict[str, Counter[str]]:
-    """How many of each task are in a folder of keys; KGC's has other files beside them."""
+    """How many of each task are in a folder of keys, what was dealt for rounds apart; KGC's has other files beside them."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name in bundles.listing():
         task = _task_of_key(name)
-        if task is not None and name.endswith(BUNDLES):
+        if task is not None and is_dealt_file(name):
+            found[task][DEALT_FILES] += 1
+        elif task is not None and name.endswith((*BUNDLES, SOURCE)):
             found[task][KEY_SHARES] += 1
     return found
 
@@ -51,12 +55,12 @@ class KgcHoldings:
 
     def erase(self, task: str) -> None:
         """Every bundle; that keys were dealt, and which, stays known: they are never dealt again."""
-        for role in BUNDLES:
+        for role in (*BUNDLES, SOURCE):
             self.bundles.delete(f"{task}.{role}")
 
     def forget_unknown(self, task: str) -> None:
         """The mark first: without it whoever asks again is dealt fresh keys, and nobody has seen these."""
-        for name in ("dealt", *BUNDLES, "appointment"):
+        for name in ("dealt", *BUNDLES, SOURCE, "appointment"):
             self.bundles.delete(f"{task}.{name}")
 
     def drop(self, task: str) -> None:
@@ -88,9 +92,10 @@ class CspHoldings:
         return last_written(self.bundles.listing(), self.blobs.listing())
 
     def erase(self, task: str) -> None:
-        """The share, every answer, and what the protocol remembers."""
+        """The share, what was dealt for rounds, every answer, and what the protocol remembers."""
         self.drop(task)
         self.bundles.delete(f"{task}.csp")
+        DealtFiles(self.bundles, "csp").erase(task)
         self.blobs.clear(task)
         self.store.erase_answers(task, REMEMBERED)
 

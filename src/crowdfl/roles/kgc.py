@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import Forbidden, InvitationRefused, NotReady, TaskNotRunning
+from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning
 from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import (
@@ -18,7 +18,7 @@ from crowdfl.roles.documents import (
 )
 from crowdfl.roles.ends import OVER, require_not_ended
 from crowdfl.roles.enrolment import Enrolled
-from crowdfl.roles.holdings import BUNDLES
+from crowdfl.roles.holdings import BUNDLES, SOURCE
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
@@ -64,8 +64,9 @@ class Kgc:
         task = definition.task
         profile = profile_named(definition.settings.profile)
         dealing = profile.deal(definition.spec, insecure_test_key=self.insecure_test_key)
-        # All four, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
+        # All of them, or the next try deals afresh: nobody has seen any of them before `dealt` is there.
         bundles = {role: getattr(dealing, role) for role in BUNDLES}
+        bundles |= {SOURCE: dealing.source} if dealing.source else {}
         bundles["appointment"] = Appointment(task, dealing.fingerprint.hex()).sign(self.signing).encode()
         for name, bundle in bundles.items():
             self.bundles.delete(f"{task}.{name}")
@@ -75,19 +76,35 @@ class Kgc:
     def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:
         """A server's bundle, for that server alone; gone once acknowledged."""
         stored = self.store.task(task)
+        self._require_undealt(task, role)
+        return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
+
+    def dealt(self, task: str, role: str, number: int) -> bytes:
+        """A server's file of one round, made for this answer: the same until that server has acknowledged, then never again."""
+        definition = Definition.open(self.store.task(task).definition)
+        self._require_undealt(task, role)
+        if not 1 <= number <= definition.settings.rounds:
+            raise RoundsExhausted(f"round {number} of {definition.settings.rounds}: nothing is dealt for it")
+        profile = profile_named(definition.settings.profile)
+        if role not in profile.dealt_bytes(definition.settings, definition.spec.parameters):
+            raise NotReady(f"the profile {profile.name} deals {role} nothing but its bundle")
+        return profile.dealt(definition.spec, self.bundles.get(f"{task}.{SOURCE}"), role, number)
+
+    def _require_undealt(self, task: str, role: str) -> None:
         if role not in _DEALT:
             raise Forbidden(f"{role} is dealt no bundle of its own")
         require_not_ended(self.store, task)
         if not self.bundles.has(f"{task}.{role}"):
             raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
-        return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
     def acknowledge(self, task: str, role: str) -> None:
-        """The role has its bundle durably: destroy this copy."""
+        """The role has all that it is dealt durably: destroy this copy, and the source once both servers have theirs."""
         if role not in (*_DEALT, "requester"):
             raise Forbidden(f"{role} is dealt no bundle of its own")
         self.store.task(task)
         self.bundles.delete(f"{task}.{role}")
+        if not any(self.bundles.has(f"{task}.{one}") for one in _DEALT):
+            self.bundles.delete(f"{task}.{SOURCE}")
 
     def enrol(self, task: str, invitation: str, request: str) -> bytes:
         """Certify the keys of an invitation's holder, once per invitation; an `Enrolled`, sealed to the reading key."""

@@ -4,10 +4,11 @@ What must survive a crash lies in `blobs`, written before it is sent: an upload 
 bytes, so that it is the same upload.
 """
 
+import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,12 +36,15 @@ from crowdfl.errors import (
     TooFewParticipants,
     TooLate,
     UnknownParticipant,
+    UploadRejected,
+    WrongBase,
 )
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.keyed import keyed_party
-from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Tools
+from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.chain import KeptChain
 from crowdfl.roles.claiming import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.documents import Appointment, Definition, open_document, participant_name
 from crowdfl.roles.enrolment import EnrollingKgc, enrol
@@ -225,6 +229,8 @@ class Participant:
             return False
         self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
+            if not self._has_caught_up(number):
+                return False
             try:
                 self.encrypt(number, *train(self.model(), self._definition.training, number))
             except NothingToContribute as nothing:
@@ -235,9 +241,11 @@ class Participant:
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
+        self._catch_up(number)
         upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples, number)
         self.blobs.put(f"rounds/{number}/upload", upload)
-        self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped})
+        scaled = {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
+        self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped} | scaled)
 
     def send(self, number: int) -> bool:
         """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
@@ -249,7 +257,7 @@ class Participant:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
             raise
-        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning) as refusal:
+        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
@@ -286,19 +294,65 @@ class Participant:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
             return False  # the last average is for the requester
         try:
-            average = self._definition.shape.arrays(self.read(number).weights)
+            read = self.read(number)
         except CrowdFLError as wrong:
             if wrong.passes or isinstance(wrong, ServiceError):
                 raise  # the platform is away: training on an older model would be a pity
             self._tell_once("average missing", number, wrong)
             return False
+        average = self._definition.shape.arrays(read.weights)
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
+        if read.standing is not None:
+            self._note_rejected(number, read.standing)
         return True
 
     def read(self, number: int) -> Average:
-        return self.side.read(self.sp.average(self.task, number, self.keys), number)
+        """A round's average; of a chained profile, after those before it."""
+        self._catch_up(number)
+        with self._reading() as side:
+            return self._chain.read(side, number, self._publication(number))
+
+    def _catch_up(self, number: int) -> None:
+        """Read what this round's model follows from."""
+        if not self._profile.chained:
+            return
+        if self._chain.last() >= number:  # read again: from the beginning
+            self._chain.forget()
+            self._side = None
+        with self._reading() as side:
+            self._chain.catch_up(side, number, self.sp.status(self.task), self._publication)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[ParticipantProtocol]:
+        """A side that fails on the way may stand elsewhere than what is kept says: then it is made again."""
+        try:
+            yield self.side
+        except BaseException:
+            if self._profile.chained:
+                self._side = None
+            raise
+
+    def _publication(self, number: int) -> bytes:
+        return self.sp.average(self.task, number, self.keys)
+
+    def _has_caught_up(self, number: int) -> bool:
+        """Whoever cannot read an average that the round builds on stays out of it, and looks again later."""
+        try:
+            self._catch_up(number)
+        except CrowdFLError as wrong:
+            if wrong.passes or isinstance(wrong, ServiceError):
+                raise
+            self._tell_once("average missing", number, wrong)
+            return False
+        return True
+
+    def _note_rejected(self, number: int, why: str) -> None:
+        """Once: both servers together left this participant's upload out, and it earns nothing."""
+        if not self.blobs.has(f"rounds/{number}/no-reward"):
+            self.blobs.put(f"rounds/{number}/no-reward", why.encode())
+            self.on_event("upload rejected", {"round": number, "why": why})
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
@@ -306,6 +360,8 @@ class Participant:
             return False
         try:
             self.open_reward(number)
+        except UploadRejected as wrong:
+            self._note_rejected(number, str(wrong))
         except (RewardOutOfRange, UnknownParticipant) as wrong:  # for good: no claim of it would be paid
             self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
@@ -375,6 +431,9 @@ class Participant:
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
+        return self._initial_weights()
+
+    def _initial_weights(self) -> Weights:
         if not self.blobs.has("initial"):
             self.blobs.put("initial", self._initial())
         return arrays_from_npz(self.blobs.get("initial"), self._definition)
@@ -389,6 +448,8 @@ class Participant:
     def side(self) -> ParticipantProtocol:
         if self._side is None:
             side = self._new_side(self._definition, self.blobs.get("bundle"))
+            if self._profile.chained:
+                side.follow(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
             if self.open_stock is not None and side.upload_randomizers():
                 party = keyed_party(side)
                 self._stock = self.open_stock(party.public)
@@ -399,6 +460,14 @@ class Participant:
     def _new_side(self, definition: Definition, bundle: bytes) -> ParticipantProtocol:
         profile = profile_named(definition.settings.profile)
         return profile.participant(definition.spec, bundle, self.keys, self.tools)
+
+    @property
+    def _profile(self) -> Profile:
+        return profile_named(self._definition.settings.profile)
+
+    @property
+    def _chain(self) -> KeptChain:
+        return KeptChain(self.blobs, "rounds", self._definition.settings.rounds)
 
     @property
     def _definition(self) -> Definition:

@@ -275,7 +275,8 @@ class KgcPeer(Protocol):
     """KGC as SP or CSP reaches it, authenticated as itself."""
 
     def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
-    def acknowledge(self, task: str) -> None: ...  # the bundle is durable here: KGC may destroy its copy
+    def dealt(self, task: str, number: int) -> bytes: ...  # this role's file of a round, before it acknowledges
+    def acknowledge(self, task: str) -> None: ...  # all of it is durable here: KGC may destroy its copy
 
 
 class EndPeer(Protocol):

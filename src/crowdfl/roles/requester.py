@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +15,10 @@ from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.chain import KeptChain
 from crowdfl.roles.documents import Appointment, Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.participant import arrays_to_npz
+from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 
@@ -73,6 +75,8 @@ class Requester:
             created = self.kgc.create_task(text)
             self._check_key(complete, created)
             self.blobs.put(f"{task}/appointment", created.appointment.encode())
+            if profile_named(complete.settings.profile).chained:
+                self.blobs.put(f"{task}/initial", weights)
             self.blobs.put(f"{task}/bundle", created.bundle)
         self.sp.create_task(text, self.blobs.get(f"{task}/appointment").decode(), weights)
         self.kgc.done(task)
@@ -135,7 +139,20 @@ class Requester:
 
     def read(self, task: str, number: int) -> Average:
         definition = self.definition(task)
-        return self._side(definition, self.blobs.get(f"{task}/bundle")).read(self.sp.final(task, number), number)
+        side = self._side(definition, self.blobs.get(f"{task}/bundle"))
+        chain, fetch = self._chain(definition), partial(self.sp.final, task)
+        if profile_named(definition.settings.profile).chained:
+            if chain.last() >= number:
+                chain.forget()
+            side.follow(chain.get(), definition.shape.flat(self._initial(definition)))
+            chain.catch_up(side, number, self.sp.status(task), fetch)
+        return chain.read(side, number, fetch(number))
+
+    def _initial(self, definition: Definition) -> Weights:
+        return arrays_from_npz(self.blobs.get(f"{definition.task}/initial"), definition)
+
+    def _chain(self, definition: Definition) -> KeptChain:
+        return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)
 
     def _side(self, definition: Definition, bundle: bytes) -> RequesterProtocol:
         return profile_named(definition.settings.profile).requester(definition.spec, bundle, self.tools)

@@ -6,7 +6,8 @@ unless the role has deleted it since, as it may at any time. Left out is what mu
 - databases, which are copied by their own means, and unfinished writes and uploads
 - pools of randomizers: a copy would use them twice
 - the passphrase of sealed keys: beside the keys it would protect nothing
-- at KGC, shares that were not handed over yet: an archive with both of them would be the key
+- at KGC, shares that were not handed over yet, and what the files of rounds are made from: an archive with both shares would
+  be the key
 """
 
 import contextlib
@@ -27,7 +28,7 @@ _FILES = "files"
 _DATABASE = "database"
 _UNFINISHED = "incoming"
 _POOL = b"CFLP"  # what a pool of randomizers begins with, whatever its name
-_UNDEALT = ("sp", "csp", "requester")
+_UNDEALT = ("sp", "csp", "requester", "source")
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,10 @@ from crowdfl.settings import TaskSettings
 COINS = bytes(range(32))
 
 
-class ShareSettings:
-    """The settings of a task, with those that only this profile has."""
-
-    def __init__(self, **settings: Any) -> None:
-        own = {"rule": None, "check": "bounds", "max_norm": None}
-        self._own = {name: settings.pop(name, default) for name, default in own.items()}
-        self._task = TaskSettings.of(**{"profile": "shares", "budget": "1.00", **settings})
-
-    def __getattr__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else getattr(self._task, name)
-
-
 def widths_of(parameters: int = 60, **settings: Any) -> SharesWidths:
     usual = {"decimals": 3, "clip": 4.0, "max_participants": 6, "max_samples": 50, "lanes": 260, "max_norm": 2.0}
-    return SharesWidths.of(ShareSettings(**{**usual, **settings}), parameters)  # type: ignore[arg-type]
+    task = TaskSettings.of(**{"profile": "shares", "budget": "1.00", **usual, **settings})
+    return SharesWidths.of(task, parameters)
 
 
 @dataclass(frozen=True)
@@ -118,7 +107,7 @@ class Round:
         extra = bytes([side.index]) * 5
         return checked, (yield from lanes.products_program(side, own, self.widths, checked.lanes, extra))
 
-    def attach(self, verdict: checks.Verdict) -> bytes:
+    def attach(self, verdict: checks.CheckVerdict) -> bytes:
         return b"verdict " + repr(verdict.void).encode()
 
     def run(self, *, products: bool = True) -> tuple[Any, Any]:

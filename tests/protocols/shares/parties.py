@@ -61,6 +61,7 @@ class Parties:
         self.shape = SharesShape(self.spec)
         self.dealing = PROFILE.deal(self.spec, insecure_test_key=True)
         self.tools = Tools(ONE)
+        self.files: dict[tuple[str, int], bytes] = {}
         self.keys = {name_of(i): ParticipantKeys.fresh(name_of(i)) for i in range(self.people_count)}
         self.initial = np.linspace(-1.0, 1.0, self.parameters)
         self.people = {who: self.new_person(who) for who in self.keys}
@@ -81,9 +82,15 @@ class Parties:
         person.follow(None, self.initial)
         return person
 
+    def dealt(self, role: str, number: int) -> bytes:
+        """A file of KGC's; made once, since making it takes longer than using it."""
+        if (role, number) not in self.files:
+            self.files[role, number] = PROFILE.dealt(self.spec, self.dealing.source, role, number)
+        return self.files[role, number]
+
     def new_csp(self) -> SharesCsp:
         csp = PROFILE.csp(self.spec, self.dealing.csp, self.tools)
-        csp.supply(lambda number: PROFILE.dealt(self.spec, self.dealing.source, "csp", number))
+        csp.supply(lambda number: self.dealt("csp", number))
         for keys in self.keys.values():
             csp.enrol(keys.identity)
         return csp
@@ -97,7 +104,7 @@ class Parties:
         sp = PROFILE.sp(self.spec, self.dealing.sp, self.tools)
         sp.open_round(number)
         sp.carry(self.left)
-        sp.supply(lambda n: PROFILE.dealt(self.spec, self.dealing.source, "sp", n))
+        sp.supply(lambda n: self.dealt("sp", n))
         kept = self.seeds.setdefault(number, {})
         sp.keep_seeds(kept, kept.__setitem__)
         for keys in self.keys.values():

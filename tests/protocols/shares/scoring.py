@@ -1,14 +1,15 @@
 """Rounds of small whole-number lanes, their scores as shares, and the rules in the clear with exact arithmetic."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked
-from tests.protocols.shares.dealing import Given, Tamper, Transcript, deal_with, joined, run, split
+from tests.protocols.shares.dealing import Given, Transcript, deal_with, joined, run, split
 
 Vector = Sequence[int]
 
@@ -51,7 +52,7 @@ class SmallRound:
         return [] if self.previous is None else [dot(u, self.previous) for u in self.lanes]
 
 
-def widths_for(rule: str, participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: int) -> RuleWidths:
+def widths_for(rule: str, participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: Any) -> RuleWidths:
     """Bounds for lanes of vectors no longer than samples * norm; one row of as many buckets as lanes."""
     samples = changes.pop("max_samples", 50)
     square = samples**2 * norm**2
@@ -83,7 +84,7 @@ def scripted(widths: RuleWidths, seed: int = 1) -> Given:
     return deal_with(script, seed)
 
 
-def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1) -> tuple[Scores, Scores]:
+def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1) -> tuple[RoundScores, RoundScores]:
     """Both servers' shares, and what they have opened before a rule begins."""
     uu, vv = dot(small.total, small.total), None if small.previous is None else dot(small.previous, small.previous)
     numbers = [*small.A, *small.B, *(s * s for s in small.samples), *small.P, uu, vv or 0]
@@ -100,10 +101,10 @@ def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1
 
 def _scores(
     own: list[int], server: tuple[Dealt, rules.DealtRewards], small: SmallRound, opened: list[int], total: int | None
-) -> Scores:
+) -> RoundScores:
     n, has_last = len(small.lanes), small.previous is not None
     masks, dealt = server
-    return Scores(
+    return RoundScores(
         places=small.slots,
         kept=small.kept,
         A=own[:n],
@@ -122,18 +123,17 @@ def computed(
     small: SmallRound,
     budget: int,
     seed: int = 1,
-    sp_sends: Tamper | None = None,
-    csp_sends: Tamper | None = None,
+    meddle: Callable[[Given], None] = lambda given: None,
 ) -> tuple[list[int], Transcript]:
-    """The rewards of a round by both halves, and what was sent."""
+    """The rewards of a round by both halves, and what was sent. A server that deviates has meddled with its dealt shares:
+    adding to the share of a mask is adding to what it covers."""
     given = scripted(widths, seed)
     sp, csp = scores_of(given, widths, small, seed)
-    tampers = {name: sends for name, sends in (("sp_sends", sp_sends), ("csp_sends", csp_sends)) if sends is not None}
+    meddle(given)
     first, second, transcript = run(
         lambda divider: rules.rewards(divider, widths, given.sp[1], sp, budget),
         lambda divider: rules.rewards(divider, widths, given.csp[1], csp, budget),
         seed,
-        **tampers,
     )
     return joined(first, second, 128), transcript
 

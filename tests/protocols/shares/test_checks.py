@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.ring import Ring
@@ -44,7 +44,7 @@ def _accepted(*uploads: Upload | None, seed: int = 1, count: int = 4) -> list[in
     return [slot - count for slot in sp.verdict.accepted if slot >= count]
 
 
-_updates = st.lists(st.integers(-250, 250), min_size=_D, max_size=_D)
+_updates = st.lists(st.integers(-150, 150), min_size=_D, max_size=_D)
 
 
 @_few
@@ -105,7 +105,7 @@ def test_rejected_uploads_change_nothing_for_the_others() -> None:
 def test_a_broken_seal_burns_its_slot_and_counts_as_rejected() -> None:
     one = Round(_WIDTHS, [*_good(2), None, *_good(2)])
     (sp, _), (csp, _) = one.run()
-    assert sp.verdict == csp.verdict == checks.Verdict([0, 1, 3, 4])
+    assert sp.verdict == csp.verdict == checks.CheckVerdict([0, 1, 3, 4])
     assert combined(sp.samples, csp.samples, _WIDTHS.R) == [10, 11, 10, 11]
 
 
@@ -259,6 +259,24 @@ def test_lanes_made_unusable_end_the_round_before_anything_is_compared() -> None
     assert b"than chance explains" in replies[1]
 
 
+@given(st.integers(0, 2**_WIDTHS.k - 1), st.integers(0, 2**_WIDTHS.k - 1))
+@example(0, 2**_WIDTHS.k - 1)
+@example(_WIDTHS.lane_bound, 2**_WIDTHS.k - 1)
+@example(2**_WIDTHS.k - _WIDTHS.lane_bound, 0)
+@example(_WIDTHS.lane_bound + 1, 2**_WIDTHS.k - 1)
+@example(2 ** (_WIDTHS.k - 1), 2 ** (_WIDTHS.k - 1))
+def test_an_opening_never_wraps_where_it_is_used(lane: int, mask: int) -> None:
+    """What is shown less the mask is the lane if that is in range, and out of range if the lane is: over the integers."""
+    modulus, bound = 1 << _WIDTHS.k, _WIDTHS.lane_bound
+    covered = np.full((1, _WIDTHS.lanes), (lane + bound + mask) % modulus, dtype=np.uint64)
+    shown = lanes.opened(_WIDTHS, [0], covered, np.zeros_like(covered))
+    assert bool(shown.kept) == ((lane + bound + mask) % modulus >= 2 * bound)
+    if shown.kept:
+        found, signed = int(shown.shown[0, 0]) - mask, (lane + modulus // 2) % modulus - modulus // 2
+        assert (found - lane) % modulus == 0
+        assert found == signed if abs(signed) <= bound else abs(found) > bound
+
+
 def test_blocks_with_an_unusable_lane_are_left_out_for_everyone() -> None:
     count = len(_WIDTHS.blocks)
     shares = np.full((2, _WIDTHS.lanes), 1 << (_WIDTHS.k - 1), dtype=np.uint64)
@@ -389,9 +407,56 @@ def test_a_shifted_share_gives_one_bit_about_the_shifted_number() -> None:
     assert sp.verdict.accepted == csp.verdict.accepted == [0, 1, 3]
 
 
+@_few
+@given(st.integers(-(2**20), 2**20), st.integers(0, _WIDTHS.lanes - 1), st.integers(1, 500))
+def test_an_altered_opening_shifts_a_lane_by_what_was_added_and_no_more(shift: int, place: int, seed: int) -> None:
+    """CSP, which hears SP's share of c first, may choose c: what is computed with then is the lane and a known number."""
+    one = Round(_WIDTHS, _good(), seed=seed)
+    one.lanes[CSP][1, place : place + 1] += np.array([shift], dtype=np.int64).view(np.uint64)
+    (sp, _), (csp, _) = one.run(products=False)
+    z = one.lanes_of(one.uploads[1].entries)
+    z[place] += shift
+    expected = sum(z[lane] ** 2 for lane in sp.lanes.places)
+    allowed = len(sp.lanes.places) * _WIDTHS.K * 11**2 // _WIDTHS.buckets
+    assert (1 in sp.verdict.accepted) == (expected <= allowed)
+    if 1 in sp.verdict.accepted:
+        at = sp.verdict.accepted.index(1)
+        assert combined(sp.lengths, csp.lengths, _WIDTHS.R)[at] == expected
+
+
 def test_dealt_shares_add_up_to_what_kgc_knows() -> None:
     sp, csp, kgc = dealt(_WIDTHS)
     total = (sp.lanes.astype(object) * 1)[0, 0], csp.lanes[0, 0]
     ours = sum(int.from_bytes(bytes(map(int, part)), "little") for part in total) % 2**_WIDTHS.R
     assert ours == int.from_bytes(kgc.lanes[0, 0].tobytes(), "little") < 2**_WIDTHS.k
     assert [(a + b) % 2**128 for a, b in zip(sp.zeros.share, csp.zeros.share, strict=True)] == [0] * 6
+
+
+@pytest.mark.parametrize("parameters", [1, 2, 3])
+def test_models_of_few_parameters_are_checked_too(parameters: int) -> None:
+    widths = widths_of(parameters)
+    fine, twice = np.zeros(parameters, dtype=np.int64), np.zeros(parameters, dtype=np.int64)
+    fine[0], twice[0] = 2000, -4010
+    wrapped = np.full(parameters, -(1 << (widths.k - 1)), dtype=np.int64)
+    uploads = [*[honest(fine, 50)] * 4, honest(twice, 1), Upload(wrapped, 1)]
+    (sp, _), (csp, _) = Round(widths, uploads).run()
+    assert sp.verdict == csp.verdict == checks.CheckVerdict([0, 1, 2, 3])
+
+
+@pytest.mark.second
+def test_a_round_of_the_papers_size_is_exact() -> None:
+    sizes = {"decimals": 6, "clip": 16.0, "max_participants": 36, "max_samples": 100, "lanes": 4096, "max_norm": 20.0}
+    widths = widths_of(277_006, **sizes)
+    draws = np.random.default_rng(5).normal(0, 0.9 * 20e6 / 277_006**0.5, (36, 277_006)).astype(np.int64)
+    sparse = np.zeros(277_006, dtype=np.int64)
+    sparse[1234] = 20_000_000
+    uploads = [honest(draw, 100) for draw in [sparse, *draws[1:33]]]
+    cheats = [Upload(np.full(277_006, -(1 << 55), dtype=np.int64), 3), honest(2 * sparse, 100), honest(draws[35], 0)]
+    one = Round(widths, [*uploads, *cheats], draws.sum(axis=0), seed=9)
+    (sp, mine), (csp, theirs) = one.run()
+    assert sp.verdict == csp.verdict == checks.CheckVerdict(list(range(33)))
+    z = np.array([one.lanes_of(upload.entries) for upload in uploads], dtype=object)[:, sp.lanes.places]
+    total = z.sum(axis=0)
+    assert combined(sp.lengths, csp.lengths, widths.R) == [int(row @ row) for row in z]
+    assert combined(mine.with_sum, theirs.with_sum, widths.R) == [int(row @ total) for row in z]
+    assert combined([mine.sum_square], [theirs.sum_square], widths.R) == [int(total @ total)]

@@ -24,7 +24,7 @@ from crowdfl.protocols.profile import RESTORED
 from crowdfl.protocols.shares import rewards
 from crowdfl.protocols.shares.books import CspBooks
 from crowdfl.protocols.shares.chain import next_base
-from crowdfl.protocols.shares.manifest import Manifest
+from crowdfl.protocols.shares.manifest import RoundManifest
 from crowdfl.protocols.shares.transcript import StepRequest, Transcript
 from tests.protocols.driving import Draft, Keeping
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties, name_of
@@ -52,7 +52,7 @@ def step_of(request):
 
 
 def manifest_in(parties, request):
-    return Manifest.from_bytes(step_of(request).payload, parties.shape.limits())
+    return RoundManifest.from_bytes(step_of(request).payload, parties.shape.limits())
 
 
 def asked_with(manifest, number=None):

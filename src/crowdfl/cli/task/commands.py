@@ -14,6 +14,7 @@ from crowdfl.cli.task.files import FORMATS, defined, require_model_path, templat
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.campaign import Campaign
+from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths, to_millionths
 
@@ -46,7 +47,11 @@ def create(
         definition, initial = defined(file, read_settings(file), module, own.settings.min_claim_window)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
-    show({"task": task, "parameters": definition.spec.parameters}, task, as_json=as_json)
+    dealt = dealt_words(definition)
+    if dealt and not as_json:
+        typer.echo(f"dealt by KGC: {dealt}", err=True)
+    told = {"task": task, "parameters": definition.spec.parameters} | ({"dealt": dealt} if dealt else {})
+    show(told, task, as_json=as_json)
 
 
 @app.command()

@@ -1,7 +1,11 @@
-"""`crowdfl audit`: all attacks on all profiles, those of the paper's in the order of section 7, and what is shown of them."""
+"""`crowdfl audit`: all attacks on all profiles, the paper's first, in the order of section 7, and what is shown of them.
+
+`crowdfl audit incentives` is about people rather than servers: what cheaters earn under each rule of payment.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,21 +39,58 @@ class _Scale:
 
 _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
 _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
+_DATA = Path("../shared/data")
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+app = typer.Typer(invoke_without_command=True)
 
 
+@app.callback()
 def audit(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    context: typer.Context,
+    as_json: _AsJson = False,
     quick: Annotated[bool, typer.Option("--quick", help="Short test keys and fewer rounds.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
     """Attack all profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
+    if context.invoked_subcommand is not None:
+        if as_json or quick or check:
+            raise typer.BadParameter(f"write options after `{context.invoked_subcommand}`")
+        return
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
     if check and any(finding.surprising for finding in findings):
         raise typer.Exit(1)
+
+
+@app.command()
+def incentives(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
+    network: Annotated[
+        bool, typer.Option("--network", help="A network with a hidden layer (torch) instead of softmax regression.")
+    ] = False,
+    data: Annotated[
+        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
+    ] = _DATA,
+    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+) -> None:
+    """Let people cheat under every rule of payment: their part of the budget, and who goes unpaid."""
+    from crowdfl.lab.audit.incentives import campaign, report
+
+    if quick and network:
+        raise typer.BadParameter("--quick and --network exclude each other")
+    missing = [] if quick else campaign.missing_files(data)
+    made_up = quick or bool(missing)
+    made = campaign.IncentiveSettings
+    settings = made.quick() if made_up else made.network() if network else made()
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found; name the folder with --data"] if missing else []
+    command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
+    folder = None if made_up else data
+    deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
 
 def attack_scene(scene: Scene) -> Iterator[Finding]:

@@ -92,6 +92,7 @@ class FinishedCampaign:
     report: dict[str, Any]
     plain: Plain = field(repr=False)
     keys: KeySight = field(repr=False)
+    profile: str
     seconds: float = 0.0
 
     def said(self, event: str) -> _Heard:
@@ -137,24 +138,28 @@ def campaign_result(campaign: FinishedCampaign) -> Result:
         "demo",
         "A CrowdFL campaign",
         machine(),
-        {"task": campaign.task, "rounds": _ROUNDS, "profile": "hardened", "key_bits": 2048},
+        {"task": campaign.task, "rounds": _ROUNDS, "profile": campaign.profile},
         tables=tuple(make(campaign) for make in tables),
         notes=(f"Late uploads that still counted: {', '.join(late) or 'none'}.", _search_line(campaign)),
         pictures=(Picture("demo", "Accuracy and rewards", lambda f: _draw(f, campaign), (12.0, 4.2)),),
-        command="make demo",
+        command=_command(campaign),
     )
 
 
 def write_page(campaign: FinishedCampaign, result: Result) -> Path:
     intro = (
-        f"Ten people of a watch data set, {_ROUNDS} rounds, profile `hardened`, 2048-bit keys, "
+        f"Ten people of a watch data set, {_ROUNDS} rounds, profile `{campaign.profile}`, "
         f"{campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after the window; "
-        f"person {VANISHES} vanished after its first upload. Run it again with `make demo`."
+        f"person {VANISHES} vanished after its first upload. Run it again with `{_command(campaign)}`."
     )
     section = replace(result_section(result), title=f"Task {campaign.task}", intro=intro)
     path = campaign.folder / "report.html"
     path.write_text(page_html(result.title, (), [section_html(section)]), encoding="utf-8")
     return path
+
+
+def _command(campaign: FinishedCampaign) -> str:
+    return "make demo" if campaign.profile == "hardened" else f"make demo PROFILE={campaign.profile}"
 
 
 def _accuracy_table(campaign: FinishedCampaign) -> ResultTable:
@@ -199,7 +204,7 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
 
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:
-    columns = ("server", "key shares in its files", "after the end", "received", "its folder", "could read")
+    columns = ("server", "secrets in its files", "after the end", "received", "its folder", "could read")
     rows = tuple(
         (
             sight.server.upper(),
@@ -233,7 +238,7 @@ def _draw(figure: "Figure", campaign: FinishedCampaign) -> None:
     ours = {number: plain.measure(model) for number, model in campaign.averages.items()}
     clear = {number: plain.over(number, everyone) for number in plain.averages}
     series = {
-        "CrowdFL, encrypted": Series(list(ours), list(ours.values())),
+        "CrowdFL, protected": Series(list(ours), list(ours.values())),
         "FedAvg, in the clear": Series(list(clear), list(clear.values()), style="x--"),
     }
     lines(left, series, xlabel="round", ylabel="accuracy on everyone's held-out windows")

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from crowdfl.cli.task.files import template
-from crowdfl.errors import ServiceUnavailable
+from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.lab.demo.report import DROPS, VANISHES, FinishedCampaign, Plain, campaign_result, plain_fedavg, write_page
 from crowdfl.lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl.lab.report.output import print_result
@@ -28,6 +28,10 @@ from crowdfl.retry import Backoff
 _PEOPLE = 10
 _DROP_ROUND = 2
 _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
+_CHANGES = {  # to the task file that `crowdfl task new` prints
+    "hardened": {"lanes = 1024 ": "lanes = 112 "},
+    "shares": {'profile = "hardened"\n': 'profile = "shares"\n', "# max_norm = 5.0": "max_norm = 20.0"},
+}
 _PROGRAM = (sys.executable, "-m", "crowdfl")
 
 
@@ -37,6 +41,7 @@ class _RunningCampaign:
 
     folder: Path
     console: Console
+    profile: str
     started: float = field(default_factory=time.monotonic)
     heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +105,7 @@ class _RunningCampaign:
         while not are_erased(self.folder / "roles", task):
             if not looks.wait():
                 return
-        self.say("the task has ended: SP and CSP have erased their key shares")
+        self.say("the task has ended: SP and CSP have erased their secrets")
 
     def _require_alive(self, name: str) -> None:
         process = self._running.get(name)
@@ -151,7 +156,7 @@ class _RunningCampaign:
         self.say(f"{status['state']}; {', '.join(rounds[-2:]) or str(status['enrolled']) + ' have joined'}")
         self.status = status
         if self.keys is None and status["rounds"]:  # dealt, and not erased yet
-            self.keys = KeySight.of(self.folder / "roles", status["task"])
+            self.keys = KeySight.of(self.folder / "roles", status["task"], self.profile)
         if status["state"] == "finished" and self.plain is None:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
             self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
@@ -169,12 +174,17 @@ class _RunningCampaign:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where to keep everything the campaign writes.")] = Path("crowdfl-demo"),
+    profile: Annotated[
+        str, typer.Option(help='"hardened" or "shares": docs/shares.md says when to take which.')
+    ] = "hardened",
 ) -> None:
     """Run a campaign of three rounds over TLS on this machine, and report what everyone saw."""
+    if profile not in _CHANGES:
+        raise SettingsError(f"the demo runs the profile {' or '.join(_CHANGES)}, not {profile!r}")
     console = Console()
     folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True, mode=0o700)
-    campaign = _RunningCampaign(folder, console)
+    campaign = _RunningCampaign(folder, console, profile)
     try:
         finished = _run(campaign)
     finally:
@@ -195,7 +205,7 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     unit = time.monotonic() - campaign.started
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
-    (folder / "task.toml").write_text(_task_file(unit))
+    (folder / "task.toml").write_text(_task_file(unit, campaign.profile))
     places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
     settings = str(folder / "roles" / "requester" / "settings.toml")
     campaign.start("requester", "task", "run", *places, "--people", str(_PEOPLE), "--json", "--settings", settings)
@@ -208,7 +218,7 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     plain = campaign.plain.result() if campaign.plain is not None else Plain({}, {}, {})
     campaign.wait_until_erased(task)
     keys = campaign.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
-    return FinishedCampaign(folder, task, campaign.heard, report, plain, keys)
+    return FinishedCampaign(folder, task, campaign.heard, report, plain, keys, campaign.profile)
 
 
 def _do(*command: str) -> None:
@@ -223,7 +233,7 @@ def _allow_short_claims(settings: Path) -> None:
     settings.write_text(text.replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
 
 
-def _task_file(unit: float) -> str:
+def _task_file(unit: float, profile: str) -> str:
     """How long rounds wait. One of the ten vanishes, so rounds 2 and 3 always wait to their end: as short as is safe.
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
@@ -234,11 +244,10 @@ def _task_file(unit: float) -> str:
     changes = {
         "window = 3600.0 ": f"window = {wait:.1f} ",
         "grace = 600.0 ": f"grace = {wait:.1f} ",
-        "lanes = 1024 ": "lanes = 112 ",
         "claim_window = 604800.0 ": f"claim_window = {max(15.0, 6 * unit):.1f} ",  # for nine people to claim
     }
     text = template
-    for before, after in changes.items():
+    for before, after in (changes | _CHANGES[profile]).items():
         text = text.replace(before, after)
     return text
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.storage.sql import SqlStore
 
 Row = npt.NDArray[np.float64]
@@ -31,19 +32,20 @@ class Sight:
 
 @dataclass(frozen=True)
 class KeySight:
-    """The task's key shares, and who held which during the campaign: they are erased at its end."""
+    """The task's secrets (shares of a key, or seeds), and who held which during the campaign: they are erased at its end."""
 
     shares: Mapping[str, int] = field(repr=False)
     held: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, roles: Path, task: str) -> "KeySight":
-        shares = shares_of(roles, task)
+    def of(cls, roles: Path, task: str, profile: str) -> "KeySight":
+        shares = secrets_of(roles, task, profile)
         return cls(shares, {server: shares_in(roles / server, shares) for server in SERVERS})
 
 
 def are_erased(roles: Path, task: str) -> bool:
-    return not any((roles / server / "keys" / f"{task}.{server}").exists() for server in ("sp", "csp"))
+    """Key shares and seeds, and what KGC dealt for rounds."""
+    return not any(any((roles / server / "keys").glob(f"{task}.*")) for server in ("sp", "csp"))
 
 
 def look_at(roles: Path, task: str, keys: KeySight, averages: Sequence[Row], initial: Row) -> list[Sight]:
@@ -59,11 +61,16 @@ def look_at(roles: Path, task: str, keys: KeySight, averages: Sequence[Row], ini
     return sights
 
 
-def shares_of(roles: Path, task: str) -> dict[str, int]:
-    """The two shares of the task's key, each from the one folder where it belongs."""
-    sp = SpBundle.from_bytes((roles / "sp" / "keys" / f"{task}.sp").read_bytes(), Limits.plain())
-    csp = CspBundle.from_bytes((roles / "csp" / "keys" / f"{task}.csp").read_bytes(), Limits.plain())
-    return {"lambda_sc": sp.share, "lambda_c": csp.share}
+def secrets_of(roles: Path, task: str, profile: str) -> dict[str, int]:
+    """What each server alone may have, from the one folder where it belongs: shares of a key or, in `shares`, seeds."""
+    sp, csp = ((roles / role / "keys" / f"{task}.{role}").read_bytes() for role in ("sp", "csp"))
+    limits = Limits.plain()
+    if profile == "shares":
+        seeds = SharesSpBundle.from_bytes(sp, limits).seed, SharesCspBundle.from_bytes(csp, limits).seed
+        return {
+            name: int.from_bytes(seed, "big") for name, seed in zip(("SP's seed", "CSP's seed"), seeds, strict=True)
+        }
+    return {"lambda_sc": SpBundle.from_bytes(sp, limits).share, "lambda_c": CspBundle.from_bytes(csp, limits).share}
 
 
 def shares_in(folder: Path, shares: Mapping[str, int]) -> tuple[str, ...]:
@@ -114,7 +121,7 @@ def _at_sp(folder: Path, task: str) -> str:
         uploads = [upload for round_ in store.rounds(task) for upload in store.uploads(task, round_.number)]
     late = sum(upload.late for upload in uploads)
     left = sum(path.is_file() for path in (folder / "blobs" / task).glob("rounds/*/uploads/*"))
-    return f"{len(uploads)} encrypted uploads, {late} of them late; {left} still kept"
+    return f"{len(uploads)} protected uploads, {late} of them late; {left} still kept"
 
 
 def _at_csp(folder: Path, task: str) -> str:

@@ -12,7 +12,7 @@ from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongB
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import RESTORED, CspMemory
 from crowdfl.protocols.shares.chain import first_base, next_base, sha256
-from crowdfl.protocols.shares.manifest import Manifest
+from crowdfl.protocols.shares.manifest import RoundManifest
 from crowdfl.protocols.shares.transcript import Transcript
 
 _RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
@@ -82,10 +82,11 @@ class CspBooks:
 
     # From round to round.
 
-    def begin(self, manifest: Manifest) -> None:
+    def begin(self, manifest: RoundManifest) -> None:
         """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
         for number in range(self._latest(), manifest.number):
             self._memory.reserve(f"round {number} passed", b"")
+            self._forget(number)
         self._memory.keep("latest manifest", str(manifest.number).encode())
         if self._spent(manifest.base) not in (
             None,
@@ -99,7 +100,13 @@ class CspBooks:
         ):
             raise ChainBroken(f"another publication of round {last.number} was named before")
 
-    def check_base(self, manifest: Manifest) -> None:
+    def _forget(self, number: int) -> None:
+        """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
+        said = self.said(number)
+        for step in range(2, said.step + 1 if said is not None else 0):
+            self._memory.keep(f"round {number} heard {step}", b"")
+
+    def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum and its publication give."""
         if self._spent(manifest.base) is not None:
             raise BaseSpent(_spent(manifest.number))

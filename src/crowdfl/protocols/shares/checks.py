@@ -51,7 +51,7 @@ class CheckInputs:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckVerdict:
     """Who is in the round, by slot; or why the round is void."""
 
     accepted: list[int]
@@ -65,7 +65,7 @@ class Checked:
     `samples_shown` is samples + b, opened; b are the dealt `roots`.
     """
 
-    verdict: Verdict
+    verdict: CheckVerdict
     attached: bytes
     lanes: OpenLanes
     lengths: list[int] = field(repr=False)
@@ -84,7 +84,7 @@ class _Samples:
     in_range: Bytes = field(repr=False)  # XOR shares
 
 
-_Attach = Callable[[Verdict], bytes]
+_Attach = Callable[[CheckVerdict], bytes]
 
 
 def check_program(
@@ -155,7 +155,7 @@ def _compare(
     return compare.gated_less_than(side, dealt.norm_check, lanes.slots, shown, 1 << (widths.R - 1), gate)
 
 
-def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[Verdict, bytes]]:
+def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
     """Exchanges 4 and 5."""
     mine = inputs.salt + pack_flips(bits)
     bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
@@ -166,7 +166,7 @@ def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Hal
         return _verdict(inputs, bits, theirs), attached
     theirs = side.heard(len(mine))
     if not _fits(bound, SP, inputs.context, theirs):
-        return (yield from _answer(side, bytes(len(mine)), Verdict([], _ALTERED), attach))
+        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
     return (yield from _answer(side, mine, _verdict(inputs, bits, theirs), attach))
 
 
@@ -186,7 +186,7 @@ def _parted(message: bytes, length: int) -> tuple[bytes, bytes]:
     return message[:length], message[length:]
 
 
-def _answer(side: CspSide, mine: bytes, verdict: Verdict, attach: _Attach) -> Half[tuple[Verdict, bytes]]:
+def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
     attached = attach(verdict)
     if verdict.void is None:
         yield from side.answer(mine + attached)
@@ -195,10 +195,10 @@ def _answer(side: CspSide, mine: bytes, verdict: Verdict, attach: _Attach) -> Ha
     return verdict, attached
 
 
-def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes) -> Verdict:
+def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes) -> CheckVerdict:
     bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
     accepted = [slot for slot, bit in zip(inputs.slots, bits, strict=True) if bit]
-    return Verdict(accepted, why_void(len(accepted), inputs.listed, inputs.least))
+    return CheckVerdict(accepted, why_void(len(accepted), inputs.listed, inputs.least))
 
 
 def why_void(accepted: int, listed: int, least: int) -> str | None:
@@ -212,7 +212,7 @@ def why_void(accepted: int, listed: int, least: int) -> str | None:
 
 def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:
     """Too many lanes cannot be used: nothing more is opened, CSP says so in its next answer."""
-    verdict = Verdict([], "more lanes cannot be used than chance explains: a server has altered its shares")
+    verdict = CheckVerdict([], "more lanes cannot be used than chance explains: a server has altered its shares")
     if isinstance(side, SpSide):
         attached = yield b""
     else:

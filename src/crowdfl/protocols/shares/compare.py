@@ -22,7 +22,7 @@ from crowdfl.protocols.shares.program import SP, Side
 
 
 @dataclass(frozen=True)
-class Keys:
+class ComparisonKeys:
     """Of f(t) = [t < a dealt number], one for each number: this server's seeds, and the corrections that both have."""
 
     bits: int
@@ -35,7 +35,7 @@ class Comparison:
     """For some numbers modulo 2^bits: this server's shares of the masks r, and its keys."""
 
     mask: Dealt
-    keys: Keys
+    keys: ComparisonKeys
 
     @property
     def bits(self) -> int:
@@ -47,7 +47,7 @@ class GatedComparison:
     """The same; dealt bits, XOR-shared; and keys that answer only where the dealt bit is 1."""
 
     plain: Comparison
-    gated: Keys
+    gated: ComparisonKeys
     flips: Bytes = field(repr=False)
 
 
@@ -73,11 +73,11 @@ def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
     return [number * int(flip) for flip, number in zip(flips, numbers, strict=True)]
 
 
-def _keys(cards: Cards, count: int, bits: int, numbers: Callable[[], list[int]]) -> Keys:
+def _keys(cards: Cards, count: int, bits: int, numbers: Callable[[], list[int]]) -> ComparisonKeys:
     """KGC alone evaluates `numbers`."""
     sp, csp = cards.seeds(count, dcf.SEED_BYTES)
     length = dcf.corrections_bytes(count, bits)
-    return Keys(bits, sp or csp, cards.public(length, lambda: dcf.generate(numbers(), bits, sp, csp)))
+    return ComparisonKeys(bits, sp or csp, cards.public(length, lambda: dcf.generate(numbers(), bits, sp, csp)))
 
 
 def masked(dealt: Comparison, places: Sequence[int], shares: Sequence[int]) -> list[int]:
@@ -101,7 +101,7 @@ def gated_less_than(
     return _evaluated(side, dealt.gated, places, opened, bound) ^ below ^ plain
 
 
-def _evaluated(side: Side, keys: Keys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
+def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
     points = [*opened, *((c - bound) % (1 << keys.bits) for c in opened)]
     instances = np.array([*places, *places], dtype=np.int64)
     values = dcf.evaluate(side.index, keys.seeds, keys.corrections, instances, points, keys.bits)

@@ -28,7 +28,7 @@ from crowdfl.protocols.shares.books import CspBooks, SumOpened
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.csp_round import CspAnswer, CspInputs, CspKeys, CspRound, sum_of
 from crowdfl.protocols.shares.dealing import CSP_ROLE, DealtRound, received
-from crowdfl.protocols.shares.manifest import Manifest, check_manifest, open_seals
+from crowdfl.protocols.shares.manifest import RoundManifest, check_manifest, open_seals
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 from crowdfl.protocols.shares.transcript import StepRequest, Transcript
 
@@ -90,7 +90,7 @@ class SharesCsp:
         """What can be refused without any harm is refused before the round has begun."""
         if message.step != 1:
             raise OutOfTurn(f"round {message.round_number} has no manifest yet")
-        manifest = Manifest.from_bytes(message.payload, self._shape.limits())
+        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
         start = Transcript.start(manifest.place)
         if manifest.number != message.round_number or message.transcript != start.digest:
             raise ProtocolError(f"a manifest of round {manifest.number} in a request of round {message.round_number}")
@@ -138,7 +138,7 @@ class SharesCsp:
         return run
 
     def _program(self, number: int, manifest: bytes) -> CspRound:
-        parsed = Manifest.from_bytes(manifest, self._shape.limits())
+        parsed = RoundManifest.from_bytes(manifest, self._shape.limits())
         inputs = CspInputs(
             self._books.seed(number),
             lambda: self._dealt(number),
@@ -164,7 +164,7 @@ class SharesCsp:
 
     def _sum_again(self, number: int) -> bytes:
         limits = self._shape.limits()
-        manifest = Manifest.from_bytes(next(self._books.heard(number, 1)), limits)
+        manifest = RoundManifest.from_bytes(next(self._books.heard(number, 1)), limits)
         record = RoundRecord.from_bytes(self._books.record(number) or b"", limits)
         seeds = open_seals(manifest, self._keys.sealing)
         return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums

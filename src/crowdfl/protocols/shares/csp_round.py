@@ -7,10 +7,10 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.expansion import expand
 from crowdfl.protocols.shares.average import AverageCoins, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace
-from crowdfl.protocols.shares.checks import Checked, CheckInputs, Verdict, check_program
+from crowdfl.protocols.shares.checks import Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.dealing import DealtRound
 from crowdfl.protocols.shares.lanes import coins
-from crowdfl.protocols.shares.manifest import AcceptedSet, Manifest, ManifestReply, open_seals, sign_verdict
+from crowdfl.protocols.shares.manifest import AcceptedSet, ManifestReply, RoundManifest, open_seals, sign_verdict
 from crowdfl.protocols.shares.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.reciprocal import CspDivider
 from crowdfl.protocols.shares.rewards import RewardSealer, reward_program
@@ -53,7 +53,7 @@ class CspAnswer:
 class CspRound:
     """The program of one round, from a manifest that was found in order."""
 
-    def __init__(self, shape: SharesShape, manifest: Manifest, keys: CspKeys, inputs: CspInputs) -> None:
+    def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
         self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
         self._seeds = open_seals(manifest, keys.sealing)
         self._least = shape.spec.settings.min_participants
@@ -111,7 +111,7 @@ class CspRound:
         reply, self._now.rewards = sealer.seal(names, shares, commitments)
         yield from side.answer(reply.to_bytes())
 
-    def _attached(self, verdict: Verdict) -> bytes:
+    def _attached(self, verdict: CheckVerdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)
         self._now.is_void = verdict.void is not None
         return sign_verdict(self._manifest, self._members, self._keys.signing)

@@ -11,7 +11,7 @@ from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import BadSignature, LengthMismatch, ProtocolError, RoundEnded, SealBroken, TooFewParticipants
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
-from crowdfl.protocols.shares.checks import Verdict, why_void
+from crowdfl.protocols.shares.checks import CheckVerdict, why_void
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
 
@@ -19,7 +19,7 @@ BROKEN_SEAL = "its seal does not open"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
 
 
-class Manifest(Message, kind=54):
+class RoundManifest(Message, kind=54):
     """SP to CSP: the uploads of a round by everything but SP's shares, in the order of their names."""
 
     task: str
@@ -49,9 +49,11 @@ class ManifestReply(Message, kind=55):
     word: bytes
 
 
-def manifest_of(place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]) -> Manifest:
+def manifest_of(
+    place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]
+) -> RoundManifest:
     names = tuple(sorted(entries))
-    return Manifest(
+    return RoundManifest(
         place.task,
         place.number,
         place.base,
@@ -77,7 +79,7 @@ class ManifestEntry:
         return cls(body.digest, body.sealed, body.signature)
 
 
-def check_manifest(manifest: Manifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
+def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
     settings, names = shape.spec.settings, manifest.names
     if manifest.task != shape.spec.name:
@@ -97,7 +99,7 @@ def check_manifest(manifest: Manifest, shape: SharesShape, keys: Mapping[str, by
     _check_entries(manifest, keys)
 
 
-def _check_entries(manifest: Manifest, keys: Mapping[str, bytes]) -> None:
+def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
     rows = zip(manifest.names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
     for who, digest, sealed, signature in rows:
         if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
@@ -108,7 +110,7 @@ def _check_entries(manifest: Manifest, keys: Mapping[str, bytes]) -> None:
             raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
 
 
-def open_seals(manifest: Manifest, sealing: ReaderKey) -> dict[str, bytes]:
+def open_seals(manifest: RoundManifest, sealing: ReaderKey) -> dict[str, bytes]:
     """The seeds in what was sealed to CSP; whose is missing has a broken seal."""
     opened: dict[str, bytes] = {}
     for who, digest, sealed in zip(manifest.names, manifest.digests, manifest.sealed, strict=True):
@@ -134,7 +136,7 @@ class AcceptedSet:
         accepted = tuple(who for who in names if who not in rejected)
         return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
 
-    def judged(self, names: Sequence[str], verdict: Verdict, least: int) -> "AcceptedSet":
+    def judged(self, names: Sequence[str], verdict: CheckVerdict, least: int) -> "AcceptedSet":
         """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
         accepted = tuple(names[slot] for slot in verdict.accepted)
         if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):
@@ -161,19 +163,23 @@ class RoundVerdict(Message, kind=56):
         return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
 
 
-def _verdict(manifest: Manifest, members: AcceptedSet) -> RoundVerdict:
+def _verdict(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
     names, reasons = tuple(members.rejected), tuple(members.rejected.values())
     fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
     return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
 
 
-def sign_verdict(manifest: Manifest, members: AcceptedSet, signing: SigningKey) -> bytes:
+def sign_verdict(manifest: RoundManifest, members: AcceptedSet, signing: SigningKey) -> bytes:
     verdict = _verdict(manifest, members)
     return replace(verdict, signature=signing.sign(verdict.statement)).to_bytes()
 
 
-def check_verdict(word: bytes, manifest: Manifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape) -> None:
+def check_verdict(
+    word: bytes, manifest: RoundManifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape
+) -> None:
     """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
+    if not word:
+        raise ProtocolError(f"CSP gives no signed word on who is in round {manifest.number}")
     verdict = RoundVerdict.from_bytes(word, shape.limits())
     verify(csp_key, verdict.statement, verdict.signature)
     if replace(verdict, signature=b"") != _verdict(manifest, members):

@@ -38,10 +38,11 @@ _Saw = Callable[[str, Sequence[int]], None]
 
 def span_for(divisions: Iterable[tuple[int, int]]) -> int:
     """W, for so many divisions each of so many bits of range, all with masks of one width."""
-    return max(8, math.ceil(_leak(divisions, 1) / LEAK))
+    return max(8, math.ceil(leak_of(divisions, 1) / LEAK))
 
 
-def _leak(divisions: Iterable[tuple[int, int]], span: int) -> float:
+def leak_of(divisions: Iterable[tuple[int, int]], span: int) -> float:
+    """By how much CSP can tell apart any two tasks of these divisions, by all that it sees of them."""
     return math.pi * math.sqrt(sum(count * bits**2 for count, bits in divisions)) / span
 
 
@@ -55,7 +56,8 @@ class ReciprocalWidths:
     precision: int
     span: int
 
-    def __post_init__(self) -> None:
+    def require_computable(self) -> None:
+        """Refuse, with the numbers, masks that are too long."""
         if self.modulus > _WIDEST:
             raise WidthBudgetExceeded(
                 f"to hide divisors of {self.range} bits of range, masks of {self.span} bits are needed, and numbers of "
@@ -108,15 +110,6 @@ class ReciprocalWidths:
     def result(self) -> int:
         """Bits that a share of a result has at most, over the integers."""
         return self.modulus - self.drop + 1
-
-    def leak(self, divisions: int) -> float:
-        """By how much CSP can tell any two sequences of so many divisors apart."""
-        return _leak([(divisions, self.range)], self.span)
-
-    def message_bytes(self, count: int) -> tuple[int, int, int, int]:
-        """Of SP's and CSP's messages, in order."""
-        long, short = count * self.modulus // 8, count * self.f_bits // 8
-        return long, short, long, long
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
-from crowdfl.errors import SettingsError
+from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.payout import PayoutWidths
-from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, span_for
-from crowdfl.protocols.shares.scalars import Masked, modulus_for
+from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, leak_of, span_for
+from crowdfl.protocols.shares.scalars import SPARE, Masked, modulus_for
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 
 
 @dataclass(frozen=True)
-class Scores:
+class RoundScores:
     """What a rule starts from: shares modulo 2^R, of the accepted in the order of their places among all slots.
 
     `samples` are opened under the masks that were dealt for squaring them; `total` likewise, for the rule `distance` alone.
@@ -58,7 +58,8 @@ class RuleWidths:
 
     @classmethod
     def of(cls, widths: SharesWidths, settings: TaskSettings) -> Self:
-        return cls(
+        """Those of a task, or its refusal with the numbers and with what to change."""
+        made = cls(
             rule=rule_of(settings),
             participants=widths.participants,
             min_participants=settings.min_participants,
@@ -73,6 +74,13 @@ class RuleWidths:
             square=widths.rows * widths.K * widths.max_samples**2,
             previous=widths.lanes * widths.previous_bound**2,
         )
+        made.require_divisible()
+        return made
+
+    def require_divisible(self) -> None:
+        """Refuse, with the numbers, what needs longer masks than can be computed with."""
+        for division in self._division_widths():
+            division.require_computable()
 
     @property
     def agreement(self) -> int:
@@ -144,6 +152,34 @@ class RuleWidths:
     def payout(self) -> PayoutWidths:
         return self._payout(self.span)
 
+    @property
+    def leak(self) -> float:
+        """By how much, at most, CSP can tell any two tasks apart by all that it sees of divisors. 0 with a table."""
+        return leak_of(self._divisions(), self.span)
+
+    def explain(self) -> str:
+        payout = self.payout
+        lines = [
+            f"rule           {self.rule}: weights in {self.weight_bits} bits, products with the budget in "
+            f"{payout.product_bits} bits"
+        ]
+        if payout.is_table:
+            return "\n".join(
+                [*lines, f"division       none: a table of {payout.table_size} reciprocals, dealt for each round"]
+            )
+        counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions())
+        longest = max(division.modulus for division in self._division_widths())
+        lines += [
+            f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {longest} bits",
+            f"               over the whole task CSP can tell any two sets of divisors apart by at most {self.leak:.2%}",
+            f"errors         a conversion fails with a chance of at most 2^-{SPARE}; a reward is off by less than 2 millionths",
+        ]
+        return "\n".join(lines)
+
+    def _division_widths(self) -> list[ReciprocalWidths]:
+        found = [] if self.payout.is_table else [self.payout.reciprocal]
+        return [*found, self.distance] if self.rule == "distance" else found
+
     def _payout(self, span: int) -> PayoutWidths:
         least, most = {
             "gate": (0, self.participants * self.max_samples),
@@ -166,8 +202,8 @@ class RuleWidths:
 
 
 def rule_of(settings: TaskSettings) -> str:
-    """The rule that pays; there is none without a budget."""
-    rule = getattr(settings, "rule", None) or "gate"
-    if rule not in ("gate", "agreement", "distance"):
-        raise SettingsError(f"the rule {rule!r} pays nobody")
-    return str(rule)
+    """The rule that pays."""
+    rule = settings.rule or "gate"
+    if rule == "none":
+        raise RewardsOff('the rule "none" pays nobody')
+    return rule

@@ -1,4 +1,4 @@
-"""The rules that pay, as one: what KGC deals for a round's rewards, and both servers' halves from checked lanes to rewards.
+"""The rules that pay, as one: what KGC deals for a round's rewards, and both servers' halves from scores to rewards.
 
 | rule | exchanges, after the one that opens the masked sum of all lanes |
 |---|---|
@@ -10,18 +10,10 @@
 from dataclasses import dataclass
 
 from crowdfl.protocols.shares import agreement, distance, gate, payout
-from crowdfl.protocols.shares.checks import Checked
 from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.lanes import products_program
-from crowdfl.protocols.shares.masks import DealtLanes
-from crowdfl.protocols.shares.program import Half, Side
+from crowdfl.protocols.shares.program import Half
 from crowdfl.protocols.shares.reciprocal import Divider
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
-from crowdfl.protocols.shares.scalars import Masked
-from crowdfl.protocols.shares.widths import SharesWidths
-from crowdfl.protocols.shares.wire import added, pack, unpack
-
-__all__ = ["DealtRewards", "RuleWidths", "Scores", "deal", "rewards", "rewards_program", "weights"]
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 _DealtRule = gate.DealtGate | agreement.DealtAgreement | distance.DealtDistance
 
@@ -51,7 +43,7 @@ def _deal_rule(cards: Cards, widths: RuleWidths, samples: Dealt) -> _DealtRule:
     return distance.deal(cards, widths, samples)
 
 
-def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: Scores) -> Half[list[int]]:
+def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: RoundScores) -> Half[list[int]]:
     """Shares modulo 2^weight_bits of everyone's weight."""
     if isinstance(dealt.rule, gate.DealtGate):
         return (yield from gate.weights(divider.side, widths, dealt.rule, scores))
@@ -60,41 +52,9 @@ def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: S
     return (yield from distance.weights(divider, widths, dealt.rule, scores))
 
 
-def rewards(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: Scores, budget: int) -> Half[list[int]]:
+def rewards(
+    divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: RoundScores, budget: int
+) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in millionths, in the order of the scores."""
     weighed = yield from weights(divider, widths, dealt, scores)
     return (yield from payout.rewards(divider, widths.payout, dealt.payout, weighed, budget))
-
-
-def rewards_program(
-    divider: Divider,
-    widths: SharesWidths,
-    rule: RuleWidths,
-    dealt: tuple[DealtLanes, DealtRewards],
-    checked: Checked,
-    budget: int,
-) -> Half[list[int]]:
-    """The same from what the checks have left of the accepted: one exchange more, for the products with the sum of lanes."""
-    scores = yield from _scores(divider.side, widths, rule, dealt, checked)
-    return (yield from rewards(divider, rule, dealt[1], scores, budget))
-
-
-def _scores(
-    side: Side, widths: SharesWidths, rule: RuleWidths, dealt: tuple[DealtLanes, DealtRewards], checked: Checked
-) -> Half[Scores]:
-    mask, slots = dealt[1].total_mask, checked.lanes.slots
-    mine = [] if mask is None else added([sum(checked.samples)], mask.share, rule.R)
-    products = yield from products_program(side, dealt[0], widths, checked.lanes, pack(mine, rule.R))
-    total = added(mine, unpack(products.beside, rule.R), rule.R)
-    return Scores(
-        places=slots,
-        kept=checked.lanes.kept,
-        A=checked.lengths,
-        B=products.with_sum,
-        UU=products.sum_square,
-        samples=Masked(checked.samples_shown, [dealt[0].roots.share[slot] for slot in slots]),
-        squares=checked.sample_squares,
-        total=None if mask is None else Masked(total, list(mask.share)),
-        P=products.with_previous or [],
-        VV=products.previous_square,
-    )

@@ -53,9 +53,20 @@ class SharesShape:
 
     @property
     def longest_payload(self) -> int:
-        """Of a request to CSP: the openings of all lanes, and some numbers for each participant."""
+        """Of a request to CSP: all lanes of everyone, or the sum's, or some numbers of each participant."""
         widths = self.widths
-        return 2 * (widths.participants + 1) * (widths.lanes * self.ring.bytes + 1024)
+        lanes, people = widths.lanes, widths.participants + 1
+        return people * (lanes * self.ring.bytes + 8 * self._longest_number) + lanes * widths.R // 8
+
+    @property
+    def _longest_number(self) -> int:
+        """Bytes: masks of divisions are long."""
+        if not (self.widths.is_checked and self.payment):
+            return self.widths.R // 8
+        rule = self.rule_widths
+        divisions = [rule.payout.reciprocal] if not rule.payout.is_table else []
+        divisions += [rule.distance] if rule.rule == "distance" else []
+        return max([rule.gate_bits, rule.weight_bits, *(one.modulus for one in divisions)]) // 8
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)

@@ -37,9 +37,9 @@ from crowdfl.protocols.shares.dealing import SP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.lanes import coins
 from crowdfl.protocols.shares.manifest import (
     AcceptedSet,
-    Manifest,
     ManifestEntry,
     ManifestReply,
+    RoundManifest,
     check_verdict,
     manifest_of,
 )
@@ -67,7 +67,7 @@ class LeftOver(Message, kind=63, repr=False):
 class _SpRound:
     """A round that CSP is asked about: what is known so far."""
 
-    manifest: Manifest
+    manifest: RoundManifest
     talk: SpConversation
     seed: bytes = field(repr=False)
     coins: bytes

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from typing import Self
 
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
+from crowdfl.protocols.shares.chances import added, binomial, most, pair, power_of_two, triple
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
@@ -21,6 +23,7 @@ SAMPLE_BITS = 128  # of the ring that sample counts are shared in
 _CHEAT = 2.0**-40  # of an upload that wraps around and passes
 _WIDEST, _NARROWEST_SCALARS, _SLACK = 64, 136, 44
 _MUCH_TOO_WIDE = 512
+_MOST_ROWS = 64  # that are tried
 _MOST_DROPPED = 0.01
 _MOST_FALSE = 1e-6  # of rejecting one honest upload
 _MOST_LANES = 1 << 16
@@ -54,7 +57,7 @@ class SharesWidths:
     def of(cls, settings: TaskSettings, parameters: int) -> Self:
         """The widths of a task, or its refusal with the numbers and with what to change."""
         _require_computable(settings)
-        checked = _check(settings) == "bounds"
+        checked = settings.check == "bounds"
         paid = settings.budget is not None and _rule(settings) != "none"
         bare = cls(
             parameters=parameters,
@@ -63,7 +66,7 @@ class SharesWidths:
             unit=10**settings.decimals,
             entry_bound=FixedPoint(settings.decimals, float(settings.clip)).bound,
             norm_bound=_norm_bound(settings, parameters),
-            has_norm_bound=_max_norm(settings) is not None and checked,
+            has_norm_bound=settings.max_norm is not None and checked,
             is_paid=paid,
             has_previous=paid and _rule(settings) == "gate",
             k=8,
@@ -109,7 +112,7 @@ class SharesWidths:
     @cached_property
     def max_dropped_blocks(self) -> int:
         """More than these are no chance (2^-40): a server has made them unusable."""
-        return _most(len(self.blocks), self.drop_chance, _CHEAT)
+        return most(len(self.blocks), self.drop_chance, _CHEAT)
 
     @property
     def R(self) -> int:  # noqa: N802 -- as in docs/width-budget.md
@@ -142,22 +145,28 @@ class SharesWidths:
 
     @property
     def twice_chance(self) -> float:
-        """Of an upload of exactly twice the norm bound, all in one entry, to be accepted."""
-        least = max(0, math.ceil(self.rows * (1 - (1 + self.tau) / 4)))
-        return sum(_binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
+        """Estimate for an upload of exactly twice the norm bound to be accepted: all in one entry, or spread out."""
+        hidden = 1 - (1 + self.tau) / 4  # share of its square that must not show
+        least = max(0, math.ceil(self.rows * hidden))
+        sparse = sum(binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
+        return max(sparse, self._off_by(hidden))
 
     @cached_property
     def false_rejection(self) -> float:
         """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
         if not self.is_checked:
             return 0.0
-        spread = math.erfc(float(self.tau) * math.sqrt(self.lanes) / 2) / 2
-        return max(spread, self._sparse_rejection(_pair(self.buckets)), self._sparse_rejection(_triple(self.buckets)))
+        spread = self._off_by(self.tau)
+        return max(spread, self._sparse_rejection(pair(self.buckets)), self._sparse_rejection(triple(self.buckets)))
 
     @property
     def _missed(self) -> float:
         """Chance that one row does not show one large entry: another cancels it, or its block is left out."""
         return 1 / self.buckets + self.drop_chance if self.is_checked else 1.0
+
+    def _off_by(self, share: Fraction) -> float:
+        """Chance that the sketched square of an even update is off by this share of it, to one side."""
+        return math.erfc(float(share) * math.sqrt(self.lanes) / 2) / 2  # its variance is 2 / lanes
 
     def explain(self) -> str:
         lines = [
@@ -181,7 +190,7 @@ class SharesWidths:
             f"left out       a block of {BLOCK} lanes with chance {self.drop_chance:.2g}, "
             f"at most {self.max_dropped_blocks} of {len(self.blocks)} blocks",
             f"accepted       up to {float(1 + self.tau):.3g} times the squared bound; twice the bound with chance "
-            f"{_power(self.twice_chance)}, wrapped around with chance {_power(self.wrap_chance)}",
+            f"{power_of_two(self.twice_chance)}, wrapped around with chance {power_of_two(self.wrap_chance)}",
             f"honest uploads rejected with chance {self.false_rejection:.1g}",
         ]
 
@@ -230,10 +239,10 @@ class SharesWidths:
         """Of an upload of few entries, given by how many sixths of its square a row is above it; over all numbers dropped."""
         total = {0: 1.0}
         for _ in range(self.rows):
-            total = _added(total, row)
+            total = added(total, row)
         count = len(self.blocks)
         return sum(
-            _binomial(count, dropped, self.drop_chance) * self._above(total, Fraction(count - dropped, count))
+            binomial(count, dropped, self.drop_chance) * self._above(total, Fraction(count - dropped, count))
             for dropped in range(min(count, self.max_dropped_blocks) + 1)
         )
 
@@ -243,15 +252,7 @@ class SharesWidths:
 
 
 def _rule(settings: TaskSettings) -> str:
-    return getattr(settings, "rule", None) or "gate"
-
-
-def _check(settings: TaskSettings) -> str:
-    return getattr(settings, "check", "bounds")
-
-
-def _max_norm(settings: TaskSettings) -> float | None:
-    return getattr(settings, "max_norm", None)
+    return settings.rule or "gate"
 
 
 def _require_computable(settings: TaskSettings) -> None:
@@ -261,7 +262,7 @@ def _require_computable(settings: TaskSettings) -> None:
 
 
 def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
-    unchecked, paid = _check(settings) == "none", settings.budget is not None and _rule(settings) != "none"
+    unchecked, paid = settings.check == "none", settings.budget is not None and _rule(settings) != "none"
     yield (
         settings.total == "hidden",
         'total = "hidden" is not possible, readers need it: set "shown", or take `hardened`',
@@ -279,14 +280,15 @@ def _norm_bound(settings: TaskSettings, parameters: int) -> int:
     """unit * norm + sqrt(D)/2, rounded up; no update is longer than clip * sqrt(D), whatever `max_norm` says."""
     unit = 10**settings.decimals
     longest = _root_up(math.ceil((Fraction(settings.clip) * unit) ** 2 * parameters))
-    given = _max_norm(settings)
+    given = settings.max_norm
     norm = longest if given is None else min(longest, math.ceil(Fraction(given) * unit))
     return norm + -(-_root_up(parameters) // 2)
 
 
 def _row_counts(lanes: int) -> Sequence[int]:
     """Numbers of rows that are worth a look: with none of them may an upload that cancels in every row pass."""
-    counts = [rows for rows in range(1, lanes // 2 + 1) if (lanes // rows) ** -float(rows) <= _CHEAT][:64]
+    hiding = ((rows, (lanes // rows) ** -float(rows)) for rows in range(1, lanes // 2 + 1))
+    counts = list(islice((rows for rows, chance in hiding if chance <= _CHEAT), _MOST_ROWS))
     if not counts:
         raise WidthBudgetExceeded(
             f"with {lanes} lanes, uploads that wrap around would pass more often than once in 2^40: set `lanes` to 128 or more"
@@ -296,44 +298,3 @@ def _row_counts(lanes: int) -> Sequence[int]:
 
 def _root_up(square: int) -> int:
     return math.isqrt(square - 1) + 1 if square > 0 else 0
-
-
-def _binomial(count: int, hits: int, chance: float) -> float:
-    if not 0.0 < chance < 1.0:
-        return float(hits == (count if chance else 0))
-    logarithm = math.lgamma(count + 1) - math.lgamma(hits + 1) - math.lgamma(count - hits + 1)
-    return math.exp(logarithm + hits * math.log(chance) + (count - hits) * math.log1p(-chance))
-
-
-def _most(count: int, chance: float, allowed: float) -> int:
-    """Smallest m such that more than m hits have no more than the chance allowed."""
-    tail, hits = 0.0, count
-    while hits > 0 and tail + _binomial(count, hits, chance) <= allowed:
-        tail += _binomial(count, hits, chance)
-        hits -= 1
-    return hits
-
-
-def _pair(buckets: int) -> dict[int, float]:
-    """Two equal entries in one row: how far the row's square is above theirs, in sixths of it."""
-    return {-6: 0.5 / buckets, 0: 1 - 1 / buckets, 6: 0.5 / buckets}
-
-
-def _triple(buckets: int) -> dict[int, float]:
-    three, two = 1 / buckets**2, 3 / buckets * (1 - 1 / buckets)
-    return {-4: two / 2 + 0.75 * three, 0: 1 - two - three, 4: two / 2, 12: 0.25 * three}
-
-
-def _added(first: dict[int, float], second: dict[int, float]) -> dict[int, float]:
-    total: dict[int, float] = {}
-    for key, chance in _pairs(first, second):
-        total[key] = total.get(key, 0.0) + chance
-    return total
-
-
-def _pairs(first: dict[int, float], second: dict[int, float]) -> Iterator[tuple[int, float]]:
-    return ((a + b, first[a] * second[b]) for a in first for b in second)
-
-
-def _power(chance: float) -> str:
-    return f"2^{math.log2(chance):.0f}" if chance > 0 else "0"

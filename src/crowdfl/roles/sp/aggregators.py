@@ -16,6 +16,7 @@ from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.core import SpCore
+from crowdfl.roles.sp.rounds import RoundState
 
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
@@ -26,10 +27,17 @@ def upload_name(task: str, number: int, digest: str) -> str:
     return f"{task}/rounds/{number}/uploads/{digest}"
 
 
+def left_name(task: str, number: int) -> str:
+    """What a published round left for the next one: shares of its sum, say."""
+    return f"{task}/rounds/{number}/left"
+
+
 @dataclass
 class _Aggregator:
     sp: SpProtocol
+    number: int
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
+    enrolled: int = 0  # how many it knows, where uploads are signed
 
 
 class RoundAggregators:
@@ -37,15 +45,18 @@ class RoundAggregators:
 
     def __init__(self, core: SpCore) -> None:
         self._core = core
-        self._checking: dict[str, SpProtocol] = {}
+        self._checking: dict[str, _Aggregator] = {}
         self._rounds: OrderedDict[tuple[str, int], _Aggregator] = OrderedDict()
 
-    def checking(self, task: str) -> SpProtocol:
-        """To check uploads with; nothing is ever put into it, so that threads may share it."""
-        if task not in self._checking:
-            options = self._core.options
-            self._checking[task] = self._new(task, 1, replace(options.tools, backend=options.checker))
-        return self._checking[task]
+    def checking(self, task: str, number: int | None = None) -> SpProtocol:
+        """To check uploads with, those to this round; nothing is ever put into it, so that threads may share it."""
+        known, options = self._checking.get(task), self._core.options
+        other = known is not None and number not in (None, known.number) and self._core.is_chained(task)
+        if known is None or other:
+            tools = replace(options.tools, backend=options.checker)
+            known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
+        self._introduce(task, known)
+        return known.sp
 
     def claiming(self, task: str, claim: bytes) -> SpProtocol:
         """To check one claim with: it knows the claimant and nobody else."""
@@ -59,6 +70,8 @@ class RoundAggregators:
         uploads = self._core.ports.store.uploads(task, number)
         aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
         fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
+        if fresh:
+            self._introduce(task, aggregator)
         size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
         for start in range(0, len(fresh), size):
             group = fresh[start : start + size]
@@ -90,7 +103,9 @@ class RoundAggregators:
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
         self.add_new(task, number)
-        sp, store = self._aggregator(task, number).sp, self._core.ports.store
+        aggregator, store = self._aggregator(task, number), self._core.ports.store
+        self._introduce(task, aggregator)
+        sp = aggregator.sp
         sp.keep_seeds(store.seeds(task, number), partial(store.put_seed, task, number))
         return sp
 
@@ -115,11 +130,20 @@ class RoundAggregators:
         if (task, number) not in self._rounds:
             sp = self._new(task, number)
             sp.read_again(partial(self._upload_of, task, number))
-            self._rounds[task, number] = _Aggregator(sp)
+            self._rounds[task, number] = _Aggregator(sp, number)
         self._rounds.move_to_end((task, number))
         while len(self._rounds) > _MOST_KEPT:
             self._rounds.popitem(last=False)
         return self._rounds[task, number]
+
+    def _introduce(self, task: str, aggregator: _Aggregator) -> None:
+        """Everyone who has joined since: signed uploads are checked by their keys. Two threads at once do it twice."""
+        if aggregator.sp.signed_uploads:
+            start = aggregator.enrolled
+            newcomers = self._core.ports.store.participants(task, start)
+            for newcomer in newcomers:
+                aggregator.sp.enrol(newcomer.identity)
+            aggregator.enrolled = start + len(newcomers)
 
     def _upload_of(self, task: str, number: int, who: str) -> bytes:
         entry = self._core.ports.store.upload(task, number, who)
@@ -140,5 +164,14 @@ class RoundAggregators:
         profile = profile_named(definition.settings.profile)
         bundle = self._core.bundle(task)
         sp = profile.sp(definition.spec, bundle, tools or self._core.options.tools)
+        sp.supply(partial(self._core.dealt.load, definition))
         sp.open_round(number)
+        if profile.chained:
+            sp.carry(self._left_before(task, number))
         return sp
+
+    def _left_before(self, task: str, number: int) -> bytes | None:
+        """By the last round that was published: aborted ones change nothing."""
+        store, blobs = self._core.ports.store, self._core.ports.blobs
+        done = [r.number for r in store.rounds(task) if r.number < number and r.state is RoundState.REWARDED]
+        return blobs.get(left_name(task, done[-1])) if done else None

@@ -10,6 +10,8 @@ from typing import Protocol
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
@@ -138,6 +140,15 @@ class SpCore:
         if self.ports.store.task(task).state == TaskState.SETTLED:
             raise ended(self.ports.store, task)
         return self.ports.bundles.get(f"{task}.sp")
+
+    @property
+    def dealt(self) -> DealtFiles:
+        """What KGC dealt for single rounds."""
+        return DealtFiles(self.ports.bundles, "sp")
+
+    def is_chained(self, task: str) -> bool:
+        """Whether each average follows from the one before: then one publication is for everyone, and all are kept."""
+        return profile_named(self.definition(task).settings.profile).chained
 
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.ports.store.movements(task))

@@ -13,13 +13,11 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from functools import partial
 
-from crowdfl.errors import BadSignature, Conflict, DocumentError, NotReady, ReplyLost, RoundEnded, TaskFull
+from crowdfl.errors import Conflict, NotReady, ReplyLost
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.text import printable
 
-REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
 _USED = "used reply of round"
 
 
@@ -48,21 +46,6 @@ class CspLink:
             return self._reply(_Place(task, number, hashlib.sha256(request).hexdigest()), request)
 
         return ask
-
-    def enrol_everyone(self, task: str, number: int) -> None:
-        """Whoever uploaded, CSP must know: the message of an enrolment may have been lost.
-
-        One whom CSP refuses for good voids the round at once. Leaving it out at CSP's word would let CSP choose the crowd.
-        """
-        ports = self._core.ports
-        for upload in ports.store.uploads(task, number):
-            try:
-                ports.csp.enrol(task, ports.store.participant(task, upload.who).certificate)
-            except REFUSALS as refusal:
-                error = type(refusal).__name__
-                self._core.options.events("participant refused by CSP", task=task, who=upload.who, error=error)
-                said = printable(f"CSP does not take {upload.who}, who is in round {number}: {refusal}")
-                raise RoundEnded(said) from refusal
 
     def _reply(self, place: "_Place", request: bytes) -> Reply:
         ports, ahead = self._core.ports, self._core.options.ahead

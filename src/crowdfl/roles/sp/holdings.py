@@ -1,6 +1,7 @@
 """What SP holds of its tasks on disk and in its database, and how it is erased.
 
-Not needed after a task's end: the key share, mask seeds, uploads, CSP's replies, parts of uploads. What a round made for its
+Not needed after a task's end: the key share, what was dealt for rounds, what a round left to the next, mask seeds, uploads,
+CSP's replies, parts of uploads. What a round made for its
 readers (averages and rewards, sealed to them) and the initial weights are results: they stay until the operator purges them.
 Names, books and payments always stay.
 """
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crowdfl.errors import NotReady
+from crowdfl.roles.dealt import DealtFiles, is_dealt_file
 from crowdfl.roles.ends import Held
 from crowdfl.roles.holdings import key_shares, last_written
 from crowdfl.roles.ports import Blobs, SpStore
+from crowdfl.roles.sp.aggregators import left_name
 from crowdfl.roles.sp.csp_link import forget_replies
 
 RESULTS = "results"
@@ -56,9 +59,11 @@ class SpHoldings:
         """All but results."""
         self.drop(task)
         self.bundles.delete(f"{task}.sp")
+        DealtFiles(self.bundles, "sp").erase(task)
         for round_ in self.store.rounds(task):
             forget_replies(self.store, self.blobs, task, round_.number)
             self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
+            self.blobs.delete(left_name(task, round_.number))
         self.store.erase_seeds(task)
         for owner, key, number in self._parts():
             if owner == task:
@@ -71,19 +76,24 @@ class SpHoldings:
 
     def forget_unknown(self, task: str) -> None:
         self.bundles.delete(f"{task}.sp")
+        DealtFiles(self.bundles, "sp").erase(task)
         self.blobs.clear(task)
 
     def drop(self, task: str) -> None:
         self.forget(task)
 
     def remove_unfinished(self, before: float) -> None:
-        """Parts of rounds that are over too: no such upload will ever be taken."""
+        """Of rounds that are over too: parts, for no such upload will ever be taken, and what was dealt for them."""
         self.bundles.remove_unfinished(before)
         self.blobs.remove_unfinished(before)
         self.parts.sweep()
         for task, key, number in self._parts():
             if self._is_over(task, number):
                 self.parts.remove(key, number)
+        for name in filter(is_dealt_file, self.bundles.listing()):
+            task, _, number_text = name.partition(".dealt.")
+            if self._is_over(task, int(number_text)):
+                self.bundles.delete(name)
 
     def _parts(self) -> Iterator[tuple[str, str, int]]:
         """Task, key and round of each; those of nobody who is enrolled wait for `Parts.sweep`."""
@@ -107,6 +117,8 @@ def secrets_of(counts: Counter[str]) -> Counter[str]:
 
 
 def _kind(name: str) -> str:
-    """Of `TASK/rounds/NUMBER/FOLDER/...`; everything else of a task is a result."""
+    """Of `TASK/rounds/NUMBER/FOLDER/...`; everything else of a task is a result, but for what a round left to the next."""
     parts = name.split("/")
+    if parts[3:] == ["left"]:
+        return "left-overs"
     return _KINDS.get(parts[3], RESULTS) if len(parts) > 4 else RESULTS

@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from crowdfl.errors import Cancelled, NotReady, UnknownParticipant
+from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.introductions import Introductions
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
-from crowdfl.roles.sp.steps import RoundSteps, publication_name, rewards_name
+from crowdfl.roles.sp.steps import RoundSteps, rejected_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
 
@@ -35,7 +34,7 @@ class Sp:
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
         tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
-        introductions, self._tasks = Introductions(core, self.steps.end_with_csp), tasks
+        introductions, self._tasks = self.steps.introductions, tasks
         self._chores = (
             _Chore("", self._due, self._step),
             _Chore(" enrolments", introductions.due, introductions.step),
@@ -67,7 +66,7 @@ class Sp:
         return self.store.participant(task, who)
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
-        """A round's average, for a participant; `who` None is the requester, who gets the last one."""
+        """A round's average, for a participant; `who` None is the requester, who gets the last one, of a chained task all."""
         with self.open_publication(task, number, who) as file:
             return file.read()
 
@@ -76,7 +75,7 @@ class Sp:
         if who is not None:
             self.participant(task, who)
         self._require_rewarded(task, number)
-        return self.blobs.open(publication_name(task, number, final=who is None))
+        return self.blobs.open(self.steps.publication_name(task, number, final=who is None))
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
@@ -88,7 +87,17 @@ class Sp:
             )
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
+        if who not in envelopes:
+            raise UploadRejected(
+                f"the upload of {who} in round {number} was left out: {self._reason(task, number, who)}"
+            )
         return bytes.fromhex(envelopes[who])
+
+    def _reason(self, task: str, number: int, who: str) -> str:
+        rejected: dict[str, str] = {}
+        if self.blobs.has(rejected_name(task, number)):
+            rejected = json.loads(self.blobs.get(rejected_name(task, number)))
+        return rejected.get(who, "the platform does not say why")
 
     def _require_rewarded(self, task: str, number: int) -> None:
         """What a round made is shown when all of it is there, and not at all if the round was given up."""

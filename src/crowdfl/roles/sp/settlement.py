@@ -23,7 +23,7 @@ from crowdfl.roles.sp.core import EPOCH, UNDER_WAY, UNRECONCILED, SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
-from crowdfl.roles.sp.steps import RoundSteps, publication_name
+from crowdfl.roles.sp.steps import RoundSteps
 
 _ROOM = 4096
 _NO_MODEL = "no model"
@@ -150,7 +150,7 @@ class Settlement:
     def _undelivered(self, task: str) -> int | None:
         """The round whose average the requester is to get, and has not got."""
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
-        if not paid or self._ports.blobs.has(publication_name(task, paid[-1], final=True)):
+        if not paid or self._ports.blobs.has(self._steps.publication_name(task, paid[-1], final=True)):
             return None
         return None if _NO_MODEL in self._ports.store.memory(task) else paid[-1]
 

@@ -20,13 +20,16 @@ from crowdfl.errors import (
     TaskNotRunning,
     UploadDamaged,
 )
+from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.ends import LONGEST_REASON, Ending
 from crowdfl.roles.ports import Upload
-from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
+from crowdfl.roles.sp.aggregators import RoundAggregators, left_name, upload_name
 from crowdfl.roles.sp.cancel import cancel_task, give_up_round
 from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspLink, forget_replies
+from crowdfl.roles.sp.introductions import Introductions
 from crowdfl.roles.sp.ledger import ESCROW, round_account
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import to_millionths
@@ -37,12 +40,13 @@ _DROPPED = "dropped from round"
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
-def publication_name(task: str, number: int, *, final: bool) -> str:
-    return f"{task}/rounds/{number}/{'requester' if final else 'participants'}"
-
-
 def rewards_name(task: str, number: int) -> str:
     return f"{task}/rounds/{number}/rewards"
+
+
+def rejected_name(task: str, number: int) -> str:
+    """Whose uploads the servers left out, and why; not there if it is nobody's."""
+    return f"{task}/rounds/{number}/rejected"
 
 
 class RoundSteps:
@@ -51,6 +55,7 @@ class RoundSteps:
     def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
         self._core, self._ports, self._aggregators = core, core.ports, aggregators
         self._csp = CspLink(core)
+        self.introductions = Introductions(core, self.end_with_csp)
         self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
         self.dropped = 0  # uploads, by this process
 
@@ -85,6 +90,7 @@ class RoundSteps:
             if not ready or not self.can_open(task, last):
                 return False
             self._open(task, _next_number(last), self._payment(task))
+        self._burn(task)  # of one that was given up meanwhile
         return True
 
     def _payment(self, task: str) -> int:
@@ -191,6 +197,7 @@ class RoundSteps:
             with self._ports.store.transaction():
                 if self._still(task, current):
                     self.abort(task, current)
+            self._burn(task)
             return True
 
     def _weigh_or_publish(self, task: str, current: Round) -> bool:
@@ -252,8 +259,10 @@ class RoundSteps:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
         name = rewards_name(task, current.number)
         if not self._ports.blobs.has(name):
-            self._csp.enrol_everyone(task, current.number)
-            envelopes = self._round(task, current.number).reward(payment)
+            self.introductions.require_known(task, current.number)
+            round_ = self._round(task, current.number)
+            envelopes = round_.reward(payment)
+            self._keep_rejected(task, current.number, round_.sp)
             self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
         with self._ports.store.transaction():
             if self._still(task, current):
@@ -271,6 +280,10 @@ class RoundSteps:
         # A crash before this leaves them until the task is scrubbed.
         for done in self._never_computed_again(task, number):
             forget_replies(self._ports.store, self._ports.blobs, task, done)
+        if self._core.is_chained(task):
+            for before in range(1, number):
+                self._ports.blobs.delete(left_name(task, before))
+        self._burn(task)
         return True
 
     def _never_computed_again(self, task: str, number: int) -> list[int]:
@@ -283,10 +296,35 @@ class RoundSteps:
 
     def publish(self, task: str, number: int, *, final: bool) -> None:
         """Average to an audience, once."""
-        name = publication_name(task, number, final=final)
-        if not self._ports.blobs.has(name):
-            self._ports.blobs.put(name, self._round(task, number).average(final=final))
+        name, blobs = self.publication_name(task, number, final=final), self._ports.blobs
+        if not blobs.has(name):
+            if self._core.is_chained(task):  # CSP checks everyone's upload itself, in rounds that pay nobody too
+                self.introductions.require_known(task, number)
+            round_ = self._round(task, number)
+            publication = round_.average(final=final)
+            self._keep_rejected(task, number, round_.sp)
+            left = round_.sp.left_over()
+            if left is not None:  # first: a round with its publication is never computed again
+                blobs.put(left_name(task, number), left)
+            blobs.put(name, publication)
             self._core.options.events("average published", task=task, number=number, final=final)
+
+    def publication_name(self, task: str, number: int, *, final: bool) -> str:
+        """Where the average for the requester (`final`) is, or the participants'; of a chained profile they are one."""
+        audience = "requester" if final and not self._core.is_chained(task) else "participants"
+        return f"{task}/rounds/{number}/{audience}"
+
+    def _keep_rejected(self, task: str, number: int, sp: SpProtocol) -> None:
+        """Once: the rewards of a round and its average are of the same people."""
+        rejected = dict(sp.rejected())
+        if rejected:
+            self._ports.blobs.put(rejected_name(task, number), json.dumps(rejected, sort_keys=True).encode())
+            self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
+
+    def _burn(self, task: str) -> None:
+        """What was dealt for rounds that are over: it serves no other."""
+        if dealt_sizes(self._core.definition(task)):
+            self._core.dealt.burn(task, [r.number for r in self._ports.store.rounds(task) if r.is_over])
 
     def _round(self, task: str, number: int) -> AggregationRound:
         sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer

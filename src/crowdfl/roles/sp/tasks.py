@@ -44,6 +44,8 @@ class Tasks:
         if not kept:
             ports.bundles.put(f"{task}.sp", bundle)
         ports.blobs.put(f"{task}/initial", initial)
+        if not self._is_known(task):  # else all of it was here before, and some may be burnt
+            self._core.dealt.fetch(opened, ports.kgc)
         ports.kgc.acknowledge(task)
         ports.csp.prepare(task)
         with ports.store.transaction():  # of two that come at once, the second sees the first

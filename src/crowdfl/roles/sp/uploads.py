@@ -49,7 +49,7 @@ class Uploads:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
         standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
-        judged = self._checked(task, arrivals, judged)
+        judged = self._checked(task, number, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed while the bytes were checked.
@@ -103,12 +103,12 @@ class Uploads:
         return current
 
     def _checked(
-        self, task: str, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
+        self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
     ) -> list[Upload | UploadOutcome]:
-        """The same, but for those whose bytes are not an upload of this task."""
+        """The same, but for those whose bytes are not an upload of this task and round."""
         pairs = list(zip(arrivals, judged, strict=True))
         new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        refusals = iter(self._aggregators.checking(task).refusals(new) if new else [])
+        refusals = iter(self._aggregators.checking(task, number).refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(

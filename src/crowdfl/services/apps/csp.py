@@ -17,7 +17,8 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
 from crowdfl.services.apps.peers import add_peer_gauge
-from crowdfl.services.client.breaker import Breaker, PeerPatience
+from crowdfl.services.apps.preparing import Preparations
+from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.bodies import (
@@ -156,21 +157,21 @@ def create_app(
 
     Without `ends` nobody can end a task here.
     """
-    metrics, answers = ServiceMetrics(), Answers(csp, patience)
-    app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers), pins)
+    metrics, answers, preparations = ServiceMetrics(), Answers(csp, patience), Preparations(csp, patience)
+    app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers, preparations), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     add_peer_gauge(metrics, peers)
-    kgc_patience = PeerPatience()
     for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
     if ends is not None:
         add_end_route(app, ends, for_sp, answers.forget)
         add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
 
-    @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp)
-    def prepare(task: TaskId) -> None:
-        """Fetch the task's bundle from KGC."""
-        with kgc_patience():
-            csp.prepare(task)
+    @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp, response_class=Response)
+    def prepare(task: TaskId) -> Response:
+        """Fetch all that the task is dealt from KGC; 202 while that goes on."""
+        if preparations.prepare(task):
+            return Response(status_code=204)
+        return Response(status_code=202, headers={"Retry-After": _POLL_SECONDS})
 
     extra, certificate = takes_json(CertificateForm), json_body(CertificateForm, SMALL_LIMIT)
 

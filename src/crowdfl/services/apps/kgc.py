@@ -1,16 +1,20 @@
 """KGC over HTTP."""
 
+import contextlib
 import hashlib
+import io
 import threading
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
+from prometheus_client import Counter
 
 from crowdfl.errors import ServiceUnavailable
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.kgc import Kgc
@@ -22,6 +26,7 @@ from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
     Form,
+    Number,
     SignedOrder,
     TaskId,
     binary_body,
@@ -30,10 +35,11 @@ from crowdfl.services.http.bodies import (
     parse,
     takes_json,
 )
+from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
-from crowdfl.services.http.wire import REQUESTER_HEADER
+from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER
 
 _MOST_WAITING = 4
 
@@ -49,6 +55,22 @@ class Joining(Form):
 
     invitation: str
     request: str
+
+
+@dataclass
+class _Making:
+    """Around what takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is."""
+
+    places: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_MOST_WAITING))
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self.places.acquire(blocking=False):
+            raise ServiceUnavailable("keys are being made for other tasks: try again later")
+        try:
+            yield
+        finally:
+            self.places.release()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +111,7 @@ def create_app(
         add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
-    # A key takes seconds to minutes, one at a time: those who wait must not take up every thread there is.
-    waiting = threading.BoundedSemaphore(_MOST_WAITING)
+    making = _Making()
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
     owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
     server = CertifiedToken(tokens.require("sp", "csp"), pins)
@@ -108,27 +129,12 @@ def create_app(
         """Make a task's keys; the same definition again gets the same answer."""
         definition = parse(NewTask, raw).definition
         proof(Definition.open(definition).requester).require_body(hashlib.sha256(raw).hexdigest())
-        if not waiting.acquire(blocking=False):
-            raise ServiceUnavailable("keys are being made for other tasks: try again later")
-        try:
+        with making():
             made = kgc.create_task(definition)
-        finally:
-            waiting.release()
+        _tell_dealing(made.task, Definition.open(definition))
         return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
 
-    @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
-    def bundle(task: TaskId, caller: Annotated[TokenEntry, Depends(server)]) -> dict[str, str]:
-        """The caller's own bundle: the token says whose, and the connection proves it."""
-        definition, appointment, secret = kgc.bundle(task, caller.role)
-        dealt.labels(caller.role).inc()
-        logs.get("kgc").info("bundle dealt", task=task, role=caller.role)
-        return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}
-
-    @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
-    def acknowledge(task: TaskId, role: Annotated[str, Depends(_Receiver(server, owner))]) -> None:
-        """The caller keeps its bundle durably: KGC's copy is destroyed."""
-        kgc.acknowledge(task, role)
-        logs.get("kgc").info("bundle destroyed", task=task, role=role)
+    _add_dealing_routes(app, kgc, _Receiver(server, owner), making, dealt)
 
     # No token: the invitation is the right to join.
     known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)
@@ -146,3 +152,39 @@ def create_app(
         kgc.close_enrolment(task, body.order)
 
     return app
+
+
+def _add_dealing_routes(app: FastAPI, kgc: Kgc, receiver: _Receiver, making: _Making, dealt: Counter) -> None:
+    """What SP and CSP fetch of a new task, until they say that they have it."""
+    server = receiver.server
+
+    @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
+    def bundle(task: TaskId, caller: Annotated[TokenEntry, Depends(server)]) -> dict[str, str]:
+        """The caller's own bundle: the token says whose, and the connection proves it."""
+        definition, appointment, secret = kgc.bundle(task, caller.role)
+        dealt.labels(caller.role).inc()
+        logs.get("kgc").info("bundle dealt", task=task, role=caller.role)
+        return {"definition": definition, "appointment": appointment, "bundle": b64encode(secret).decode()}
+
+    @app.get("/v1/tasks/{task}/dealt/{number}", dependencies=[Depends(between_roles)], response_class=Response)
+    def dealt_file(task: TaskId, number: Number, caller: Annotated[TokenEntry, Depends(server)]) -> Response:
+        """The caller's own file of a round, as long as it has not acknowledged."""
+        with making():
+            data = kgc.dealt(task, caller.role, number)
+        logs.get("kgc").info("round dealt", task=task, number=number, role=caller.role, bytes=len(data))
+        answer = download(io.BytesIO(data))
+        answer.headers[DIGEST_HEADER] = hashlib.sha256(data).hexdigest()
+        return answer
+
+    @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
+    def acknowledge(task: TaskId, role: Annotated[str, Depends(receiver)]) -> None:
+        """The caller keeps its bundle durably: KGC's copy is destroyed."""
+        kgc.acknowledge(task, role)
+        logs.get("kgc").info("bundle destroyed", task=task, role=role)
+
+
+def _tell_dealing(task: str, definition: Definition) -> None:
+    """What the servers will fetch: an operator sees what a task costs when it is made."""
+    sizes, rounds = dealt_sizes(definition), definition.settings.rounds
+    for role, size in sizes.items():
+        logs.get("kgc").info("dealing", task=task, role=role, rounds=rounds, bytes_a_round=size, bytes=size * rounds)

@@ -111,6 +111,13 @@ class PeerPatience:
             self._places.release()
 
 
+def allow(seconds: float) -> None:
+    """The request that this thread answers has so many seconds from now: what it waits for is known to take long."""
+    deadline = _DEADLINE.get()
+    if deadline is not None:
+        _DEADLINE.set(max(deadline, time.monotonic() + seconds))
+
+
 def seconds_left() -> float | None:
     """Of the request that this thread answers; None if nobody waits for it."""
     deadline = _DEADLINE.get()

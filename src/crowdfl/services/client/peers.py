@@ -21,11 +21,13 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.ports import PaidClaim
+from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import Reply, Service, Signer, in_time
-from crowdfl.services.http.wire import OCTETS, from_base64
+from crowdfl.services.http.wire import DIGEST_HEADER, OCTETS, from_base64
 
 _PIECE = 256 * 1024
 _RESTARTS = 5
+_DEALING_SECONDS = 300.0  # for one file that KGC makes, and until CSP has all of its own
 _Result = TypeVar("_Result")
 
 
@@ -55,6 +57,16 @@ class KgcClient:
         reply = _as_peer("KGC", lambda: self.service.call("GET", f"/v1/tasks/{task}/bundle"))
         return reply.text("definition"), reply.text("appointment"), from_base64(reply.text("bundle"))
 
+    def dealt(self, task: str, number: int) -> bytes:
+        """SP or CSP: the caller's file of a round. KGC makes it first, which may take a while."""
+        allow(_DEALING_SECONDS)
+        slow = replace(self.service, read_seconds=_DEALING_SECONDS)
+        reply = _as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}"))
+        data = reply.octets()
+        if hashlib.sha256(data).hexdigest() != reply.headers.get(DIGEST_HEADER.lower()):
+            raise ServiceUnavailable("what KGC dealt did not arrive whole: try again later")
+        return data
+
     def acknowledge(self, task: str) -> None:
         _as_peer("KGC", lambda: self.done(task))
 
@@ -76,7 +88,18 @@ class CspClient:
     patience: float = 3600.0  # seconds that one answer may take
 
     def prepare(self, task: str) -> None:
-        _as_peer("CSP", lambda: self.service.call("POST", f"/v1/tasks/{task}/prepare"))
+        """Answered at once, or after a while in that CSP fetches what is dealt for the rounds."""
+        _as_peer("CSP", lambda: self._prepare(f"/v1/tasks/{task}/prepare"))
+
+    def _prepare(self, place: str) -> None:
+        reply = self.service.call("POST", place)
+        if reply.status == 202:
+            allow(_DEALING_SECONDS)
+        attempts = in_time(replace(self.service.retries, deadline=self.patience)).start()
+        while reply.status == 202:
+            if not attempts.wait():
+                raise ServiceUnavailable("CSP is still fetching what is dealt for the task: try again later")
+            reply = self.service.call("POST", place)
 
     def enrol(self, task: str, certificate: str) -> None:
         body = {"certificate": certificate}

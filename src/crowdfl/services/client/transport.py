@@ -169,6 +169,7 @@ class Service:
     breaker: Breaker | None = None  # between servers
     heard: Heard = lambda _headers: None  # of every answer
     on_wait: Callable[[Exception, float], object] = lambda _failure, _seconds: None  # hears of each miss at once
+    read_seconds: float | None = None  # to wait for an answer, where that is more than usual
     server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
     def call(
@@ -255,6 +256,8 @@ class Service:
 
     def _timeout(self) -> httpx.Timeout:
         left, usual = seconds_left(), self.http.timeout
+        if self.read_seconds is not None:
+            usual = httpx.Timeout(**usual.as_dict() | {"read": self.read_seconds})
         if left is None:
             return usual
         return httpx.Timeout(**{name: min(left, value or left) for name, value in usual.as_dict().items()})

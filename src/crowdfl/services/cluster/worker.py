@@ -31,10 +31,12 @@ from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMis
 from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
+from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.atomic import require_owner_only
 
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
+_WITHOUT_SHARE = (50, 51)  # kinds of bundles of the profile shares: no power is computed with them
 _LONGEST = 1 << 20  # bytes of a bundle
 _PLAIN: dict[str, type] = {kind.__name__: kind for kind in (BucketProduct, MulMod, MultiPow, PowEach, PowMod)}
 
@@ -77,7 +79,8 @@ class KeyFolder:
     def _read(self) -> None:
         if not self.folder.is_dir():
             raise KeyFileMissing(f"{self.folder} is not a folder: set {KEYS} to a copy of the role's folder `keys`")
-        paths = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
+        named = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
+        paths = [path for path in named if not is_dealt_file(path.name)]
         if len({path.suffix for path in paths}) > 1 or not {path.suffix for path in paths} <= set(_ROLES):
             raise KeyFileRole(
                 f"{self.folder} must hold the bundles of SP alone or of CSP alone: use that role's `keys`"
@@ -94,6 +97,8 @@ def _shares_in(path: Path) -> list[mpz]:
         return []
     try:
         kind = Message.kind_of(data)
+        if kind in _WITHOUT_SHARE:
+            return []
         if kind == PaperBundle.kind:
             return [mpz(secret) for secret in PaperBundle.from_bytes(data, Limits.plain()).secrets]
         bundle = SpBundle if kind == SpBundle.kind else CspBundle

@@ -1,0 +1,100 @@
+"""What KGC deals to SP and CSP for single rounds, as they keep it: fetched before the first round, burnt after its own.
+
+A file is kept where key shares are, with its hash over task, role and round in front: one that was altered, or is of another
+task, role or round, is not used. A round whose file is gone cannot be computed: it is given up and its money returned.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from crowdfl.errors import DealtMaterialDamaged, NotReady
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ports import Blobs, KgcPeer
+
+DEALT_FILES = "dealt files"
+_HASH = 32
+
+
+def dealt_name(task: str, number: int) -> str:
+    return f"{task}.dealt.{number}"
+
+
+def is_dealt_file(name: str) -> bool:
+    """Of a file in a folder of keys."""
+    return name.partition(".")[2].startswith("dealt.")
+
+
+def dealt_sizes(definition: Definition) -> Mapping[str, int]:
+    """Bytes of each round, by role; empty if the profile deals nothing but bundles."""
+    return profile_named(definition.settings.profile).dealt_bytes(definition.settings, definition.spec.parameters)
+
+
+def dealt_words(definition: Definition) -> str:
+    """What a task is dealt, for people: nothing is said of a task that is dealt no files."""
+    sizes, rounds = dealt_sizes(definition), definition.settings.rounds
+    each = (
+        f"{role.upper()} {_megabytes(size)} a round, {_megabytes(size * rounds)} in all" for role, size in sizes.items()
+    )
+    return "; ".join(each)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e3:,.1f} kB"
+
+
+@dataclass(frozen=True)
+class DealtFiles:
+    """One server's."""
+
+    bundles: Blobs
+    role: str  # "sp" or "csp"
+
+    def fetch(self, definition: Definition, kgc: KgcPeer) -> None:
+        """Every round's that is not here yet, one in memory at a time; before KGC is told to destroy its source."""
+        size = dealt_sizes(definition).get(self.role)
+        if size is None:
+            return
+        for number in range(1, definition.settings.rounds + 1):
+            name = dealt_name(definition.task, number)
+            if not self.bundles.has(name):
+                self.bundles.put(name, self._sealed(definition.task, number, kgc.dealt(definition.task, number), size))
+
+    def load(self, definition: Definition, number: int) -> bytes:
+        try:
+            kept = self.bundles.get(dealt_name(definition.task, number))
+        except NotReady:
+            raise DealtMaterialDamaged(
+                f"what KGC dealt for round {number} is not here any more: the round cannot be computed"
+            ) from None
+        data = kept[_HASH:]
+        if kept[:_HASH] != self._hash(definition.task, number, data):
+            raise DealtMaterialDamaged(
+                f"what KGC dealt for round {number} was altered, or is of another task or round: it cannot be computed"
+            )
+        return data
+
+    def burn(self, task: str, rounds: Iterable[int]) -> None:
+        """Of rounds that are over for good. Idempotent."""
+        for number in rounds:
+            self.bundles.delete(dealt_name(task, number))
+
+    def erase(self, task: str) -> None:
+        """All of a task. Idempotent."""
+        for name in self.bundles.listing():
+            if is_dealt_file(name) and name.partition(".")[0] == task:
+                self.bundles.delete(name)
+
+    def _sealed(self, task: str, number: int, data: bytes, size: int) -> bytes:
+        if len(data) != size:
+            raise DealtMaterialDamaged(
+                f"KGC dealt {len(data)} bytes for round {number} where the task's settings say {size}: nothing is kept; "
+                "ask KGC's operator whether both run the same version"
+            )
+        return self._hash(task, number, data) + data
+
+    def _hash(self, task: str, number: int, data: bytes) -> bytes:
+        hashed = hashlib.sha256(f"crowdfl dealt 1 {task} {self.role} {number} ".encode())
+        hashed.update(data)
+        return hashed.digest()

@@ -1,0 +1,175 @@
+"""A server that dies before or after any exchange goes on with the same bytes: what was kept is all it needs."""
+
+import pytest
+
+from crowdfl.crypto.sealing import seal_to
+from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.shares import rewards
+from tests.protocols.driving import Keeping
+from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
+
+AGREEMENT, DISTANCE = PAYING | {"rule": "agreement"}, PAYING | {"rule": "distance"}
+KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "gate": (PAYING, 13), "agreement": (AGREEMENT, 13)}
+KINDS |= {"distance": (DISTANCE, 15)}
+EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
+every_step = pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        pytest.param(
+            kind, step, id=f"{kind}-{step}", marks=[pytest.mark.second] if kind in ("agreement", "distance") else []
+        )
+        for kind, step in EVERY
+    ],
+)
+
+
+class Died(Exception):
+    """A process is gone."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seals():
+    """Sealing the same to the same gives the same bytes: rounds can be compared."""
+    made = {}
+
+    def seal(reader, plaintext, context):
+        return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewards, "seal_to", seal)
+        yield
+
+
+class Recorded:
+    """The second round of a task, after an honest first: uploads, what both servers had kept before it, what came of it."""
+
+    def __init__(self, settings):
+        self.parties = parties = Parties(settings=settings)
+        parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
+        self.uploads = parties.encrypt(2, parties.models(2))
+        self.left, self.memory = parties.left, dict(parties.keeping.memory)
+        parties.asked.clear()
+        self.played = parties.play(2, self.uploads)
+        self.requests, self.left_after = list(parties.asked), parties.left
+        parties.coins = {"round 2 seed": parties.keeping.memory["round 2 seed"]}
+
+    def again(self):
+        """As before the round, with the same coins to be drawn."""
+        self.parties.left = self.left
+        self.parties.keeping = self.parties.fresh_csp(self.memory)
+        self.parties.asked.clear()
+        return self.parties
+
+    def check(self, played):
+        """The same bytes throughout; CSP was asked nothing else."""
+        assert (played.publication, played.envelopes) == (self.played.publication, self.played.envelopes)
+        assert self.parties.left == self.left_after
+        assert set(self.parties.asked) <= set(self.requests)
+
+
+class Rounds(dict):
+    """Recorded when first asked for."""
+
+    def __missing__(self, kind):
+        self[kind] = Recorded(KINDS[kind][0])
+        return self[kind]
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return Rounds()
+
+
+class Link:
+    """SP's link to CSP, as the role has it: every reply is kept before it is used. It dies once."""
+
+    def __init__(self, parties, step, *, answered):
+        self.parties, self.step, self.answered, self.kept, self.count = parties, step, answered, {}, 0
+
+    def ask(self, request):
+        if request in self.kept:
+            return lambda: self.kept[request]
+        self.count += 1
+        if self.count == self.step:
+            if self.answered:
+                self.parties.ask(request)
+            raise Died
+        self.kept[request] = self.parties.ask(request)()
+        return lambda: self.kept[request]
+
+
+@every_step
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
+def test_sp_dies_around_an_exchange(rounds, kind, step, answered):
+    """Its next process has the uploads, its seed, and the replies that were kept."""
+    recorded = rounds[kind]
+    parties = recorded.again()
+    link = Link(parties, step, answered=answered)
+    with pytest.raises(Died):
+        parties.play(2, recorded.uploads, link.ask)
+    recorded.check(parties.play(2, recorded.uploads, link.ask))
+
+
+@every_step
+@pytest.mark.parametrize("kept", [False, True], ids=["before its answer is kept", "after"])
+def test_csp_dies_around_an_answer(rounds, kind, step, kept):
+    """Its next process has what was reserved and kept; an answer that was not kept is made again, the same."""
+    recorded = rounds[kind]
+    parties = recorded.again()
+    asked = []
+
+    def ask(request):
+        asked.append(request)
+        if len(asked) == step:
+            memory = parties.keeping.memory if kept else dict(parties.keeping.memory)
+            first = parties.keeping.answer(request)
+            if not kept:
+                memory |= {name: value for name, value in parties.keeping.memory.items() if " asked " in name}
+            replies = parties.keeping.kept if kept else {}
+            parties.keeping = Keeping(parties.new_csp(), memory, replies)
+            assert parties.keeping.answer(request) == first
+        return ask_directly(parties.keeping.answer)(request)
+
+    parties.asked = asked
+    recorded.check(parties.play(2, recorded.uploads, ask))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_answer_by_another_process(rounds, kind):
+    """Several CSP processes on one store: none has seen the round before, each goes on with it."""
+    recorded = rounds[kind]
+    parties = recorded.again()
+
+    def ask(request):
+        parties.keeping = Keeping(parties.new_csp(), parties.keeping.memory, parties.keeping.kept)
+        return parties.ask(request)
+
+    played = parties.play(2, recorded.uploads, ask)
+    recorded.check(played)
+
+
+@pytest.mark.parametrize("kind", ["gate", "distance"])
+def test_sp_publishes_in_another_process_than_it_rewards(rounds, kind):
+    """The publication's process goes over all the replies again, and hands out the same envelopes."""
+    recorded = rounds[kind]
+    parties = recorded.again()
+    link = Link(parties, 0, answered=False)
+    first, second = parties.new_sp(2), parties.new_sp(2)
+    first.add_all(recorded.uploads)
+    run_exchange(first.reward(parties.shape.payment), link.ask)
+    second.keep_seeds(parties.seeds[2], parties.seeds[2].__setitem__)
+    second.add_all(recorded.uploads)
+    run_exchange(second.publish(final=False), link.ask)
+    assert second.publication() == recorded.played.publication
+    assert second.envelopes() == first.envelopes() == recorded.played.envelopes
+
+
+def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds):
+    recorded = rounds["gate"]
+    parties = recorded.again()
+    sp = parties.new_sp(2)
+    sp.read_again(recorded.uploads.__getitem__)
+    for who in reversed(recorded.uploads):
+        sp.add_all({who: recorded.uploads[who]}, validated=True)
+    run_exchange(sp.publish(final=False), parties.ask)
+    assert sp.publication() == recorded.played.publication

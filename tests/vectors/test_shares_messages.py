@@ -1,0 +1,148 @@
+"""Every case of vectors/shares_messages.json: this program makes and reads the messages that the vectors spell out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfl import errors
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.protocols.claims import make_claim, open_reward
+from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.shares.average import (
+    PARTICIPANTS,
+    REQUESTER,
+    AverageCoins,
+    AverageReader,
+    AverageReply,
+    ShareSums,
+    open_sum,
+    publish_sum,
+)
+from crowdfl.protocols.shares.chain import ModelChain, first_base
+from crowdfl.protocols.shares.lanes import coins
+from crowdfl.protocols.shares.manifest import (
+    AcceptedSet,
+    ManifestEntry,
+    RoundManifest,
+    check_manifest,
+    manifest_of,
+    open_seals,
+)
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.protocols.shares.upload import (
+    UploadBody,
+    expanded_samples,
+    expanded_update,
+    parse_upload,
+    require_signed,
+    upload_bytes,
+    upload_from_seed,
+)
+from crowdfl.settings import TaskSettings
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+VECTORS = json.loads((FOLDER / "shares_messages.json").read_text(encoding="utf-8"))
+UPLOADS, AVERAGE, REWARD = VECTORS["uploads"], VECTORS["average"], VECTORS["reward"]
+SHAPE = SharesShape(TaskSpec(VECTORS["task"], TaskSettings.of(**VECTORS["settings"]), len(VECTORS["initial"])))
+PLACE = SHAPE.place(1, bytes.fromhex(VECTORS["base"]))
+CSP = SigningKey(bytes.fromhex(VECTORS["keys"]["csp signing"]))
+SEALING = ReaderKey(bytes.fromhex(VECTORS["keys"]["csp sealing"]))
+AUDIENCES = {name: AudienceKey(bytes.fromhex(VECTORS["keys"][name])) for name in (PARTICIPANTS, REQUESTER)}
+SIGNING = {case["who"]: SigningKey(bytes.fromhex(case["signing"])) for case in UPLOADS}
+MEMBERS = AcceptedSet(tuple(case["who"] for case in UPLOADS))
+
+each_upload = pytest.mark.parametrize("case", UPLOADS, ids=lambda case: case["who"])
+
+
+def body_of(case):
+    return parse_upload(bytes.fromhex(case["body"]), SHAPE, PLACE)
+
+
+def test_the_task_is_the_one_of_the_vectors():
+    assert (SHAPE.widths.k, SHAPE.payment) == (VECTORS["ring"], VECTORS["payment"])
+    assert first_base(VECTORS["task"]).hex() == VECTORS["base"]
+
+
+@each_upload
+def test_bodies(case):
+    """Read, and made again from the same seed: all but the seal, which is drawn anew each time."""
+    body = body_of(case)
+    require_signed(body, SIGNING[case["who"]].public)
+    assert len(bytes.fromhex(case["body"])) == upload_bytes(SHAPE)
+    update = np.array([int(value) * case["samples"] for value in case["change"]], dtype=np.int64)
+    signing, seed = SIGNING[case["who"]], bytes.fromhex(case["seed"])
+    made = upload_from_seed(SHAPE, PLACE, case["who"], signing, SEALING.public, update, case["samples"], seed)
+    assert replace(made, sealed=body.sealed, signature=body.signature) == body
+    assert body.to_bytes().hex() == case["body"]
+    assert body.digest.hex() == case["digest"]
+
+
+@each_upload
+def test_csp_opens_the_seal_and_expands_its_shares(case):
+    seeds = open_seals(RoundManifest.from_bytes(bytes.fromhex(VECTORS["manifest"]["message"]), SHAPE.limits()), SEALING)
+    assert seeds[case["who"]].hex() == case["seed"]
+    expanded = expanded_update(seeds[case["who"]], PLACE, case["who"], SHAPE.share_bytes)
+    assert expanded.hex() == case["csp update"]
+    assert expanded_samples(seeds[case["who"]], PLACE, case["who"]).to_bytes(16, "little").hex() == case["csp samples"]
+
+
+def test_the_manifest():
+    given = VECTORS["manifest"]
+    entries = {case["who"]: ManifestEntry.of(body_of(case)) for case in UPLOADS}
+    manifest = manifest_of(PLACE, b"", SHAPE.payment, entries)
+    assert manifest.to_bytes().hex() == given["message"]
+    check_manifest(manifest, SHAPE, {who: key.public for who, key in SIGNING.items()})
+    assert manifest.digest.hex() == given["digest"]
+    assert coins(manifest.digest, bytes.fromhex(given["nonce"])).hex() == given["coins"]
+
+
+def test_csp_opens_the_sum_and_sp_publishes_it():
+    """From the same seed of masks and the same salts: the same bytes."""
+    reply = AverageReply.from_bytes(bytes.fromhex(AVERAGE["reply"]), SHAPE.limits())
+    drawn = AverageCoins(
+        bytes.fromhex(AVERAGE["t"]), {PARTICIPANTS: reply.participants[:32], REQUESTER: reply.requester[:32]}
+    )
+    theirs, ours = ShareSums(SHAPE), ShareSums(SHAPE)
+    for case in UPLOADS:
+        theirs.add(bytes.fromhex(case["csp update"]), int.from_bytes(bytes.fromhex(case["csp samples"]), "little"))
+        ours.add(body_of(case).shares, int.from_bytes(body_of(case).samples, "little"))
+    made = open_sum(SHAPE, PLACE, MEMBERS, theirs.result(), drawn, AUDIENCES, CSP)
+    assert made.to_bytes().hex() == AVERAGE["reply"]
+    publication = publish_sum(SHAPE, PLACE, MEMBERS, ours.result(), made, CSP.public)
+    assert publication.to_bytes().hex() == AVERAGE["publication"]
+
+
+@pytest.mark.parametrize("audience", [PARTICIPANTS, REQUESTER])
+def test_readers_get_the_next_model(audience):
+    start = ModelChain(0, PLACE.base, np.array([int(value) for value in VECTORS["initial"]], dtype=np.int64))
+    reader = AverageReader(SHAPE, audience, AUDIENCES[audience], CSP.public)
+    opened = reader.read(bytes.fromhex(AVERAGE["publication"]), 1, start)
+    assert [str(value) for value in opened.chain.weights] == AVERAGE["model"]
+    assert (opened.total, opened.chain.base.hex()) == (AVERAGE["total"], AVERAGE["base"])
+    assert opened.chain.to_bytes().hex() == AVERAGE["chain"]
+
+
+def test_the_reward_and_its_claim():
+    owner = next(case for case in UPLOADS if case["who"] == REWARD["who"])
+    envelope = RewardEnvelope.from_bytes(bytes.fromhex(REWARD["envelope"]), SHAPE.limits())
+    reader = ReaderKey(bytes.fromhex(owner["reading"]))
+    amount = open_reward(envelope, reader, CSP.public, SHAPE.spec.context(1), owner["who"], 16, REWARD_MODULUS)
+    assert amount == REWARD["amount"]
+    claim = make_claim(VECTORS["task"], owner["who"], {1: amount}, {1: envelope}, SIGNING[owner["who"]])
+    assert claim.to_bytes().hex() == REWARD["claim"]
+
+
+@pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: case["name"])
+def test_bodies_that_are_refused(case):
+    def receive() -> UploadBody:
+        body = parse_upload(bytes.fromhex(case["body"]), SHAPE, PLACE)
+        require_signed(body, SIGNING[body.who].public)
+        return body
+
+    with pytest.raises(getattr(errors, case["error"])) as caught:
+        receive()
+    assert type(caught.value).__name__ == case["error"]

@@ -1,0 +1,379 @@
+"""Writes shares_messages.json beside this file: one round of a small task of the profile `shares`, message by message.
+
+As `generate.py`: everything follows from fixed labels, plain integers and the package `cryptography`; nothing of CrowdFL is
+imported. HPKE (RFC 9180) is written out, so that its ephemeral keys can be fixed. The keys are public: never use them.
+"""
+
+import hashlib
+import hmac
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+__all__ = ["documents", "main"]
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+Field: TypeAlias = "bytes | str | int | tuple[Field, ...]"
+
+TASK = "0123456789abcdef" * 2
+K, DECIMALS, MAX_SAMPLES, ROUNDS, PAYMENT = 40, 3, 10, 5, 9_000_000
+WIDE = 2**128
+INITIAL = [-1000, 0, 2500, 7]  # in units of 10^-3
+CHANGES = [[120, -40, 3, 0], [100, -41, -3, 1], [90, -39, 0, -2]]  # of one sample, in units
+SAMPLES = [1, 10, 4]
+
+
+def stream(label: str, length: int) -> bytes:
+    """Fixed bytes for a label: what stands in for randomness here."""
+    return hashlib.shake_256(f"crowdfl message vectors 1: {label}".encode()).digest(length)
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def bind(label: str, *parts: bytes) -> bytes:
+    """A label, and parts each behind its length."""
+    return label.encode() + b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+def message(kind: int, *fields: Field) -> bytes:
+    """A message: magic, version 2, kind, each field behind its length."""
+    bodies = [_field(value) for value in fields]
+    return b"CFLM" + bytes([2, kind]) + b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+
+
+def _field(value: Field) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, tuple):
+        return b"".join(struct.pack(">I", len(body)) + body for body in map(_field, value))
+    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def expand(seed: bytes, context: bytes, length: int) -> bytes:
+    key = hmac.digest(hmac.digest(bytes(32), seed, "sha256"), context + b"\x01", "sha256")
+    return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(length))
+
+
+def elements(values: list[int]) -> bytes:
+    return b"".join((value % 2**K).to_bytes(K // 8, "little") for value in values)
+
+
+def numbers(data: bytes) -> list[int]:
+    return [int.from_bytes(data[i : i + K // 8], "little") for i in range(0, len(data), K // 8)]
+
+
+def signing(label: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(stream(f"{label} signing", 32))
+
+
+def reading(label: str) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(stream(f"{label} reading", 32))
+
+
+def public(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
+
+
+# HPKE, base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305.
+
+_KEM, _SUITE = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x03"
+
+
+def _extract(suite: bytes, salt: bytes, label: bytes, secret: bytes) -> bytes:
+    return hmac.digest(salt or bytes(32), b"HPKE-v1" + suite + label + secret, "sha256")
+
+
+def _expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
+    labelled = struct.pack(">H", length) + b"HPKE-v1" + suite + label + info
+    return hmac.digest(key, labelled + b"\x01", "sha256")[:length]
+
+
+def seal_to(reader: bytes, plaintext: bytes, context: bytes, label: str) -> bytes:
+    """The encapsulated key, then the ciphertext: `info` is the context, there is no other associated data."""
+    ephemeral = X25519PrivateKey.from_private_bytes(stream(f"{label} ephemeral", 32))
+    shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(reader))
+    prk = _extract(_KEM, b"", b"eae_prk", shared)
+    secret = _expand(_KEM, prk, b"shared_secret", public(ephemeral) + reader, 32)
+    hashes = _extract(_SUITE, b"", b"psk_id_hash", b"") + _extract(_SUITE, b"", b"info_hash", context)
+    schedule = _extract(_SUITE, secret, b"secret", b"")
+    key = _expand(_SUITE, schedule, b"key", b"\0" + hashes, 32)
+    nonce = _expand(_SUITE, schedule, b"base_nonce", b"\0" + hashes, 12)
+    return public(ephemeral) + ChaCha20Poly1305(key).encrypt(nonce, plaintext, b"")
+
+
+def seal_for_audience(key: bytes, plaintext: bytes, context: bytes, salt: bytes) -> bytes:
+    own = hmac.digest(hmac.digest(salt, key, "sha256"), b"crowdfl audience 1\x01", "sha256")
+    return salt + ChaCha20Poly1305(own).encrypt(bytes(12), plaintext, context)
+
+
+BASE = sha256(b"crowdfl base 1" + TASK.encode())
+CSP_SIGNING, CSP_SEALING = signing("csp"), reading("csp")
+AUDIENCES = {name: stream(f"audience {name}", 32) for name in ("participants", "requester")}
+
+
+def place(label: str, *parts: bytes) -> bytes:
+    """Bound to the task, round 1 and the model that it starts from."""
+    return bind(label, TASK.encode(), struct.pack(">I", 1), BASE, *parts)
+
+
+@dataclass(frozen=True)
+class Person:
+    """One participant of the round."""
+
+    index: int
+
+    @property
+    def who(self) -> str:
+        return sha256(b"crowdfl participant 1" + public(self.signing)).hex()[:20]
+
+    @property
+    def signing(self) -> Ed25519PrivateKey:
+        return signing(f"person {self.index}")
+
+    @property
+    def reading(self) -> X25519PrivateKey:
+        return reading(f"person {self.index}")
+
+    @property
+    def seed(self) -> bytes:
+        return stream(f"seed {self.index}", 32)
+
+    @property
+    def update(self) -> list[int]:
+        return [SAMPLES[self.index] * change for change in CHANGES[self.index]]
+
+    @property
+    def csp_update(self) -> bytes:
+        return expand(self.seed, place("crowdfl share 1 update", self.who.encode()), len(INITIAL) * K // 8)
+
+    @property
+    def csp_samples(self) -> int:
+        return int.from_bytes(expand(self.seed, place("crowdfl share 1 samples", self.who.encode()), 16), "little")
+
+    @property
+    def sp_update(self) -> bytes:
+        return elements([v - c for v, c in zip(self.update, numbers(self.csp_update), strict=True)])
+
+    @property
+    def sp_samples(self) -> bytes:
+        return ((SAMPLES[self.index] - self.csp_samples) % WIDE).to_bytes(16, "little")
+
+    @property
+    def digest(self) -> bytes:
+        return sha256(self.sp_samples + self.sp_update)
+
+    @property
+    def sealed(self) -> bytes:
+        context = place("crowdfl share seed 1", self.who.encode(), self.digest)
+        return seal_to(public(CSP_SEALING), self.seed, context, f"upload {self.index}")
+
+    @property
+    def statement(self) -> bytes:
+        return place("crowdfl upload 1", self.who.encode(), self.digest, self.sealed)
+
+    def body(self, **changes: Field) -> bytes:
+        fields: dict[str, Field] = {
+            "task": TASK,
+            "number": struct.pack(">I", 1),
+            "base": BASE,
+            "who": self.who,
+            "digest": self.digest,
+            "sealed": self.sealed,
+            "signature": self.signing.sign(self.statement),
+            "samples": self.sp_samples,
+            "shares": self.sp_update,
+        }
+        return message(53, *(fields | changes).values())
+
+    def case(self) -> Json:
+        return {
+            "who": self.who,
+            "signing": self.signing.private_bytes_raw().hex(),
+            "reading": self.reading.private_bytes_raw().hex(),
+            "change": [str(value) for value in CHANGES[self.index]],
+            "samples": SAMPLES[self.index],
+            "seed": self.seed.hex(),
+            "csp update": self.csp_update.hex(),
+            "csp samples": self.csp_samples.to_bytes(16, "little").hex(),
+            "digest": self.digest.hex(),
+            "statement": self.statement.hex(),
+            "body": self.body().hex(),
+        }
+
+
+PEOPLE = sorted((Person(index) for index in range(3)), key=lambda person: person.who)
+
+
+def manifest() -> bytes:
+    columns = (
+        tuple(person.who for person in PEOPLE),
+        tuple(person.digest for person in PEOPLE),
+        tuple(person.sealed for person in PEOPLE),
+        tuple(person.signing.sign(person.statement) for person in PEOPLE),
+    )
+    return message(54, TASK, 1, BASE, b"", PAYMENT, *columns)
+
+
+def record(sent: bytes) -> bytes:
+    fields = (TASK, 1, BASE, tuple(person.who for person in PEOPLE), (), (), sent)
+    return message(57, *fields, CSP_SIGNING.sign(b"crowdfl record 1" + message(57, *fields, b"")))
+
+
+def average() -> Json:
+    """What CSP sends, what SP makes of it, what a reader gets."""
+    t = stream("t", 32)
+    mask = numbers(expand(t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
+    total_mask = int.from_bytes(expand(t, place("crowdfl mask 1 total"), 16), "little")
+    sealed = [
+        seal_for_audience(key, t, place("crowdfl mask seed 1", name.encode()), stream(f"salt {name}", 32))
+        for name, key in AUDIENCES.items()
+    ]
+    columns = zip(*(numbers(person.csp_update) for person in PEOPLE), strict=True)
+    sums = elements([sum(column) + m for column, m in zip(columns, mask, strict=True)])
+    total = ((sum(person.csp_samples for person in PEOPLE) + total_mask) % WIDE).to_bytes(16, "little")
+    signed = record(sha256(bind("crowdfl sent 1", sums, total, *sealed)))
+    whole = [sum(person.update[j] for person in PEOPLE) for j in range(len(INITIAL))]
+    published = (
+        elements([value + m for value, m in zip(whole, mask, strict=True)]),
+        ((sum(SAMPLES) + total_mask) % WIDE).to_bytes(16, "little"),
+    )
+    publication = message(59, *published, *sealed, signed)
+    base = sha256(b"crowdfl next base 1" + BASE + sha256(signed) + sha256(publication))
+    model = [start + _nearest(value, sum(SAMPLES)) for start, value in zip(INITIAL, whole, strict=True)]
+    chain = struct.pack(">I", 1) + base + b"".join(value.to_bytes(8, "little", signed=True) for value in model)
+    return {
+        "t": t.hex(),
+        "reply": message(58, sums, total, *sealed, signed).hex(),
+        "record": signed.hex(),
+        "publication": publication.hex(),
+        "sums": [str(value) for value in whole],
+        "total": sum(SAMPLES),
+        "model": [str(value) for value in model],
+        "base": base.hex(),
+        "chain": chain.hex(),
+    }
+
+
+def _nearest(value: int, total: int) -> int:
+    """value / total, halves to the even neighbour."""
+    low, rest = divmod(value, total)
+    return low + (2 * rest > total or (2 * rest == total and low % 2 == 1))
+
+
+def reward() -> Json:
+    """The first participant's: 2.5 of the budget, as SP's mask and CSP's sealed half; and the claim for it."""
+    person, amount, salt = PEOPLE[0], 2_500_000, stream("reward salt", 32)
+    mask = int.from_bytes(stream("reward mask", 16), "big")
+    v = ((amount + mask) % WIDE).to_bytes(16, "big")
+    digits = mask.to_bytes((mask.bit_length() + 7) // 8, "big")
+    commitment = sha256(b"crowdfl commitment 1" + struct.pack(">H", len(salt)) + salt + digits)
+    context = f"crowdfl task {TASK} round 1".encode()
+    statement = bind("crowdfl reward statement 1", context, person.who.encode(), commitment, v)
+    sealing = bind("crowdfl reward 2", context) + person.who.encode()
+    sealed = seal_to(public(person.reading), v + CSP_SIGNING.sign(statement), sealing, "reward")
+    claim = (TASK, person.who, (1,), (amount,), (mask,), (salt,))
+    signature = person.signing.sign(b"crowdfl claim 2" + message(19, *claim, b""))
+    return {
+        "who": person.who,
+        "amount": amount,
+        "commitment": commitment.hex(),
+        "statement": statement.hex(),
+        "context": sealing.hex(),
+        "envelope": message(18, mask, salt, sealed).hex(),
+        "claim": message(19, *claim, signature).hex(),
+    }
+
+
+def bad() -> list[Json]:
+    """Bodies that a receiver of the first participant's upload must refuse, and why."""
+    person = PEOPLE[0]
+    whole = person.body()
+    cases = [
+        ("nothing", b"", "Truncated"),
+        ("one byte short", whole[:-1], "Truncated"),
+        ("one byte more", whole + b"\0", "TrailingBytes"),
+        ("another magic", b"CFLX" + whole[4:], "FormatError"),
+        ("version 1", whole[:4] + b"\1" + whole[5:], "UnsupportedVersion"),
+        ("another kind", whole[:5] + bytes([54]) + whole[6:], "FormatError"),
+        ("a share less", person.body(shares=person.sp_update[5:]), "LengthMismatch"),
+        ("a count of 15 bytes", person.body(samples=person.sp_samples[1:]), "LengthMismatch"),
+        ("a short seal", person.body(sealed=person.sealed[1:]), "LengthMismatch"),
+        ("another task", person.body(task="f" * 32), "DocumentError"),
+        ("another round", person.body(number=struct.pack(">I", 2)), "RoundNotOpen"),
+        ("another base", person.body(base=sha256(BASE)), "WrongBase"),
+        ("another name", person.body(who=PEOPLE[1].who), "BadSignature"),
+        ("other shares", person.body(shares=PEOPLE[1].sp_update), "BadSignature"),
+        ("another hash", person.body(digest=PEOPLE[1].digest), "BadSignature"),
+        ("another seal", person.body(sealed=PEOPLE[1].sealed), "BadSignature"),
+        ("another signature", person.body(signature=bytes(64)), "BadSignature"),
+    ]
+    return [{"name": name, "body": data.hex(), "error": error} for name, data, error in cases]
+
+
+def document() -> Json:
+    sent, nonce = manifest(), stream("nonce", 32)
+    digest = sha256(b"crowdfl manifest 1" + sent)
+    keys: dict[str, Json] = {
+        "csp signing": CSP_SIGNING.private_bytes_raw().hex(),
+        "csp sealing": CSP_SEALING.private_bytes_raw().hex(),
+        **{name: key.hex() for name, key in AUDIENCES.items()},
+    }
+    return {
+        "about": "Profile shares: round 1 of a small task. Keys are private keys (Ed25519, X25519) and audience keys; messages "
+        "are bytes as they travel; decimal strings are numbers in units of 10^-decimals. docs/formats.md defines all.",
+        "task": TASK,
+        "settings": {
+            "profile": "shares",
+            "decimals": DECIMALS,
+            "clip": 2.0,
+            "max_norm": 3.0,
+            "max_samples": MAX_SAMPLES,
+            "max_participants": 5,
+            "lanes": 128,
+            "rounds": ROUNDS,
+            "budget": "9.00",
+        },
+        "ring": K,
+        "payment": PAYMENT,
+        "keys": keys,
+        "initial": [str(value) for value in INITIAL],
+        "base": BASE.hex(),
+        "uploads": [person.case() for person in PEOPLE],
+        "manifest": {
+            "message": sent.hex(),
+            "digest": digest.hex(),
+            "nonce": nonce.hex(),
+            "coins": sha256(b"crowdfl coins 1" + digest + nonce).hex(),
+        },
+        "average": average(),
+        "reward": reward(),
+        "bad": bad(),
+    }
+
+
+def documents() -> dict[str, str]:
+    """The file's name and text."""
+    return {"shares_messages.json": json.dumps(document(), indent=1) + "\n"}
+
+
+def main() -> None:
+    """Write it."""
+    for name, text in documents().items():
+        Path(__file__).with_name(name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
