@@ -23,7 +23,7 @@ from crowdfl.protocols.shares import sp as sp_module
 from crowdfl.protocols.shares.average import SharesPublication
 from crowdfl.protocols.shares.books import CspBooks
 from crowdfl.protocols.shares.csp import SharesCsp
-from crowdfl.protocols.shares.manifest import Manifest
+from crowdfl.protocols.shares.manifest import RoundManifest
 from crowdfl.protocols.shares.participant import SharesParticipant
 from crowdfl.protocols.shares.sp import SharesSp
 from crowdfl.protocols.shares.transcript import StepRequest
@@ -99,7 +99,7 @@ def _twice_named(parties: LocalParties) -> Floats:
     return both - integers(parties, updates()[READER])
 
 
-def _repeated(manifest: Manifest) -> Manifest:
+def _repeated(manifest: RoundManifest) -> RoundManifest:
     doubled: dict[str, Any] = {
         name: (values[0], *values)
         for name in ("names", "digests", "sealed", "signatures")

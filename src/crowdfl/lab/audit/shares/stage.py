@@ -23,7 +23,7 @@ from crowdfl.protocols.shares import dealing
 from crowdfl.protocols.shares.csp import SharesCsp
 from crowdfl.protocols.shares.csp_round import CspAnswer, CspRound
 from crowdfl.protocols.shares.lanes import OpenLanes, coins, opened
-from crowdfl.protocols.shares.manifest import Manifest, ManifestReply
+from crowdfl.protocols.shares.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.sp import SharesSp
 from crowdfl.protocols.shares.transcript import SpConversation, StepRequest
@@ -202,7 +202,7 @@ def coins_of(parties: LocalParties) -> bytes:
     """What the sketch of the round under way is drawn from: both servers know it."""
     first = [said for said in conversation(parties) if said.step == 1][-1]
     limits = shape_of(parties).limits()
-    digest = Manifest.from_bytes(first.sp, limits).digest
+    digest = RoundManifest.from_bytes(first.sp, limits).digest
     return coins(digest, ManifestReply.from_bytes(first.csp, limits).nonce)
 
 
