@@ -13,10 +13,13 @@ import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import BadSignature, LengthMismatch
+from crowdfl.errors import BadSignature, LengthMismatch, UploadRejected
+from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.shares.chances import added, pair, triple
 from crowdfl.protocols.shares.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.widths import SharesWidths, _pair, _triple
+from crowdfl.protocols.shares.upload import make_upload
+from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import PAYMENT, Parties, name_of
 
@@ -157,6 +160,47 @@ def test_two_that_cancel_each_other_are_both_left_out():
     assert parties.play(1, uploads).rejected == dict.fromkeys(pair, OUT_OF_BOUNDS)
 
 
+def played_by_roles(cheat, sealing=None):
+    """A round of KGC, both servers, and five phones; the third sends what it likes in place of its upload."""
+    federation = LocalFederation(profile="shares", max_participants=5, max_samples=10, decimals=3, rounds=2, **TASK)
+    rng = np.random.default_rng(3)
+    common = rng.normal(size=SIZE) * 0.3
+    updates = {f"p{i}": Update([np.round(common + rng.normal(size=SIZE) * 0.05, 3)], 1 + i) for i in range(5)}
+    arrays = {who: federation._checked(who, update) for who, update in updates.items()}
+    task = federation._posted()
+    federation._encrypted(task, 1, arrays, {who: update.samples for who, update in updates.items()})
+    phone = federation.host.people["p2"]
+    side, place = phone.side, phone.side._shape.place(1, phone.side._followed().base)
+    sealing = sealing or side.bundle.csp_sealing
+    body = make_upload(side._shape, place, phone.keys.who, phone.keys.signing, sealing, *cheat)
+    phone.blobs.delete("rounds/1/upload")
+    phone.blobs.put("rounds/1/upload", body.to_bytes())
+    federation._play(task, PAYMENT, list(updates), final=False)
+    return federation.host.people, {who: update for who, update in updates.items() if who != "p2"}
+
+
+BY_ROLES = {
+    "too many samples": ((spread(1000), 11), None, OUT_OF_BOUNDS),
+    "noise": ((np.random.default_rng(2).integers(-(2**62), 2**62, SIZE), 5), None, OUT_OF_BOUNDS),
+    "a broken seal": ((spread(1000), 3), ReaderKey.fresh().public, BROKEN_SEAL),
+}
+
+
+@pytest.mark.parametrize(("cheat", "sealing", "reason"), BY_ROLES.values(), ids=BY_ROLES.keys())
+def test_the_roles_leave_a_cheater_out_and_tell_it_why(cheat, sealing, reason):
+    """Its average says so, and so does SP when it asks for its reward; the others read the weighted mean of themselves."""
+    people, others = played_by_roles(cheat, sealing)
+    average, total = people["p0"].read(1), sum(update.samples for update in others.values())
+    sums = sum(np.rint(update.weights[0] * 1000).astype(np.int64) * update.samples for update in others.values())
+    assert [round(weight * 1000) for weight in average.weights] == [round(Fraction(int(s), total)) for s in sums]
+    assert (average.total, average.standing) == (total, None)
+    for who, update in others.items():
+        assert abs(people[who].open_reward(1) - Fraction((PAYMENT - 4) * update.samples, total)) < 1
+    assert people["p2"].read(1).standing == reason
+    with pytest.raises(UploadRejected, match=reason):
+        people["p2"].open_reward(1)
+
+
 HONEST = {
     "the bound in one entry": lambda p: sparse(int(bound(p))),
     "the bound below zero": lambda p: sparse(-int(bound(p))),
@@ -233,22 +277,14 @@ def test_the_computed_tails_of_sparse_updates_are_those_of_sketches():
     widths, runs = widths_of(8), 8_000
     shapes = [np.array([1] * count + [0] * (8 - count)) * 1000 for count in (2, 3)]
     found = np.rint(6 * (squares(widths, shapes, runs) - widths.rows))
-    for column, law in enumerate((_pair, _triple)):
+    for column, law in enumerate((pair, triple)):
         expected = {0: 1.0}
         for _ in range(widths.rows):
-            expected = _convolved(expected, law(widths.buckets))
+            expected = added(expected, law(widths.buckets))
         for limit in (0, 3, 6, 12):
             chance = sum(p for excess, p in expected.items() if excess > limit)
             deviation = math.sqrt(chance * (1 - chance) / runs)
             assert abs(np.count_nonzero(found[:, column] > limit) / runs - chance) < 5 * deviation + 1 / runs
-
-
-def _convolved(first, second):
-    total = {}
-    for a, p in first.items():
-        for b, q in second.items():
-            total[a + b] = total.get(a + b, 0.0) + p * q
-    return total
 
 
 def test_the_task_of_these_tests_leaves_no_room_for_chance():

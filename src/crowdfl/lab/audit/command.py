@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from crowdfl.lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
-from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
+from crowdfl.lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
 from crowdfl.lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
@@ -160,6 +160,7 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from accomplices.attack_gates()
     yield from bits.attack_bits()
     yield bits.attack_claims()
+    yield from isolation.attack_isolation(profile=SHARES)
     say("shares: two samples of both servers' views")
     yield from openings.tell_apart()
     yield from openings.tell_apart_altered()

@@ -88,7 +88,7 @@ def _threshold(parties: LocalParties) -> Bend:
         if step != CHECK or not message:
             return message
         kept = lanes_opened(parties, list(range(len(PEOPLE)))).kept
-        squared = widths.buckets * kept * round(PEOPLE[VICTIM] * _BETWEEN * widths.unit) ** 2 // widths.buckets
+        squared = kept * round(PEOPLE[VICTIM] * _BETWEEN * widths.unit) ** 2
         shift = squared - kept * widths.K * PEOPLE[VICTIM] ** 2
         return added_to(message, place * widths.R // 8, widths.R, shift)
 
