@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from crowdfl.errors import (
     CrowdFLError,
+    DealtMaterialDamaged,
     OutOfTurn,
     ReplyLost,
     RoundEnded,
@@ -187,9 +188,8 @@ class RoundSteps:
         try:
             return self._weigh_or_publish(task, current)
         except (CrowdFLError, ConnectionError) as failure:
-            if isinstance(
-                failure, UploadDamaged | ReplyLost
-            ):  # CSP was asked with it: without it, masks would serve twice
+            # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.
+            if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):
                 why = type(failure).__name__
                 self._core.options.events("round void", task=task, number=current.number, error=why)
             elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
