@@ -1,4 +1,4 @@
-"""The profile `shares` under the same faults: servers that die at any durable step end with the oracle's average and rewards."""
+"""The profile `shares` under the same faults: whatever a server dies at, averages and rewards are the oracle's."""
 
 import tempfile
 from functools import partial
@@ -41,7 +41,7 @@ def play(world: World, rounds: int) -> None:
 
 
 def check(world: World) -> None:
-    """The plain average each time. In the first round everybody goes the same way: paid by samples. Then it is the last again."""
+    """The plain average each time. In the first round everybody goes the same way, and is paid by samples."""
     world.finish()
     plain = np.average([1.0, 2.0, 3.0], weights=[1, 2, 3])
     assert np.allclose(averages(world), plain, atol=1.1e-3)
