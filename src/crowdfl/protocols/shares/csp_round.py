@@ -125,9 +125,7 @@ class CspRound:
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
         seed = self._seeds[who]
-        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(
-            seed, self.place, who
-        )
+        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(seed, self.place, who)
 
     def _average(self) -> bytes:
         members, keys = self._members, self._keys

@@ -31,6 +31,10 @@ class SharesProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
+        if (
+            settings.rule == "none" and settings.budget is not None
+        ):  # or it would be announced, escrowed, and never paid
+            raise SettingsError('rule = "none" pays nobody: leave `budget` out, or name a rule that pays')
         SharesShape(TaskSpec("", settings, parameters)).require_computable()
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
