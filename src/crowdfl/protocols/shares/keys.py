@@ -46,7 +46,7 @@ class SharesCspBundle(_PublicKeys, kind=51, repr=False):
 
 
 class SharesReaderBundle(_PublicKeys, kind=52, repr=False):
-    """For a member of an audience: that audience's key, and the ring, so that a client in another language need not derive it."""
+    """For a member of an audience: its key, and the ring, so that a client in another language need not derive it."""
 
     audience: bytes
     ring_bits: int
