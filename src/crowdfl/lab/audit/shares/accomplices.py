@@ -20,8 +20,7 @@ from crowdfl.lab.audit.shares.stage import (
     SUM,
     Bend,
     added_to,
-    bend_csp,
-    bend_sp,
+    bend_server,
     integers,
     lanes_opened,
     paying,
@@ -50,7 +49,7 @@ def attack_gates() -> list[Finding]:
 def _count_by(server: str) -> Finding:
     parties = paying()
     bend = forcing(parties, {VICTIM, ACCOMPLICE})
-    (bend_csp if server == "CSP" else bend_sp)(parties, bend)
+    bend_server(parties, server, bend)
     reward = played(parties, 1, updates()).rewards[ACCOMPLICE]
     guess = round((PAYMENT - len(PEOPLE)) * PEOPLE[ACCOMPLICE] / reward) - PEOPLE[ACCOMPLICE]
     attack = Attack(
@@ -87,7 +86,7 @@ def _entry_by(rule: str, *, conceded: bool) -> Finding:
     """An entry that stands alone in a lane: the lane is moved by 2^30, and every T with it."""
     parties, trained = paying(rule=rule), updates()
     shifting = _Shifting(parties, _LINEAR_COMPARE if rule == "agreement" else COMPARE)
-    bend_csp(parties, shifting)
+    bend_server(parties, "CSP", shifting)
     reward = played(parties, 1, trained).rewards[ACCOMPLICE]
     mine, truth = (float(integers(parties, trained[who])[shifting.entry]) for who in (ACCOMPLICE, VICTIM))
     own = (1 << _CERTAIN) + shifting.sign * mine * (1 << _FACTOR)

@@ -14,10 +14,10 @@ from crowdfl.lab.audit.shares.stage import (
     SIZE,
     Bend,
     added_to,
-    bend_csp,
-    bend_sp,
+    bend_server,
     lanes_opened,
     paying,
+    phone,
     played,
     server_sp,
     shape_of,
@@ -45,7 +45,7 @@ def attack_bits() -> list[Finding]:
 
 def _guess_lengths(server: str) -> Finding:
     parties = stage()
-    (bend_csp if server == "CSP" else bend_sp)(parties, _threshold(parties))
+    bend_server(parties, server, _threshold(parties))
     rejected = []
     for number, long in enumerate(_PATTERN, start=1):
         played(parties, number, _Trained(parties, {VICTIM: _LONG if long else _SHORT}).models)
@@ -75,9 +75,9 @@ class _Trained:
         return {who: (self._model(who, entry), samples) for entry, (who, samples) in enumerate(PEOPLE.items())}
 
     def _model(self, who: str, entry: int) -> Floats:
-        chain = self.parties.participant(who).chain() or b""
-        held = np.frombuffer(chain, dtype="<i8", offset=36) / shape_of(self.parties).widths.unit
-        return np.asarray(held + np.eye(SIZE)[entry] * self.lengths.get(who, _SHORT), dtype=np.float64)
+        return np.asarray(
+            phone(self.parties, who).weights() + np.eye(SIZE)[entry] * self.lengths.get(who, _SHORT), dtype=np.float64
+        )
 
 
 def _threshold(parties: LocalParties) -> Bend:

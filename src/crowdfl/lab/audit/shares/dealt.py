@@ -19,7 +19,6 @@ from crowdfl.lab.audit.shares.stage import (
     conversation,
     integers,
     played,
-    server_csp,
     shape_of,
     source_of,
     stage,
@@ -47,11 +46,11 @@ _KGC = Attack("dealer", "new", _KGC_TITLE, ("KGC", "CSP"), rms, _OFF_ENTRY, conc
 
 def attack_dealt_twice() -> list[Finding]:
     """The index of the round left out of what streams are bound to; and as built."""
-    built = dealing._context
+    built = vars(dealing)["_context"]
 
     def same(label: str, shape: SharesShape, role: str, number: int) -> bytes:
         del number
-        return built(label, shape, role, 1)
+        return bytes(built(label, shape, role, 1))
 
     with switched(dealing, "_context", same):
         weakened = _subtracted("shares, dealt for all rounds")
@@ -75,7 +74,7 @@ def _subtracted(subject: str) -> Finding:
 
 def _old_file(parties: LocalParties) -> str:
     """What CSP says to the file of another round."""
-    seed = server_csp(parties)._keys.dealt
+    _, seed = seeds_of(source_of(parties))
     old = dealing.files(shape_of(parties), source_of(parties), 1)[CSP_ROLE]
     try:
         dealing.received(shape_of(parties), seed, CSP_ROLE, 2, old)

@@ -19,7 +19,7 @@ from crowdfl.lab.audit.shares.stage import (
     PEOPLE,
     Bend,
     added_to,
-    bend_csp,
+    bend_server,
     integers,
     paying,
     played,
@@ -69,7 +69,7 @@ def _inflate(subject: str, rule: str, step: int) -> Finding:
     widths = shape_of(parties).rule_widths.payout
     shift = 1 << (widths.reciprocal.f_bits - 1)
     alone = forcing(parties, {VICTIM}) if rule == "gate" else None
-    bend_csp(parties, _adding(widths.reciprocal, step, shift - (1 << widths.reciprocal.b_bits), alone))
+    bend_server(parties, "CSP", _adding(widths.reciprocal, step, shift - (1 << widths.reciprocal.b_bits), alone))
     played(parties, 1, trained)
     (seen,) = parties.csp.party.view.of("sum")[-1]
     added = shift - (1 << widths.reciprocal.b_bits)

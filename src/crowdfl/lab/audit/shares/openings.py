@@ -30,10 +30,10 @@ from crowdfl.lab.audit.shares.stage import (
     Bend,
     Said,
     added_to,
-    bend_csp,
-    bend_sp,
+    bend_server,
     conversation,
     paying,
+    phone,
     played,
     server_sp,
     shape_of,
@@ -114,7 +114,7 @@ def _seen(server: str, rounds: int, *, alter: bool, large: bool) -> dict[str, Fl
     parties = paying()
     altered = {number: _STEPS[(number - 1) % len(_STEPS)] for number in range(1, rounds + 1)}
     if alter:
-        (bend_csp if server == "CSP" else bend_sp)(parties, _altering(parties, altered))
+        bend_server(parties, server, _altering(parties, altered))
     for number in altered:
         with suppress(RoundEnded):
             played(parties, number, _inputs(parties, large=large))
@@ -128,13 +128,7 @@ def _seen(server: str, rounds: int, *, alter: bool, large: bool) -> dict[str, Fl
 def _inputs(parties: LocalParties, *, large: bool) -> dict[str, tuple[Floats, int]]:
     """Changes to the model that everyone holds: a thousandth of one weight, or the whole of the norm bound on a few."""
     change, samples = (np.full(SIZE, 3.0 / SIZE**0.5), 10) if large else (np.eye(SIZE)[0] * 0.001, 1)
-    return {who: (_held(parties, who) + change, samples) for who in PEOPLE}
-
-
-def _held(parties: LocalParties, who: str) -> Floats:
-    chain = parties.participant(who).chain()
-    weights = np.frombuffer(chain or b"", dtype="<i8", offset=36)
-    return np.asarray(weights / shape_of(parties).widths.unit, dtype=np.float64)
+    return {who: (phone(parties, who).weights() + change, samples) for who in PEOPLE}
 
 
 def _numbers(parties: LocalParties, server: str, said: Said) -> Iterator[tuple[str, Floats]]:

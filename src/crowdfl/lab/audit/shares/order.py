@@ -13,18 +13,17 @@ import numpy as np
 
 from crowdfl.errors import CrowdFLError
 from crowdfl.lab.audit.finding import SHARES, Attack, Finding, Floats, rms
-from crowdfl.lab.audit.shares.stage import integers, server_csp, server_sp, shape_of, stage, switched, updates
+from crowdfl.lab.audit.shares.stage import integers, phone, server_csp, server_sp, shape_of, stage, switched, updates
 from crowdfl.lab.parties import LocalParties
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl.protocols.shares import csp as csp_module
 from crowdfl.protocols.shares import manifest as manifest_module
 from crowdfl.protocols.shares import sp as sp_module
-from crowdfl.protocols.shares.average import SharesPublication
+from crowdfl.protocols.shares.average import PARTICIPANTS, SharesPublication, mask_of
 from crowdfl.protocols.shares.books import CspBooks
 from crowdfl.protocols.shares.csp import SharesCsp
 from crowdfl.protocols.shares.manifest import RoundManifest
-from crowdfl.protocols.shares.participant import SharesParticipant
 from crowdfl.protocols.shares.sp import SharesSp
 from crowdfl.protocols.shares.transcript import StepRequest
 
@@ -76,10 +75,14 @@ def _sum(parties: LocalParties, number: int, sp: SharesSp, uploads: Mapping[str,
 
 
 def _read(parties: LocalParties, publication: bytes, number: int) -> Floats:
-    person = cast(SharesParticipant, parties.people[READER])
-    place = shape_of(parties).place(number, person._followed().base)
-    message = SharesPublication.from_bytes(publication, shape_of(parties).limits())
-    return person._reader._unmasked(message, place)[0].astype(np.float64)
+    """As `AverageReader` does, but without its scruples: SP's reader is an accomplice."""
+    shape, reader = shape_of(parties), phone(parties, READER)
+    place = shape.place(number, reader.base())
+    message = SharesPublication.from_bytes(publication, shape.limits())
+    t = reader.boxes[1].open(message.participants, place.bind("crowdfl mask seed 1", PARTICIPANTS.encode()))
+    mask, _ = mask_of(t, place, shape)
+    sums = shape.ring.decode(message.sums) - shape.ring.decode(mask)
+    return shape.ring.signed(shape.ring.reduced(sums)).astype(np.float64)
 
 
 def _everyone(parties: LocalParties, number: int = 1) -> dict[str, bytes]:
@@ -140,14 +143,14 @@ def _forgetful(parties: LocalParties, switches: ExitStack) -> None:
     """A CSP that loses what it has written before each manifest."""
     del switches
     csp = server_csp(parties)
-    csp.answer = _asking_anew(csp)  # type: ignore[assignment, method-assign]
+    csp.answer = _asking_anew(parties, csp)  # type: ignore[assignment, method-assign]
 
 
-def _asking_anew(csp: SharesCsp) -> Callable[[bytes], bytes]:
+def _asking_anew(parties: LocalParties, csp: SharesCsp) -> Callable[[bytes], bytes]:
     answer = csp.answer
 
     def answered(request: bytes) -> bytes:
-        if StepRequest.from_bytes(request, csp._shape.limits()).step == 1:
+        if StepRequest.from_bytes(request, shape_of(parties).limits()).step == 1:
             csp.remember(InProcessMemory())
         return answer(request)
 

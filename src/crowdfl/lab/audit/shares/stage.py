@@ -12,22 +12,28 @@ from typing import Any, cast
 
 import numpy as np
 
+from crowdfl.crypto.compute import default_backend
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.lab.audit.finding import SHARES, Floats
-from crowdfl.lab.audit.scene import deal
 from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.parties import LocalParties, PlayedRound
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares import dealing
+from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.csp import SharesCsp
-from crowdfl.protocols.shares.csp_round import CspAnswer, CspRound
+from crowdfl.protocols.shares.csp_round import CspAnswer, CspKeys, CspRound
+from crowdfl.protocols.shares.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.protocols.shares.lanes import OpenLanes, coins, opened
 from crowdfl.protocols.shares.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.participant import SharesParticipant
+from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.sp import SharesSp
 from crowdfl.protocols.shares.transcript import SpConversation, StepRequest
-from crowdfl.settings import to_millionths
+from crowdfl.settings import TaskSettings, to_millionths
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
@@ -53,19 +59,34 @@ Bend = Callable[[int, bytes], bytes]
 
 def stage(parameters: int = SIZE, **changes: Any) -> LocalParties:  # noqa: ANN401 -- settings
     """A task, and everything that its parties say."""
-    parties = deal(parameters, RoundRecorder(keep_messages=True, keep_views=True), **_BOUNDS | changes)
-    server_sp(parties).supply(lambda number: _dealt(parties, number)["sp"])
-    server_csp(parties).supply(lambda number: _dealt(parties, number)["csp"])
-    return parties
+    settings, profile = TaskSettings.of(**_BOUNDS | changes), WatchedProfile()
+    tools = Tools(default_backend(), observer=RoundRecorder(keep_messages=True, keep_views=True))
+    return LocalParties(TaskSpec("audit", settings, parameters), tools, profile)
 
 
 def paying(parameters: int = SIZE, **changes: Any) -> LocalParties:  # noqa: ANN401 -- settings
     return stage(parameters, budget=BUDGET, **changes)
 
 
-def _dealt(parties: LocalParties, number: int) -> Mapping[str, bytes]:
-    """KGC's files, made once for both servers."""
-    return _files(parties.dealer.spec, source_of(parties), number)
+class WatchedProfile(SharesProfile):
+    """The profile with servers that can be bent; KGC's files are made once for both."""
+
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
+        return _files(spec, source, number)[role]
+
+    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "BentSp":
+        own = SharesSpBundle.from_bytes(bundle, Limits.plain())
+        return BentSp(tools.party("SP"), SharesShape(spec), own.csp_signing, own.seed, own.fingerprint)
+
+    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "BentCsp":
+        own = SharesCspBundle.from_bytes(bundle, Limits.plain())
+        audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
+        keys = CspKeys(SigningKey(own.signing), ReaderKey(own.sealing), audiences, own.seed)
+        return BentCsp(tools.party("CSP"), SharesShape(spec), keys, own.fingerprint)
+
+    def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "KnownPhone":
+        own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
+        return KnownPhone(tools.party("participant"), SharesShape(spec), own, keys)
 
 
 @lru_cache(maxsize=2)
@@ -73,21 +94,105 @@ def _files(spec: TaskSpec, source: bytes, number: int) -> Mapping[str, bytes]:
     return dealing.files(SharesShape(spec), source, number)
 
 
+@lru_cache(maxsize=4)
+def _shape(spec: TaskSpec) -> SharesShape:
+    return SharesShape(spec)
+
+
+def _as_it_is(step: int, message: bytes) -> bytes:
+    del step
+    return message
+
+
+class BentSp(SharesSp):
+    """SP, whose messages after the manifest can be bent."""
+
+    bend: Bend = staticmethod(_as_it_is)
+
+    def _begun(self) -> Generator[bytes, Reply, Any]:
+        now = yield from super()._begun()
+        now.talk = _BentTalk(now.talk, self.bend)
+        return now
+
+
+class _BentTalk(SpConversation):
+    def __init__(self, talk: SpConversation, bend: Bend) -> None:
+        self._party, self._place, self._said, self._bend = talk._party, talk._place, talk._said, bend
+
+    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
+        step = self._said.step + 1
+        reply = yield from super().ask(self._bend(step, payload))
+        return self._bend(step, reply)
+
+
+class BentCsp(SharesCsp):
+    """CSP, whose messages after the answer to the manifest can be bent."""
+
+    bend: Bend = staticmethod(_as_it_is)
+
+    def _program(self, number: int, manifest: bytes) -> CspRound:
+        return cast(CspRound, _BentRound(super()._program(number, manifest), self.bend))
+
+
+class _BentRound:
+    """CSP's half of a round, of which both messages of each exchange are bent."""
+
+    def __init__(self, run: CspRound, bend: Bend) -> None:
+        self._run, self._bend, self._step = run, bend, 1
+
+    def begin(self) -> CspAnswer:
+        return self._run.begin()
+
+    def answer(self, payload: bytes) -> CspAnswer:
+        self._step += 1
+        answer = self._run.answer(self._bend(self._step, payload))
+        answer.payload = self._bend(self._step, answer.payload)
+        return answer
+
+
+class KnownPhone(SharesParticipant):
+    """A phone that lends its keys to an attacker."""
+
+    @property
+    def boxes(self) -> list[ReaderKey | AudienceKey]:
+        """What it can open sealed things with."""
+        return [self._keys.reader, AudienceKey(self.bundle.audience)]
+
+    def base(self) -> bytes:
+        return self._followed().base
+
+    def weights(self) -> Floats:
+        """The model that it holds."""
+        return np.asarray(self._followed().weights / self._shape.widths.unit, dtype=np.float64)
+
+
 def source_of(parties: LocalParties) -> bytes:
     """What KGC keeps until both servers have all their files."""
-    return parties.dealer._dealing.source
+    return parties.dealer.dealing.source
 
 
-def server_sp(parties: LocalParties) -> SharesSp:
-    return cast(SharesSp, parties.sp)
+def server_sp(parties: LocalParties) -> BentSp:
+    return cast(BentSp, parties.sp)
 
 
-def server_csp(parties: LocalParties) -> SharesCsp:
-    return cast(SharesCsp, parties.csp)
+def server_csp(parties: LocalParties) -> BentCsp:
+    return cast(BentCsp, parties.csp)
+
+
+def phone(parties: LocalParties, who: str) -> KnownPhone:
+    return cast(KnownPhone, parties.participant(who))
 
 
 def shape_of(parties: LocalParties) -> SharesShape:
-    return server_sp(parties)._shape
+    return _shape(parties.dealer.spec)
+
+
+def bend_server(parties: LocalParties, server: str, bend: Bend) -> None:
+    """From the exchange after the manifest on."""
+    if server == "SP":
+        server_sp(parties).bend = bend
+    else:
+        server_csp(parties).bend = bend
 
 
 def updates(seed: int = 7, parameters: int = SIZE) -> dict[str, tuple[Floats, int]]:
@@ -129,55 +234,6 @@ def conversation(parties: LocalParties) -> list[Said]:
     return said
 
 
-def bend_sp(parties: LocalParties, bend: Bend) -> None:
-    """From the exchange after the manifest on."""
-    sp = server_sp(parties)
-    begun = sp._begun
-
-    def bent() -> Generator[bytes, Reply, Any]:
-        now = yield from begun()
-        now.talk = _BentTalk(now.talk, bend)
-        return now
-
-    sp._begun = bent  # type: ignore[method-assign]
-
-
-class _BentTalk(SpConversation):
-    def __init__(self, talk: SpConversation, bend: Bend) -> None:
-        self._party, self._place, self._said, self._bend = talk._party, talk._place, talk._said, bend
-
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
-        step = self._said.step + 1
-        reply = yield from super().ask(self._bend(step, payload))
-        return self._bend(step, reply)
-
-
-def bend_csp(parties: LocalParties, bend: Bend) -> None:
-    csp = server_csp(parties)
-    program = csp._program
-
-    def bent(number: int, manifest: bytes) -> CspRound:
-        return cast(CspRound, _BentRound(program(number, manifest), bend))
-
-    csp._program = bent  # type: ignore[method-assign]
-
-
-class _BentRound:
-    """CSP's half of a round, of which both messages of each exchange are bent."""
-
-    def __init__(self, run: CspRound, bend: Bend) -> None:
-        self._run, self._bend, self._step = run, bend, 1
-
-    def begin(self) -> CspAnswer:
-        return self._run.begin()
-
-    def answer(self, payload: bytes) -> CspAnswer:
-        self._step += 1
-        answer = self._run.answer(self._bend(self._step, payload))
-        answer.payload = self._bend(self._step, answer.payload)
-        return answer
-
-
 def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
     """A message in which something was added, modulo 2^bits, to the number that begins at this byte."""
     end = place + bits // 8
@@ -185,17 +241,22 @@ def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
     return message[:place] + value.to_bytes(bits // 8, "little") + message[end:]
 
 
+def _forget() -> None:
+    _files.cache_clear()
+    _shape.cache_clear()
+
+
 @contextmanager
 def switched(owner: object, name: str, value: Any) -> Iterator[None]:  # noqa: ANN401 -- any mechanism
     """A mechanism replaced on purpose, for as long as a demonstration takes."""
     built = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
     setattr(owner, name, value)
-    _files.cache_clear()
+    _forget()
     try:
         yield
     finally:
         setattr(owner, name, built)
-        _files.cache_clear()
+        _forget()
 
 
 def coins_of(parties: LocalParties) -> bytes:

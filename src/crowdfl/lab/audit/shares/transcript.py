@@ -6,12 +6,12 @@ parts of their range. The best one counts, chosen with the truth at hand: kinder
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey
+from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import SealBroken
 from crowdfl.lab.audit.finding import SHARES, Attack, Finding, Floats, relative, rms
@@ -25,6 +25,7 @@ from crowdfl.lab.audit.shares.stage import (
     conversation,
     integers,
     paying,
+    phone,
     played,
     server_csp,
     shape_of,
@@ -37,7 +38,8 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares import average, participant
 from crowdfl.protocols.shares.average import AverageReply, SharesPublication
 from crowdfl.protocols.shares.chain import RoundPlace
-from crowdfl.protocols.shares.manifest import open_seals
+from crowdfl.protocols.shares.keys import SharesCspBundle
+from crowdfl.protocols.shares.manifest import RoundManifest, open_seals
 from crowdfl.protocols.shares.shape import REWARD_MODULUS
 from crowdfl.protocols.shares.upload import (
     UploadBody,
@@ -59,7 +61,7 @@ _OFF_REWARD = "relative error; blind: an equal split"
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class AuditedRound:
     """The truth, and what attackers hold."""
 
     parties: LocalParties = field(repr=False)
@@ -81,10 +83,10 @@ class Round:
         return UploadBody.from_bytes(self.played.uploads[who], _LIMITS)
 
 
-def play(subject: str = SHARES) -> Round:
+def play(subject: str = SHARES) -> AuditedRound:
     parties, trained = paying(_PARAMETERS), updates(parameters=_PARAMETERS)
     trained = {who: (weights * 0.5, samples) for who, (weights, samples) in trained.items()}
-    return Round(parties, trained, played(parties, 1, trained), subject)
+    return AuditedRound(parties, trained, played(parties, 1, trained), subject)
 
 
 def attack_transcript() -> Iterator[Finding]:
@@ -105,7 +107,7 @@ def attack_transcript() -> Iterator[Finding]:
     yield from attack_seed()
 
 
-def _average(scene: Round, server: str) -> Finding:
+def _average(scene: AuditedRound, server: str) -> Finding:
     shape, truth = shape_of(scene.parties), scene.played.average.weights
     held = _held_by_sp(scene) if server == "SP" else _held_by_csp(scene)
     scale = float(sum(PEOPLE.values()) * shape.widths.unit)
@@ -117,7 +119,7 @@ def _average(scene: Round, server: str) -> Finding:
     return attack.score(scene.subject, guess, np.zeros(len(truth)), truth, recovered, note)
 
 
-def _held_by_sp(scene: Round) -> list[Words]:
+def _held_by_sp(scene: AuditedRound) -> list[Words]:
     """Numbers as long as a model: what CSP sent, what was published, SP's shares, and their differences."""
     ring = shape_of(scene.parties).ring
     reply, publication = ring.decode(scene.reply.sums), ring.decode(scene.publication.sums)
@@ -126,7 +128,7 @@ def _held_by_sp(scene: Round) -> list[Words]:
     return [reply, publication, own, publication - own, reply - own, *shares]
 
 
-def _held_by_csp(scene: Round) -> list[Words]:
+def _held_by_csp(scene: AuditedRound) -> list[Words]:
     """What it was sealed, expanded, and the first lanes that were opened."""
     shape, ring = shape_of(scene.parties), shape_of(scene.parties).ring
     shares = [ring.decode(expanded_update(*part, shape.share_bytes)) for part in _seeds(scene)]
@@ -136,11 +138,12 @@ def _held_by_csp(scene: Round) -> list[Words]:
     return [*shares, np.sum(shares, axis=0, dtype=np.uint64), *lanes, lanes[0] + lanes[1]]
 
 
-def _seeds(scene: Round) -> Iterator[tuple[bytes, RoundPlace, str]]:
-    csp = server_csp(scene.parties)
-    run = csp._program(1, next(csp._books.heard(1, 1)))
-    seeds = open_seals(run._manifest, csp._keys.sealing)
-    return ((seed, run._manifest.place, who) for who, seed in seeds.items())
+def _seeds(scene: AuditedRound) -> Iterator[tuple[bytes, RoundPlace, str]]:
+    """What was sealed to CSP, opened with its key."""
+    bundle = SharesCspBundle.from_bytes(scene.parties.dealer.dealing.csp, _LIMITS)
+    manifest = RoundManifest.from_bytes(conversation(scene.parties)[0].sp, _LIMITS)
+    seeds = open_seals(manifest, ReaderKey(bundle.sealing))
+    return ((seed, manifest.place, who) for who, seed in seeds.items())
 
 
 def _readings(parties: LocalParties, words: Words, scale: float, bound: float) -> Iterator[Floats]:
@@ -152,7 +155,7 @@ def _readings(parties: LocalParties, words: Words, scale: float, bound: float) -
     yield (words % np.uint64(1 << 16)).astype(np.float64) / (1 << 15) * bound - bound
 
 
-def _total(scene: Round) -> Finding:
+def _total(scene: AuditedRound) -> Finding:
     truth, most = sum(PEOPLE.values()), len(PEOPLE) * MOST_SAMPLES
     held = [int.from_bytes(part, "little") for part in (scene.reply.total, scene.publication.total)]
     guess = next((total for total in held if 1 <= total <= most), None)
@@ -161,7 +164,7 @@ def _total(scene: Round) -> Finding:
     return attack.score(scene.subject, guess, most // 2, truth, recovered, "of what CSP sent, and of the publication")
 
 
-def _upload(scene: Round, server: str) -> Finding:
+def _upload(scene: AuditedRound, server: str) -> Finding:
     """From the victim's share that the server holds, and from lanes."""
     truth, shape = integers(scene.parties, scene.trained[VICTIM]), shape_of(scene.parties)
     if server == "SP":
@@ -180,7 +183,7 @@ def _upload(scene: Round, server: str) -> Finding:
     return attack.score(SHARES, guess, np.zeros(len(truth)), truth, recovered, f"best of {len(readings)} readings")
 
 
-def _samples(scene: Round, server: str) -> Finding:
+def _samples(scene: AuditedRound, server: str) -> Finding:
     """From the share of the number of samples, and from it behind both masks."""
     said, people, scalar = (
         next(said for said in conversation(scene.parties) if said.step == LANES),
@@ -199,7 +202,7 @@ def _samples(scene: Round, server: str) -> Finding:
     return attack.score(SHARES, guess, MOST_SAMPLES // 2, truth, recovered, f"{len(held)} numbers held or opened")
 
 
-def _rewards(scene: Round, server: str) -> Finding:
+def _rewards(scene: AuditedRound, server: str) -> Finding:
     truth = scene.played.rewards[VICTIM]
     envelope = RewardEnvelope.from_bytes(scene.played.envelopes[VICTIM], _LIMITS)
     kept = server_csp(scene.parties).reward(1, VICTIM)
@@ -210,18 +213,12 @@ def _rewards(scene: Round, server: str) -> Finding:
     return attack.score(SHARES, guess, PAYMENT // len(PEOPLE), truth, recovered, f"its share of 128 bits; of {BUDGET}")
 
 
-def _keys(scene: Round) -> list[ReaderKey | AudienceKey]:
-    """What another participant can open boxes with."""
-    phone = cast(participant.SharesParticipant, scene.parties.participant(OTHER))
-    return [phone._keys.reader, AudienceKey(phone.bundle.audience)]
-
-
-def _overheard_upload(scene: Round) -> Finding:
+def _overheard_upload(scene: AuditedRound) -> Finding:
     """Another participant, with its own key and the audience's, on an upload it overheard."""
     body, guess = scene.body(), None
     context = seal_context(body.place, body.who, body.digest)
     shape, truth = shape_of(scene.parties), integers(scene.parties, scene.trained[VICTIM])
-    for key in _keys(scene):
+    for key in phone(scene.parties, OTHER).boxes:
         try:
             seed = key.open(body.sealed, context)
         except SealBroken:
@@ -235,10 +232,10 @@ def _overheard_upload(scene: Round) -> Finding:
     return attack.score(SHARES, guess, np.zeros(len(truth)), truth, recovered, "sealed to CSP's key of this task")
 
 
-def _overheard_reward(scene: Round) -> Finding:
+def _overheard_reward(scene: AuditedRound) -> Finding:
     envelope, guess = RewardEnvelope.from_bytes(scene.played.envelopes[VICTIM], _LIMITS), None
     context, truth = shape_of(scene.parties).spec.context(1), scene.played.rewards[VICTIM]
-    for key in _keys(scene):
+    for key in phone(scene.parties, OTHER).boxes:
         try:
             body = key.open(envelope.sealed, reward_context(context, VICTIM))
         except SealBroken:
