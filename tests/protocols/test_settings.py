@@ -114,7 +114,7 @@ def test_unknown_settings_are_named():
 
 def test_an_unknown_profile_is_refused():
     """With the names of those there are."""
-    with pytest.raises(SettingsError, match="hardened or paper, not 'fast'"):
+    with pytest.raises(SettingsError, match="hardened or paper or shares, not 'fast'"):
         LocalFederation(profile="fast")
 
 
@@ -122,6 +122,33 @@ def test_the_paper_has_no_hidden_total():
     """Refused at creation, before a key is made."""
     with pytest.raises(SettingsError, match="total"):
         PROFILES["paper"].check(TaskSettings(profile="paper", total="hidden"), 10)
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [
+        ("rule", "gate", 'rule = "gate"'),
+        ("rule", "none", 'rule = "none"'),
+        ("rule", "agreement", 'rule = "agreement"'),
+        ("check", "none", 'check = "none"'),
+        ("max_norm", 2.5, "max_norm = 2.5"),
+    ],
+)
+def test_what_only_the_profile_shares_has_is_refused_by_the_others(profile, setting, value, named):
+    """Else it would be ignored; what they do anyway may be said."""
+    PROFILES[profile].check(TaskSettings(profile=profile, rule="distance"), 10)
+    with pytest.raises(SettingsError, match=f"the profile {profile} has no {named}"):
+        PROFILES[profile].check(TaskSettings(profile=profile, **{setting: value}), 10)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("rule", "best"), ("check", True), ("check", "all"), ("max_norm", 0), ("max_norm", "5")]
+)
+def test_a_rule_a_check_and_a_norm_are_bounded(setting, value):
+    """By name."""
+    with pytest.raises(SettingsError, match=f"^`{setting}` is .*; expected "):
+        TaskSettings(profile="shares", **{setting: value})
 
 
 def test_defaults_are_those_of_the_design():

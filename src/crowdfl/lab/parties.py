@@ -13,10 +13,12 @@ from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.profile import (
     Average,
     CspProtocol,
+    Dealing,
     Identity,
     KeyedTask,
     ParticipantKeys,
     ParticipantProtocol,
+    Profile,
     RequesterProtocol,
     SpProtocol,
     TaskSpec,
@@ -30,14 +32,19 @@ _Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
 
 
 class LocalDealer:
-    """KGC in this process: deals a task's bundles and builds every side from its own."""
+    """KGC in this process: deals a task's bundles and builds every side from its own, by another profile if one is given."""
 
-    def __init__(self, spec: TaskSpec, tools: Tools) -> None:
+    def __init__(self, spec: TaskSpec, tools: Tools, profile: Profile | None = None) -> None:
         self.spec, self.tools = spec, tools
-        self._profile = profile_named(spec.settings.profile)
+        self._profile = profile or profile_named(spec.settings.profile)
         self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
         self._identities: list[Identity] = []
         self._servers: list[SpProtocol | CspProtocol] = []
+
+    @property
+    def dealing(self) -> Dealing:
+        """What KGC dealt, for whoever attacks with a part of it."""
+        return self._dealing
 
     @cached_property
     def task(self) -> KeyedTask:
@@ -95,8 +102,8 @@ class PlayedRound:
 class LocalParties:
     """The parties of a task: what the laboratory and the tests of the protocols play rounds with. It has no roles, no store."""
 
-    def __init__(self, spec: TaskSpec, tools: Tools) -> None:
-        self.dealer = LocalDealer(spec, tools)
+    def __init__(self, spec: TaskSpec, tools: Tools, profile: Profile | None = None) -> None:
+        self.dealer = LocalDealer(spec, tools, profile)
         self.observer = tools.observer
         self.sp, self.csp, self.requester = self.dealer.sp(), self.dealer.csp(), self.dealer.requester()
         self.people: dict[str, ParticipantProtocol] = {}

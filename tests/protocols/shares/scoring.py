@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked
 from tests.protocols.shares.dealing import Given, Transcript, deal_with, joined, run, split
 
@@ -84,7 +84,7 @@ def scripted(widths: RuleWidths, seed: int = 1) -> Given:
     return deal_with(script, seed)
 
 
-def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1) -> tuple[Scores, Scores]:
+def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1) -> tuple[RoundScores, RoundScores]:
     """Both servers' shares, and what they have opened before a rule begins."""
     uu, vv = dot(small.total, small.total), None if small.previous is None else dot(small.previous, small.previous)
     numbers = [*small.A, *small.B, *(s * s for s in small.samples), *small.P, uu, vv or 0]
@@ -101,10 +101,10 @@ def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1
 
 def _scores(
     own: list[int], server: tuple[Dealt, rules.DealtRewards], small: SmallRound, opened: list[int], total: int | None
-) -> Scores:
+) -> RoundScores:
     n, has_last = len(small.lanes), small.previous is not None
     masks, dealt = server
-    return Scores(
+    return RoundScores(
         places=small.slots,
         kept=small.kept,
         A=own[:n],
@@ -161,7 +161,7 @@ def _gate(widths: RuleWidths, small: SmallRound, i: int) -> Fraction:
     t, a = dot(small.lanes[i], others), small.A[i]
     fits = t > 0 and small.kept * t**2 > 4 * a * dot(others, others)
     if small.previous is not None:
-        fits = fits and 4 * small.P[i] ** 2 < 3 * a * dot(small.previous, small.previous)
+        fits = fits and 4 * small.P[i] ** 2 <= 3 * a * dot(small.previous, small.previous)
     return Fraction(small.samples[i] * fits)
 
 

@@ -111,6 +111,25 @@ def test_a_copy_of_the_last_sum_is_not_paid_and_without_a_last_sum_it_is() -> No
     assert min(paid[1]) > 0
 
 
+@pytest.mark.parametrize(("first", "is_paid"), [(1, False), (2, True)])
+def test_gate_opens_only_above_what_chance_gives(first: int, is_paid: bool) -> None:
+    """Of 16 lanes, half the length in the direction of the others is exactly on the edge."""
+    lanes = [[1, 0, 0, 0, *_REST], [first, 1, 0, 0, *_REST], [0, 0, 1, 1, *_REST]]
+    paid, _ = computed(widths_for("gate"), SmallRound(lanes, [1, 1, 1]), BUDGET)
+    assert (paid[0] > 0) == is_paid
+
+
+@pytest.mark.parametrize(
+    ("last", "is_paid"),
+    [([1, 1, 1, 0], False), ([2, 1, 1, 1], False), ([1, 1, 1, 2], True), ([1, 1, 1, 1], True), ([0, 0, 0, 0], True)],
+)
+def test_gate_shuts_above_three_quarters_of_the_last_sums_square(last: list[int], is_paid: bool) -> None:
+    """(1, 1, 1, 0) beside (1, 1, 1, 1) is exactly on the edge; a last sum of zero keeps nobody from being paid."""
+    lanes = [[1, 1, 1, 0, *_REST]] * 3
+    paid, _ = computed(widths_for("gate"), SmallRound(lanes, [1, 1, 1], [*last, *_REST]), BUDGET)
+    assert (paid[0] > 0) == is_paid
+
+
 @pytest.mark.parametrize(("rule", "exchanges"), [("gate", 5), ("agreement", 5), ("distance", 7)])
 def test_a_rule_takes_as_many_exchanges_as_planned(rule: str, exchanges: int) -> None:
     small = SmallRound(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from crowdfl.protocols.shares import compare
 from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.program import SP, Half, Side
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import open_groups, widen
 from crowdfl.protocols.shares.wire import pack_flips, unpack_flips
 
@@ -33,7 +33,7 @@ def deal(cards: Cards, widths: RuleWidths) -> DealtAgreement:
     return DealtAgreement(comparison, flips, products)
 
 
-def weights(side: Side, widths: RuleWidths, dealt: DealtAgreement, scores: Scores) -> Half[list[int]]:
+def weights(side: Side, widths: RuleWidths, dealt: DealtAgreement, scores: RoundScores) -> Half[list[int]]:
     """Shares modulo 2^agreement_bits: two exchanges."""
     bits, places = dealt.comparison.bits, scores.places
     t = widen([b - a for a, b in zip(scores.A, scores.B, strict=True)], widths.R, bits, side.index)

@@ -92,13 +92,11 @@ class ShareSum:
 
     def plus(self, shape: SharesShape, sums: bytes, total: int) -> tuple[bytes, bytes]:
         """Added to other shares, as it travels."""
-        ring = shape.ring
-        added = ring.encode(ring.decode(self.sums) + ring.decode(sums))
+        added = shape.ring.encode(shape.ring.eights(self.sums) + shape.ring.eights(sums))
         return added, ((self.total + total) % REWARD_MODULUS).to_bytes(SAMPLES_BYTES, "little")
 
     def minus(self, shape: SharesShape, other: "ShareSum") -> "ShareSum":
-        ring = shape.ring
-        rest = ring.encode(ring.decode(self.sums) - ring.decode(other.sums))
+        rest = shape.ring.encode(shape.ring.eights(self.sums) - shape.ring.eights(other.sums))
         return ShareSum(rest, (self.total - other.total) % REWARD_MODULUS)
 
 
@@ -222,7 +220,7 @@ class AverageReader:
             raise SealBroken("a publication without the seed of its masks")
         mask, total = mask_of(t, place, self._shape)
         ring = self._shape.ring
-        sums = ring.signed(ring.decode(message.sums) - ring.decode(mask))
+        sums = ring.signed(ring.eights(message.sums) - ring.eights(mask))
         return sums, (int.from_bytes(message.total, "little") - total) % REWARD_MODULUS
 
 

@@ -86,6 +86,7 @@ class CspBooks:
         """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
         for number in range(self._latest(), manifest.number):
             self._memory.reserve(f"round {number} passed", b"")
+            self._forget(number)
         self._memory.keep("latest manifest", str(manifest.number).encode())
         if self._spent(manifest.base) not in (
             None,
@@ -98,6 +99,12 @@ class CspBooks:
             and self._memory.reserve(f"round {last.number} published", manifest.previous) != manifest.previous
         ):
             raise ChainBroken(f"another publication of round {last.number} was named before")
+
+    def _forget(self, number: int) -> None:
+        """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
+        said = self.said(number)
+        for step in range(2, said.step + 1 if said is not None else 0):
+            self._memory.keep(f"round {number} heard {step}", b"")
 
     def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum and its publication give."""
@@ -114,7 +121,7 @@ class CspBooks:
             )
 
     def spend(self, number: int, base: bytes) -> None:
-        """This round opens the one sum of updates to this model."""
+        """This round opens the one sum of updates to this model, or the rewards that go with it."""
         value = str(number).encode()
         if self._memory.reserve(f"spent {base.hex()}", value) != value:
             raise BaseSpent(_spent(number))

@@ -85,14 +85,14 @@ class ModelChain:
 
 def rounded_quotient(sums: Integers, total: int) -> Integers:
     """sums / total, to the nearest integer, halves to the even one: the same on every device."""
-    quotient, rest = np.divmod(sums, total)
-    above = 2 * rest > total
-    tie = (2 * rest == total) & (quotient % 2 == 1)
-    return np.asarray(quotient + (above | tie), dtype=np.int64)
+    quotient = sums // total
+    rest = sums - quotient * total
+    quotient += 2 * rest + (quotient & 1) > total  # at a half, an odd one goes up
+    return quotient
 
 
 def _in_range(weights: npt.NDArray[np.float64] | Integers) -> Integers:
-    if np.any(np.abs(weights) >= _LARGEST):
+    if max(weights.max(), -weights.min()) >= _LARGEST:
         raise SlotOverflow(
             "a weight is too large to be counted in units of 10^-decimals: lower `decimals`, or start again"
         )

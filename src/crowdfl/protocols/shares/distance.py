@@ -13,7 +13,7 @@ from crowdfl.protocols.shares import reciprocal
 from crowdfl.protocols.shares.correlations import Cards, Dealt
 from crowdfl.protocols.shares.program import SP, Half
 from crowdfl.protocols.shares.reciprocal import DealtReciprocals, Divider
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked, open_masked, to_integers, widen
 
 _OPERANDS = 5  # A, B, s, s^2, Y s of a participant
@@ -55,7 +55,7 @@ def _forms(masks: Sequence[int], n: int) -> list[int]:
     return [form for a, b, s, ss, ys in rows for form in (yy * a - 2 * ys * b + ss * uu, ys * ys, s * ss)]
 
 
-def weights(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: Scores) -> Half[list[int]]:
+def weights(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: RoundScores) -> Half[list[int]]:
     """Shares modulo 2^weight_bits: four exchanges."""
     side, bits = divider.side, widths.distance_bits
     operands = yield from _open_operands(divider, widths, dealt, scores)
@@ -72,7 +72,7 @@ def weights(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: 
     ]
 
 
-def _open_operands(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: Scores) -> Half[Masked]:
+def _open_operands(divider: Divider, widths: RuleWidths, dealt: DealtDistance, scores: RoundScores) -> Half[Masked]:
     index, n = divider.side.index, widths.participants
     square, with_samples = _totals(index, dealt, scores)
     rows = zip(scores.A, scores.B, scores.squares, with_samples, strict=True)
@@ -87,7 +87,7 @@ def _open_operands(divider: Divider, widths: RuleWidths, dealt: DealtDistance, s
     return (yield from open_masked(divider.side, shares, covers, widths.distance_bits))
 
 
-def _totals(index: int, dealt: DealtDistance, scores: Scores) -> tuple[int, list[int]]:
+def _totals(index: int, dealt: DealtDistance, scores: RoundScores) -> tuple[int, list[int]]:
     """Shares modulo 2^R of Y^2 and of Y s_i of everyone: Y and s_i are opened under masks whose products are dealt."""
     if scores.total is None:
         raise ProtocolError("the rule `distance` needs the total of samples, opened under its mask")
@@ -100,7 +100,7 @@ def _totals(index: int, dealt: DealtDistance, scores: Scores) -> tuple[int, list
 
 
 def _divisors(
-    index: int, widths: RuleWidths, dealt: DealtDistance, scores: Scores, operands: Masked
+    index: int, widths: RuleWidths, dealt: DealtDistance, scores: RoundScores, operands: Masked
 ) -> tuple[list[int], list[int]]:
     """Shares of y_i and of s_i^3."""
     epsilon, product, forms = widths.epsilon(scores.kept), operands.product, dealt.forms.share

@@ -1,7 +1,7 @@
 """The rule `gate`: samples count where an update goes where the others go, by more than chance, and not where the last sum
 went.
 
-    g1: T > 0    g2: kept T^2 > 4 A |U - u|^2 = 4 A (UU - 2 T - A)    g3: 4 P^2 < 3 A VV    weight = samples * g1 g2 g3
+    g1: T > 0    g2: kept T^2 > 4 A |U - u|^2 = 4 A (UU - 2 T - A)    g3: 4 P^2 <= 3 A VV   weight = samples * g1 g2 g3
 
 with T = B - A, in three exchanges: the operands of the products, the numbers to compare, the bits. All stay shared. Without
 a last sum there is no g3.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from crowdfl.protocols.shares import compare
 from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.program import Half, Side
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 from crowdfl.protocols.shares.scalars import Masked, open_groups, open_masked, widen
 from crowdfl.protocols.shares.wire import pack_flips, unpack_flips
 
@@ -74,7 +74,7 @@ def _members(chosen: int) -> list[int]:
     return [number for number in range(_BITS) if chosen >> number & 1]
 
 
-def weights(side: Side, widths: RuleWidths, dealt: DealtGate, scores: Scores) -> Half[list[int]]:
+def weights(side: Side, widths: RuleWidths, dealt: DealtGate, scores: RoundScores) -> Half[list[int]]:
     """Shares modulo 2^R of the weights: three exchanges."""
     operands = yield from _open_operands(side, widths, dealt, scores)
     answers = yield from _compared(side, dealt, scores, _differences(side.index, dealt, scores, operands))
@@ -88,7 +88,7 @@ def weights(side: Side, widths: RuleWidths, dealt: DealtGate, scores: Scores) ->
     ]
 
 
-def _open_operands(side: Side, widths: RuleWidths, dealt: DealtGate, scores: Scores) -> Half[Masked]:
+def _open_operands(side: Side, widths: RuleWidths, dealt: DealtGate, scores: RoundScores) -> Half[Masked]:
     """T and A of everyone, then UU; if there is a last sum P of everyone, then VV."""
     n, masks = dealt.slots, dealt.masks.share
     t = [b - a for a, b in zip(scores.A, scores.B, strict=True)]
@@ -100,8 +100,9 @@ def _open_operands(side: Side, widths: RuleWidths, dealt: DealtGate, scores: Sco
     return (yield from open_masked(side, widen(numbers, widths.R, dealt.bits, side.index), covers, dealt.bits))
 
 
-def _differences(index: int, dealt: DealtGate, scores: Scores, operands: Masked) -> list[list[int]]:
-    """Shares of T - 1, of g2's left side less its right side less 1, and of g3's: each is to be compared with zero."""
+def _differences(index: int, dealt: DealtGate, scores: RoundScores, operands: Masked) -> list[list[int]]:
+    """Shares of T - 1, of g2's left side less its right side less 1, and of g3's right side less its left: each is to be
+    compared with zero. g3 is not strict, so that a last sum of zero keeps nobody from being paid."""
     count, less = len(scores.places), int(index == 0)
     product, forms = operands.product, dealt.forms.share
     found: list[list[int]] = [[operands.share(i, index) - less for i in range(count)], [], []]
@@ -112,11 +113,11 @@ def _differences(index: int, dealt: DealtGate, scores: Scores, operands: Masked)
         found[1].append(scores.kept * square + rest + forms[_FORMS * slot + 1] - less)
         if scores.VV is not None:
             p, vv = 2 * count + 1 + i, 3 * count + 1
-            found[2].append(3 * product(a, vv, index) - 4 * product(p, p, index) + forms[_FORMS * slot + 2] - less)
+            found[2].append(3 * product(a, vv, index) - 4 * product(p, p, index) + forms[_FORMS * slot + 2])
     return found if scores.VV is not None else found[:2]
 
 
-def _compared(side: Side, dealt: DealtGate, scores: Scores, numbers: list[list[int]]) -> Half[list[Bytes]]:
+def _compared(side: Side, dealt: DealtGate, scores: RoundScores, numbers: list[list[int]]) -> Half[list[Bytes]]:
     """XOR shares of whether each number is not negative: one exchange."""
     places = [scores.places] + [[number * dealt.slots + slot for slot in scores.places] for number in range(2)]
     keys = [dealt.direction, dealt.others, dealt.others][: len(numbers)]
@@ -130,7 +131,7 @@ def _compared(side: Side, dealt: DealtGate, scores: Scores, numbers: list[list[i
     ]
 
 
-def _at(dealt: DealtGate, number: int, scores: Scores) -> list[int]:
+def _at(dealt: DealtGate, number: int, scores: RoundScores) -> list[int]:
     return [number * dealt.slots + slot for slot in scores.places]
 
 

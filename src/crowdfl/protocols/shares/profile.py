@@ -31,7 +31,16 @@ class SharesProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
+        if (
+            settings.rule == "none" and settings.budget is not None
+        ):  # or it would be announced, escrowed, and never paid
+            raise SettingsError('rule = "none" pays nobody: leave `budget` out, or name a rule that pays')
         SharesShape(TaskSpec("", settings, parameters)).require_computable()
+
+    def explain(self, settings: TaskSettings, parameters: int) -> str:
+        shape = SharesShape(TaskSpec("", settings, parameters))
+        paid = shape.widths.is_checked and shape.payment
+        return shape.widths.explain() + (f"\n{shape.rule_widths.explain()}" if paid else "")
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)
@@ -40,7 +49,7 @@ class SharesProfile:
         """There is no key whose length could make it insecure."""
         del insecure_test_key
         self.check(spec.settings, spec.parameters)
-        return deal_keys()
+        return deal_keys(SharesShape(spec).widths.k)
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         shape = SharesShape(TaskSpec("", settings, parameters))

@@ -19,7 +19,7 @@ from crowdfl.protocols.shares.dealing import DealtRound
 from crowdfl.protocols.shares.lanes import Products, products_program
 from crowdfl.protocols.shares.program import Half
 from crowdfl.protocols.shares.reciprocal import Divider
-from crowdfl.protocols.shares.rule_widths import Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores
 from crowdfl.protocols.shares.scalars import Masked
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 from crowdfl.protocols.shares.wire import added, pack, unpack
@@ -47,9 +47,9 @@ def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, chec
     return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment))
 
 
-def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> Scores:
+def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> RoundScores:
     slots = checked.verdict.accepted
-    return Scores(
+    return RoundScores(
         places=slots,
         kept=checked.lanes.kept,
         A=checked.lengths,

@@ -19,7 +19,7 @@ from crowdfl.settings import TaskSettings, to_millionths
 
 
 @dataclass(frozen=True)
-class Scores:
+class RoundScores:
     """What a rule starts from: shares modulo 2^R, of the accepted in the order of their places among all slots.
 
     `samples` are opened under the masks that were dealt for squaring them; `total` likewise, for the rule `distance` alone.

@@ -13,7 +13,7 @@ from crowdfl.protocols.shares import agreement, distance, gate, payout
 from crowdfl.protocols.shares.correlations import Cards, Dealt
 from crowdfl.protocols.shares.program import Half
 from crowdfl.protocols.shares.reciprocal import Divider
-from crowdfl.protocols.shares.rule_widths import RuleWidths, Scores
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 _DealtRule = gate.DealtGate | agreement.DealtAgreement | distance.DealtDistance
 
@@ -43,7 +43,7 @@ def _deal_rule(cards: Cards, widths: RuleWidths, samples: Dealt) -> _DealtRule:
     return distance.deal(cards, widths, samples)
 
 
-def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: Scores) -> Half[list[int]]:
+def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: RoundScores) -> Half[list[int]]:
     """Shares modulo 2^weight_bits of everyone's weight."""
     if isinstance(dealt.rule, gate.DealtGate):
         return (yield from gate.weights(divider.side, widths, dealt.rule, scores))
@@ -52,7 +52,9 @@ def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: S
     return (yield from distance.weights(divider, widths, dealt.rule, scores))
 
 
-def rewards(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: Scores, budget: int) -> Half[list[int]]:
+def rewards(
+    divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: RoundScores, budget: int
+) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in millionths, in the order of the scores."""
     weighed = yield from weights(divider, widths, dealt, scores)
     return (yield from payout.rewards(divider, widths.payout, dealt.payout, weighed, budget))

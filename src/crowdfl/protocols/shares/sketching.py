@@ -9,7 +9,7 @@ from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.shares.shape import SharesShape
 
-_BLOCK_BYTES = 16 * 2**20  # of decoded shares held at once
+_BLOCK_BYTES = 8 * 2**20  # of decoded shares held at once
 _BLOCK = 8  # more at once gain nothing
 
 
@@ -32,4 +32,7 @@ class LaneMaker:
             yield self._stacked(group)
 
     def _stacked(self, group: Sequence[bytes]) -> Words:
-        return np.stack([self._ring.decode(share) for share in group])
+        block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
+        for row, share in zip(block, group, strict=True):
+            row[:] = self._ring.decode(share)
+        return block

@@ -103,21 +103,29 @@ class UpdateEncoder:
         if len(flat) != len(base.weights):
             raise LengthMismatch(f"{len(flat)} weights where the model has {len(base.weights)}")
         change = self._within_norm(flat - base.weights / unit)
-        self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
-        if self.clipped:
+        self.clipped = 0
+        if max(change.max(), -change.min()) > settings.clip:
+            self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
             np.clip(change, -settings.clip, settings.clip, out=change)
         change *= unit
         return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
 
     def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Scaled down to the task's norm bound, if there is one. Past 10^150 a square is no double any more."""
-        if not np.isfinite(change).all():
-            raise NotFinite("a weight is NaN or infinite")
+        """Scaled down to the task's norm bound, if there is one."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = float(np.sqrt(np.sum(change * change)))
+        if not np.isfinite(norm):  # a weight is, or a square was too large
+            norm = _long_norm(change)
         bound = self._shape.spec.settings.max_norm
-        largest = float(np.abs(change).max(initial=0.0)) or 1.0
-        norm = largest * float(np.sqrt(np.dot(change / largest, change / largest)))
         self.scaled = None if bound is None or norm <= bound else bound / norm
         return change if self.scaled is None else change * self.scaled
+
+
+def _long_norm(change: npt.NDArray[np.float64]) -> float:
+    if not np.isfinite(change).all():
+        raise NotFinite("a weight is NaN or infinite")
+    largest = float(np.abs(change).max())
+    return largest * float(np.sqrt(np.sum((change / largest) ** 2)))
 
 
 def make_upload(
@@ -144,9 +152,9 @@ def upload_from_seed(
     seed: bytes,
 ) -> UploadBody:
     """The same from a given seed: for vectors. A seed that serves two bodies gives away their difference."""
-    ring = shape.ring
-    theirs = ring.decode(expanded_update(seed, place, who, shape.share_bytes))
-    shares = ring.encode(ring.of_signed(update) - theirs)
+    rest = update.astype(np.uint64)  # modulo 2^64: modulo 2^k once it is encoded
+    shape.ring.accumulate(np.subtract, rest, expanded_update(seed, place, who, shape.share_bytes))
+    shares = shape.ring.encode(rest)
     counted = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
     count = counted.to_bytes(SAMPLES_BYTES, "little")
     digest = share_digest(count, shares)

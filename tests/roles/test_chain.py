@@ -1,0 +1,380 @@
+"""A chained profile through the roles: averages that follow from each other, and uploads that the servers leave out."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import BadSignature, ChainBroken, NotReady, UploadRejected, WrongBase
+from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.registry import PROFILES
+from crowdfl.roles.sp.steps import rewards_name
+from crowdfl.storage.blobs import FileBlobs
+from tests.chained import TOO_MANY, ChainedProfile, ChainedReader
+from tests.hosts import Desk
+
+TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
+BUDGET = 36_000_000
+
+
+@pytest.fixture(autouse=True)
+def profile(monkeypatch) -> ChainedProfile:
+    """Known by its name, as a real one."""
+    made = ChainedProfile()
+    monkeypatch.setitem(PROFILES, made.name, made)
+    return made
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    """A task of three rounds, with three people and the money for it."""
+    desk = Desk(tmp_path, **TASK)
+    desk.invite(3)
+    desk.requester.fund(desk.task, 3 * BUDGET)
+    return desk
+
+
+def moved_by(distance, samples=3):
+    """Training that moves every weight as far."""
+    return lambda arrays, _settings, _number: ([array + distance for array in arrays], samples)
+
+
+def play_round(desk, *, distance=0.5, samples=None):
+    """Everyone takes part, each with so many samples."""
+    desk.run()
+    for index, person in enumerate(desk.crowd):
+        person.step(moved_by(distance, (samples or {}).get(index, 3)))
+    desk.run()
+
+
+def heard(person):
+    """What the participant is told from now on."""
+    said = []
+    person.on_event = lambda what, details: said.append((what, dict(details)))
+    return said
+
+
+def test_a_campaign_ends_with_the_model_that_the_chain_says(desk):
+    """The requester reads every round from the initial weights on, and so does everyone else but the last."""
+    for _ in range(3):
+        play_round(desk, distance=0.25)
+    for person in desk.crowd:
+        person.step(moved_by(0.0))
+    weights = desk.requester.model(desk.task)
+    for initial, found in zip(desk.initial, weights, strict=True):
+        np.testing.assert_allclose(found, initial + 3 * 3 * 0.25)
+    for initial, found in zip(desk.initial, desk.crowd[0].model(), strict=True):
+        np.testing.assert_allclose(found, initial + 2 * 3 * 0.25)
+    assert [person.claim() for person in desk.crowd] == [3 * BUDGET // 3] * 3
+
+
+def test_one_publication_serves_participants_and_requester(desk):
+    """And every round's stays: nobody makes a second one at the end."""
+    play_round(desk)
+    play_round(desk)
+    for number in (1, 2):
+        own = desk.sp.publication(desk.task, number, desk.crowd[0].keys.who)
+        assert desk.sp.publication(desk.task, number, None) == own
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    assert desk.sp.settlement._undelivered(desk.task) is None
+    assert not [name for name in desk.sp.blobs.listing() if name.endswith("/requester")]
+    np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 2 * 3 * 0.5)
+
+
+def test_whoever_joins_late_reads_what_was_before(desk):
+    """And takes part in the round that is open, from the same model as everyone."""
+    play_round(desk)
+    play_round(desk)
+    (late,) = desk.invite(1)[3:]
+    said = heard(late)
+    late.step(moved_by(0.125))
+    assert [what for what, _ in said] == ["read", "read", "trained", "uploaded"]
+    for person in desk.crowd[:3]:
+        person.step(moved_by(0.125))
+    desk.run()
+    assert desk.sp.store.round(desk.task, 3).state == "rewarded"
+
+
+def test_whoever_missed_a_round_catches_up_before_training(desk):
+    """One phone was away while a round went by."""
+    (fourth,) = desk.invite(1)[3:]
+    desk.run()
+    for person in desk.crowd[:3]:
+        person.step(moved_by(0.5))
+    desk.clock.time += 200.0
+    desk.run()
+    assert desk.sp.store.round(desk.task, 1).state == "rewarded"
+    fourth.step(moved_by(0.5))
+    assert fourth.blobs.has("rounds/2/receipt")
+
+
+def test_a_reader_goes_on_after_a_crash_between_average_and_chain(desk):
+    """Whichever was written last, the next process reads what is missing and nothing twice."""
+    play_round(desk)
+    person = desk.crowd[0]
+    person.step(moved_by(0.5))
+    person.blobs.delete("rounds/1/chain")  # the average is there, the chain is not
+    person._side = None
+    for other in desk.crowd[1:]:
+        other.step(moved_by(0.5))
+    desk.run()
+    person.step(moved_by(0.5))
+    assert person.blobs.has("rounds/2/chain")
+    person.blobs.delete("rounds/2/average")  # the chain is there, the average is not
+    person._side = None
+    assert person.step(moved_by(0.5)) is True
+    assert person.blobs.has("rounds/2/average")
+    assert person.blobs.has("rounds/3/receipt")
+
+
+def test_a_reader_that_failed_on_the_way_reads_again_from_what_is_kept(desk, monkeypatch):
+    """The disk was full after the average was read: what the side knows is not what is kept."""
+    play_round(desk)
+    person = desk.crowd[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(FileBlobs, "put", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(OSError, match="full"):
+            person.read(1)
+    assert person.read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 1.5)
+
+
+def test_an_average_may_be_read_again(desk):
+    """From the beginning: the chain has one direction."""
+    play_round(desk)
+    play_round(desk)
+    person, requester = desk.crowd[0], desk.requester
+    first = person.read(1).weights[0]
+    assert person.read(2).weights[0] == pytest.approx(first + 1.5)
+    assert person.read(1).weights[0] == first
+    assert requester.read(desk.task, 2).weights[0] == person.read(2).weights[0]
+    assert requester.read(desk.task, 1).weights[0] == first
+
+
+def test_a_broken_chain_keeps_a_phone_out_of_the_round_and_is_told_once(desk):
+    """The platform may still show the right average; meanwhile nothing is trained on a model that nobody else has."""
+    play_round(desk)
+    name, person = desk.sp.steps.publication_name(desk.task, 1, final=False), desk.crowd[0]
+    kept = desk.sp.blobs.get(name)
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps(json.loads(kept) | {"base": "another"}).encode())
+    said = heard(person)
+    person.step(moved_by(0.5))
+    person.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["average missing", "rewarded", "average missing"]
+    assert not person.blobs.has("rounds/2/upload")
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, kept)
+    assert person.step(moved_by(0.5)) is True
+    assert person.blobs.has("rounds/2/receipt")
+
+
+def test_an_update_to_another_model_is_refused_and_noted(desk):
+    """By SP, before it is kept: it would spoil the sum."""
+    play_round(desk)
+    person = desk.crowd[0]
+    person.encrypt(2, [array + 0.5 for array in person.model()], 3)
+    body = json.loads(person.blobs.get("rounds/2/upload")) | {"base": "another"}
+    person.blobs.delete("rounds/2/upload")
+    person.blobs.put("rounds/2/upload", json.dumps(body).encode())
+    said = heard(person)
+    assert person.send(2) is True
+    assert said == [("refused", {"round": 2, "why": "an update to another model"})]
+    with pytest.raises(WrongBase):
+        desk.sp.upload(desk.task, 2, person.keys.who, json.dumps(body).encode())
+
+
+def test_an_upload_in_another_one_s_name_is_refused(desk):
+    """SP says by whom it came; what it says of itself must be the same."""
+    desk.run()
+    mine, other = desk.crowd[:2]
+    mine.encrypt(1, [array + 0.5 for array in desk.initial], 3)
+    with pytest.raises(BadSignature):
+        desk.sp.upload(desk.task, 1, other.keys.who, mine.blobs.get("rounds/1/upload"))
+
+
+def test_one_who_joined_after_uploads_came_is_known_to_the_checks(desk):
+    """SP has looked at uploads of the round before."""
+    desk.run()
+    desk.crowd[0].step(moved_by(0.5))
+    (late,) = desk.invite(1)[3:]
+    late.step(moved_by(0.5))
+    assert late.blobs.has("rounds/1/receipt")
+
+
+def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
+    """Once, and the participant goes on with the next round."""
+    cheater = desk.crowd[0]
+    play_round(desk, samples={0: TOO_MANY + 1})
+    assert desk.sp.store.round(desk.task, 1).state == "rewarded"
+    with pytest.raises(UploadRejected, match="10 samples are too many"):
+        desk.sp.envelope(desk.task, 1, cheater.keys.who)
+    said = heard(cheater)
+    cheater.step(moved_by(0.5))
+    cheater.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["upload rejected", "read", "trained", "uploaded"]
+    assert said[0][1] == {"round": 1, "why": "10 samples are too many"}
+    assert cheater.blobs.has("rounds/1/no-reward")
+    assert cheater.rewards() == {}
+    assert desk.crowd[1].open_reward(1) == BUDGET // 2
+
+
+def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
+    """CSP's signed word is in the average: a reward that only the platform denies stays owed."""
+    play_round(desk)
+    person, name = desk.crowd[0], rewards_name(desk.task, 1)
+    kept = json.loads(desk.sp.blobs.get(name))
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps({who: one for who, one in kept.items() if who != person.keys.who}).encode())
+    said = heard(person)
+    person.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
+    assert not person.blobs.has("rounds/1/no-reward")
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps(kept).encode())
+    assert person.step(moved_by(0.5)) is True
+    assert person.rewards() == {1: BUDGET // 3}
+
+
+def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
+    """A profile may say of its average that somebody is not in it."""
+    play_round(desk)
+    (late,) = desk.invite(1)[3:]
+    monkeypatch.setattr(ChainedReader, "read", not_in_it(ChainedReader.read))
+    said = heard(late)
+    late.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["read", "trained", "uploaded"]
+
+
+def not_in_it(read):
+    """Every reader's own upload is missing."""
+    return lambda *args: replace(read(*args), standing="it was not passed on")
+
+
+def test_who_is_left_out_of_the_last_round_hears_it_with_the_reward(tmp_path):
+    """Its average is for the requester alone."""
+    desk = Desk(tmp_path, **TASK | {"rounds": 1})
+    desk.invite(4)
+    desk.requester.fund(desk.task, BUDGET)
+    play_round(desk, samples={0: TOO_MANY + 1})
+    said = heard(desk.crowd[0])
+    desk.crowd[0].step(moved_by(0.5))
+    assert [what for what, _ in said] == ["upload rejected"]
+    assert "10 samples are too many" in said[0][1]["why"]
+    assert desk.crowd[0].claim() == 0
+
+
+def test_a_round_without_payment_leaves_out_too(tmp_path):
+    """What the servers agreed on is in the average."""
+    desk = Desk(tmp_path, **TASK | {"budget": None})
+    desk.invite(4)
+    play_round(desk, samples={2: TOO_MANY + 1})
+    said = heard(desk.crowd[2])
+    desk.crowd[2].step(moved_by(0.5))
+    assert ("upload rejected", {"round": 1, "why": "10 samples are too many"}) in said
+    assert desk.crowd[0].read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 3 * 0.5)
+
+
+def test_an_update_that_was_scaled_down_is_told(desk):
+    """With the factor."""
+    desk.run()
+    said = heard(desk.crowd[0])
+    desk.crowd[0].step(moved_by(4.0))
+    assert said[0] == ("trained", {"round": 1, "samples": 3, "clipped": 0, "scaled": 0.25})
+
+
+def test_the_next_round_follows_the_last_published_one(desk):
+    """A round that is given up changes nothing, and what it would have left is not carried."""
+    play_round(desk)
+    desk.run()
+    for _ in range(2):
+        desk.clock.time += 150.0
+        desk.run()
+    assert desk.sp.store.round(desk.task, 2).state == "aborted"
+    play_round(desk)
+    assert desk.sp.store.round(desk.task, 3).state == "rewarded"
+    assert desk.requester.read(desk.task, 3).weights[0] == pytest.approx(desk.initial[0].flat[0] + 2 * 1.5)
+
+
+@pytest.mark.parametrize("crash", ["left", "participants"])
+def test_a_process_that_dies_while_it_publishes_leaves_what_the_next_round_needs(desk, monkeypatch, crash):
+    """The left-over is durable before the publication, and that before the round counts as rewarded."""
+    desk.run()
+    for person in desk.crowd:
+        person.step(moved_by(0.5))
+    put = FileBlobs.put
+
+    def die(blobs, name, data):
+        put(blobs, name, data)
+        if name.endswith(f"rounds/1/{crash}"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileBlobs, "put", die)
+        with pytest.raises(KeyboardInterrupt):
+            desk.run()
+    assert desk.sp.store.round(desk.task, 1).state != "rewarded"
+    desk.restart()
+    desk.clock.time += 60.0  # the dead process's lease
+    desk.run()
+    assert desk.sp.store.round(desk.task, 1).state == "rewarded"
+    play_round(desk)
+    assert desk.sp.store.round(desk.task, 2).state == "rewarded"
+    left = [name for name in desk.sp.blobs.listing() if name.endswith("/left")]
+    assert left == [f"{desk.task}/rounds/2/left"]
+
+
+def test_restarted_between_any_two_ticks_a_campaign_goes_on(desk):
+    """Every process finds on disk what the last one knew."""
+    for _ in range(3):
+        while desk.sp.tick():
+            desk.restart()
+        for person in desk.crowd:
+            person._side = None
+            person.step(moved_by(0.25))
+        while desk.sp.tick():
+            desk.restart()
+    assert desk.requester.read(desk.task, 3).weights[0] == pytest.approx(desk.initial[0].flat[0] + 9 * 0.25)
+
+
+def test_a_reader_does_not_follow_what_another_platform_shows(desk):
+    """The requester compares each average with the chain that it has read."""
+    play_round(desk)
+    play_round(desk)
+    desk.requester.read(desk.task, 1)
+    name = desk.sp.steps.publication_name(desk.task, 2, final=True)
+    first = desk.sp.blobs.get(desk.sp.steps.publication_name(desk.task, 1, final=True))
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, first)
+    with pytest.raises(ChainBroken):
+        desk.requester.read(desk.task, 2)
+
+
+def test_nothing_is_read_before_a_round_is_rewarded(desk):
+    """The requester neither."""
+    desk.run()
+    with pytest.raises(NotReady):
+        desk.requester.read(desk.task, 1)
+
+
+def test_all_parties_in_one_process_follow_the_chain():
+    """Whoever did not read a round catches up when it encrypts for the next."""
+    federation = LocalFederation(profile="chained", max_participants=5, max_samples=9, rounds=4, min_participants=3)
+    model = np.zeros(2)
+    for number in range(1, 4):
+        people = [f"p{i}" for i in range(number, number + 3)]  # somebody new in every round
+        updates = {who: Update([model + 0.5], 3) for who in people}
+        result = federation.round(updates, final=number == 3)
+        model = result.average[0]
+        assert model[0] == pytest.approx(number * 1.5)
+
+
+def test_in_one_process_the_result_says_who_was_left_out():
+    """By the caller's own names; they earn nothing, and the rest share the budget."""
+    federation = LocalFederation(profile="chained", max_participants=5, max_samples=20, rounds=2, min_participants=3)
+    samples = {"a": 3, "b": TOO_MANY + 1, "c": 3, "d": 3}
+    result = federation.round({who: Update([np.full(2, 0.5)], count) for who, count in samples.items()}, budget="9.00")
+    assert result.rejected == {"b": "10 samples are too many"}
+    assert result.rewards == {"a": 3, "b": 0, "c": 3, "d": 3}
+    assert result.average[0][0] == pytest.approx(1.5)
