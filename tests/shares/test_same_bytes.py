@@ -23,6 +23,8 @@ class BadWire:
         self.requests: dict[tuple[int, int], set[bytes]] = defaultdict(set)
         self.replies: dict[tuple[int, int], set[bytes]] = defaultdict(set)
         self.times: dict[tuple[int, int], int] = defaultdict(int)
+        self.last: dict[tuple[int, int], bytes] = {}
+        self.is_good = False  # loses nothing
 
     def between(self, csp: Any) -> "BadWire":
         self.csp = csp
@@ -38,11 +40,12 @@ class BadWire:
         step = message.round_number, message.step
         self.requests[step].add(request)
         self.times[step] += 1
-        if self.times[step] == 1:
+        self.last[step] = request
+        if self.times[step] == 1 and not self.is_good:
             raise ConnectionError("the request was lost")
         reply = bytes(self.csp.answer(task, request))
         self.replies[step].add(reply)
-        if self.times[step] == 2:
+        if self.times[step] == 2 and not self.is_good:
             raise ConnectionError("the answer was lost")
         return reply
 

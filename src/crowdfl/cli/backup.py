@@ -32,6 +32,7 @@ _AFTER = {
         "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, "
         "with `--paid KEY` for each that your bank has made and the list lacks",
         "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
+        "tasks of the profile `shares` are cancelled: their masks may have been used since; what was earned stays claimable",
     ),
     "csp": ("the rounds of every task in the backup are void from now on; rewards that it holds stay claimable",),
 }

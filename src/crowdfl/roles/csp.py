@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
-from crowdfl.errors import DocumentError, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
@@ -107,13 +107,23 @@ class Csp:
         if known is not None:
             return self.blobs.get(known)
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
-            draft = _Draft(self.store, task)
-            with self.tools.observer.working("CSP"):
-                side = self._side(task, draft)
-                reply = side.answer(request)
-            kept = self._keep(task, name, reply, draft)
-            self.dealt.burn(task, side.spent_rounds())  # after a crash before this, the next answer does it
-            return kept
+            try:
+                return self._computed(task, name, request)
+            except CrowdFLError:  # the same request was answered while this one waited, and its step is done
+                self.require_answering(task)
+                known = self.store.answered(task, name)
+                if known is None:
+                    raise
+                return self.blobs.get(known)
+
+    def _computed(self, task: str, name: str, request: bytes) -> bytes:
+        draft = _Draft(self.store, task)
+        with self.tools.observer.working("CSP"):
+            side = self._side(task, draft)
+            reply = side.answer(request)
+        kept = self._keep(task, name, reply, draft)
+        self.dealt.burn(task, side.spent_rounds())  # after a crash before this, the next answer does it
+        return kept
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"

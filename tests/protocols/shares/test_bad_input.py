@@ -24,6 +24,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.shares.keys import SharesReaderBundle
 from crowdfl.protocols.shares.upload import UploadBody, upload_statement
 from tests.protocols.shares.parties import PROFILE, UNCHECKED, Parties, expected, in_units, initial_units, name_of
 
@@ -247,3 +248,10 @@ def test_nothing_is_published_before_it_is(parties):
 def test_a_model_of_another_length_is_refused(parties):
     with pytest.raises(LengthMismatch):
         parties.people[WHO].encrypt_update(np.zeros(9), 1, 1)
+
+
+def test_a_bundle_for_another_ring_is_refused() -> None:
+    bundle = SharesReaderBundle(bytes(32), bytes(32), bytes(32), 56)
+    bundle.require_ring(56)
+    with pytest.raises(KeyMismatch, match="56 bits where this program finds 48"):
+        bundle.require_ring(48)

@@ -121,7 +121,7 @@ class CspBooks:
             )
 
     def spend(self, number: int, base: bytes) -> None:
-        """This round opens the one sum of updates to this model."""
+        """This round opens the one sum of updates to this model, or the rewards that go with it."""
         value = str(number).encode()
         if self._memory.reserve(f"spent {base.hex()}", value) != value:
             raise BaseSpent(_spent(number))

@@ -25,7 +25,7 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
 from crowdfl.protocols.shares.average import RoundRecord
 from crowdfl.protocols.shares.books import CspBooks, SumOpened
-from crowdfl.protocols.shares.chain import sha256
+from crowdfl.protocols.shares.chain import RoundPlace, sha256
 from crowdfl.protocols.shares.csp_round import CspAnswer, CspInputs, CspKeys, CspRound, sum_of
 from crowdfl.protocols.shares.dealing import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.manifest import RoundManifest, check_manifest, open_seals
@@ -91,9 +91,11 @@ class SharesCsp:
         if message.step != 1:
             raise OutOfTurn(f"round {message.round_number} has no manifest yet")
         manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
+        if manifest.number != message.round_number:
+            raise ProtocolError(f"a manifest of another round in a request of round {message.round_number}")
         start = Transcript.start(manifest.place)
-        if manifest.number != message.round_number or message.transcript != start.digest:
-            raise ProtocolError(f"a manifest of round {manifest.number} in a request of round {message.round_number}")
+        if message.transcript != start.digest:
+            raise ProtocolError(f"the manifest of round {manifest.number} does not begin its transcript")
         check_manifest(manifest, self._shape, self.roster.signing)
         self._books.check_base(manifest)
         self._books.reserve_step(manifest.number, 1, request)
@@ -108,7 +110,7 @@ class SharesCsp:
             raise
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._books.end(number) from None
-        self._keep(number, answer)
+        self._keep(run.place, answer)
         reply = self.party.costs.sent(answer.payload)
         after = said.after(request, reply)
         self._books.keep_step(number, message.payload, after)
@@ -169,12 +171,17 @@ class SharesCsp:
         seeds = open_seals(manifest, self._keys.sealing)
         return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums
 
-    def _keep(self, number: int, answer: CspAnswer) -> None:
-        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it."""
+    def _keep(self, place: RoundPlace, answer: CspAnswer) -> None:
+        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it.
+
+        Rewards spend it too: whoever opens its own reads the sum of the samples that were paid off it, and SP could have them
+        of a round after the other, of one participant fewer each time, and never ask for an average.
+        """
+        number, base = place.number, place.base
+        if answer.rewards or answer.record:
+            self._books.spend(number, base)
         if answer.record:
-            record = RoundRecord.from_bytes(answer.record, self._shape.limits())
-            self._books.spend(number, record.base)
-            self._books.keep_opened(SumOpened(number, record.base, sha256(answer.record)), answer.record)
+            self._books.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
         for who, kept in answer.rewards.items():
             self._books.keep_reward(number, who, kept)
         if answer.is_void:

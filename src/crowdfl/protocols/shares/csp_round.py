@@ -93,7 +93,7 @@ class CspRound:
         inputs = CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds],
             lanes=maker.lanes(self._expanded()),
-            samples=[expanded_samples(seed, self._place, who) for who, seed in self._seeds.items()],
+            samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
             previous=None if previous is None else maker.lanes([previous])[0],
             listed=len(names),
             least=self._least,
@@ -106,7 +106,7 @@ class CspRound:
         names, divider = self._members.accepted, CspDivider(side, self._inputs.saw)
         shares = yield from reward_program(divider, self._shape, self._dealt, checked)
         commitments = side.heard(HASH_BYTES * len(names))
-        context = self._shape.spec.context(self._place.number)
+        context = self._shape.spec.context(self.place.number)
         sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)
         reply, self._now.rewards = sealer.seal(names, shares, commitments)
         yield from side.answer(reply.to_bytes())
@@ -125,14 +125,12 @@ class CspRound:
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
         seed = self._seeds[who]
-        return expanded_update(seed, self._place, who, self._shape.share_bytes), expanded_samples(
-            seed, self._place, who
-        )
+        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(seed, self.place, who)
 
     def _average(self) -> bytes:
         members, keys = self._members, self._keys
         own, drawn = self._own_sum(), AverageCoins.of(self._inputs.seed)
-        reply = open_sum(self._shape, self._place, members, own, drawn, keys.audiences, keys.signing)
+        reply = open_sum(self._shape, self.place, members, own, drawn, keys.audiences, keys.signing)
         self._now.record = reply.record
         return reply.to_bytes()
 
@@ -140,13 +138,13 @@ class CspRound:
         """Of those who are in; where everyone was added up for the lanes, the others are taken out."""
         accepted = set(self._members.accepted)
         if not self._shape.widths.is_checked:
-            return sum_of(self._shape, self._place, {who: self._seeds[who] for who in self._seeds if who in accepted})
+            return sum_of(self._shape, self.place, {who: self._seeds[who] for who in self._seeds if who in accepted})
         for who in self._seeds.keys() - accepted:
             self._sums.subtract(*self._share_of(who))
         return self._sums.result()
 
     @property
-    def _place(self) -> RoundPlace:
+    def place(self) -> RoundPlace:
         return self._manifest.place
 
 

@@ -10,7 +10,7 @@ import secrets
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
-from crowdfl.errors import FormatError
+from crowdfl.errors import FormatError, KeyMismatch
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing
 
@@ -46,12 +46,19 @@ class SharesCspBundle(_PublicKeys, kind=51, repr=False):
 
 
 class SharesReaderBundle(_PublicKeys, kind=52, repr=False):
-    """For a member of an audience: that audience's key."""
+    """For a member of an audience: its key, and the ring, so that a client in another language need not derive it."""
 
     audience: bytes
+    ring_bits: int
+
+    def require_ring(self, bits: int) -> None:
+        if self.ring_bits != bits:
+            raise KeyMismatch(
+                f"KGC dealt for shares of {self.ring_bits} bits where this program finds {bits}: both must run the same version"
+            )
 
 
-def deal_keys() -> Dealing:
+def deal_keys(ring_bits: int) -> Dealing:
     """Make a task's keys and seeds; what is not in the dealing is gone when this returns."""
     signing, sealing = SigningKey.fresh(), ReaderKey.fresh()
     participants, requester = AudienceKey.fresh(), AudienceKey.fresh()
@@ -63,8 +70,8 @@ def deal_keys() -> Dealing:
         fingerprint=sp.fingerprint,
         sp=sp.to_bytes(),
         csp=csp.to_bytes(),
-        requester=SharesReaderBundle(*public, requester.key).to_bytes(),
-        participant=SharesReaderBundle(*public, participants.key).to_bytes(),
+        requester=SharesReaderBundle(*public, requester.key, ring_bits).to_bytes(),
+        participant=SharesReaderBundle(*public, participants.key, ring_bits).to_bytes(),
         source=seeds[0] + seeds[1],
     )
 

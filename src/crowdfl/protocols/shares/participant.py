@@ -22,6 +22,7 @@ class _ChainReader:
     """Whoever holds the model: reads one average after the other, each from the one before."""
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, audience: str) -> None:
+        bundle.require_ring(shape.widths.k)
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
         self._reader = AverageReader(shape, audience, AudienceKey(bundle.audience), bundle.csp_signing)
         self._model: ModelChain | None = None

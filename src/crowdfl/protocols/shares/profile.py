@@ -31,6 +31,10 @@ class SharesProfile:
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
+        if (
+            settings.rule == "none" and settings.budget is not None
+        ):  # or it would be announced, escrowed, and never paid
+            raise SettingsError('rule = "none" pays nobody: leave `budget` out, or name a rule that pays')
         SharesShape(TaskSpec("", settings, parameters)).require_computable()
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
@@ -45,7 +49,7 @@ class SharesProfile:
         """There is no key whose length could make it insecure."""
         del insecure_test_key
         self.check(spec.settings, spec.parameters)
-        return deal_keys()
+        return deal_keys(SharesShape(spec).widths.k)
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         shape = SharesShape(TaskSpec("", settings, parameters))

@@ -272,7 +272,7 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         settings.lanes == 0 and not unchecked,
         'without lanes no upload can be checked: set `lanes`, or check = "none"',
     )
-    yield unchecked and paid, 'check = "none" pays nobody: leave `budget` out, set rule = "none", or check = "bounds"'
+    yield unchecked and paid, 'check = "none" pays nobody: leave `budget` out, or set check = "bounds"'
     yield (settings.lanes or 0) > _MOST_LANES, f"`lanes` is {settings.lanes}; expected at most {_MOST_LANES}"
 
 

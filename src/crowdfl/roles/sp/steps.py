@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from crowdfl.errors import (
+    BaseSpent,
     CrowdFLError,
     DealtMaterialDamaged,
     OutOfTurn,
@@ -156,11 +157,14 @@ class RoundSteps:
             return self._drop_damaged(task, self._ports.store.round(task, number))
 
     def _as_csp_allows(self, task: str, current: Round) -> bool:
-        """Since when CSP is away is remembered, for the operator. A CSP that has ended the task ends it here too."""
+        """Since when CSP is away is remembered, for the operator. A CSP that has ended the task ends it here too.
+
+        So does one that has opened a sum which SP has not got: every later model would follow from it.
+        """
         memory = self._ports.store.memory(task)
         try:
             moved = self._with_csp(task, current)
-        except TaskEnded as refusal:
+        except (TaskEnded, BaseSpent) as refusal:
             self.end_with_csp(task, str(refusal))
             return True
         except (ServiceError, ConnectionError):
@@ -187,6 +191,8 @@ class RoundSteps:
         """
         try:
             return self._weigh_or_publish(task, current)
+        except BaseSpent:
+            raise
         except (CrowdFLError, ConnectionError) as failure:
             # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.
             if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):

@@ -1,0 +1,122 @@
+"""SP or CSP of a `shares` task comes back from a backup: nothing is opened a second time, no money is lost."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import RoundEnded
+from crowdfl.roles.restored import question_sp, reconcile, seal_csp
+from crowdfl.storage import migrations
+from crowdfl.storage.backup import BackupSource, restoring, write_backup
+from tests.hosts import FileDisk
+from tests.shares.crowd import BUDGET, Crowd, along, next_model
+from tests.shares.test_same_bytes import BadWire
+
+SAMPLES = {"0": 3, "1": 4, "2": 5}
+pytestmark = pytest.mark.second
+
+
+@pytest.fixture
+def wire() -> BadWire:
+    """Which remembers what passes, and here loses nothing."""
+    wire = BadWire()
+    wire.is_good = True
+    return wire
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, wire: BadWire) -> Crowd:
+    """Three people; two rounds of four are through."""
+    for role in ("sp", "csp"):
+        (tmp_path / role).mkdir()
+        migrations.upgrade(f"sqlite:///{tmp_path}/{role}/state.db")
+        (tmp_path / role / "settings.toml").write_text("")
+    crowd = Crowd(3, rounds=4, window=1e6, host={"disk": FileDisk(tmp_path, durable=False), "wire": wire.between})
+    wire.host = crowd
+    for number in (1, 2):
+        play(crowd, number)
+    return crowd
+
+
+def play(crowd: Crowd, number: int) -> None:
+    crowd.train(number, along(number, [0.5, 0.25, 0.75]), SAMPLES)
+    crowd.run()
+
+
+def back_up(crowd: Crowd, role: str) -> Path:
+    folder = crowd.disk.folder / role  # type: ignore[attr-defined]
+    archive = folder.parent / f"{role}.tar"
+    write_backup(BackupSource(role, folder, "settings.toml", f"sqlite:///{folder}/state.db"), archive)
+    return archive
+
+
+def restore(crowd: Crowd, role: str, archive: Path) -> None:
+    """As `crowdfl restore` does."""
+    disk = crowd.disk
+    assert isinstance(disk, FileDisk)
+    disk.close()
+    shutil.rmtree(disk.folder / role)
+    with restoring(archive, disk.folder / role) as (_, place, put):
+        put(f"sqlite:///{place}/state.db")
+    store = disk.store(role)
+    if role == "sp":
+        question_sp(store, crowd.clock.now())
+    else:
+        seal_csp(store)
+    crowd.restart()
+
+
+def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: BadWire):
+    """Though it has the dealt files of two rounds: they serve no one. Earlier rewards are paid, the rest is returned."""
+    archive = back_up(crowd, "csp")
+    play(crowd, 3)
+    model = crowd.units(3)
+    earned = [[person.open_reward(number) for number in (1, 2, 3)] for person in crowd.people.values()]
+    restore(crowd, "csp", archive)
+    with pytest.raises(RoundEnded, match="restored"):
+        crowd.csp.answer(crowd.task, wire.last[3, 1])  # which it has forgotten
+    play(crowd, 4)
+    assert crowd.states == ["rewarded"] * 3 + ["aborted"]
+    assert crowd.units(3) == model  # of SP's files, which lost nothing
+    assert len(wire.requests[4, 1]) == 1
+    assert not wire.replies[4, 1]
+    for person, (first, second, _) in zip(crowd.people.values(), earned, strict=True):
+        assert person.claim(without_missing=True) == first + second  # what CSP still knows of
+
+
+@pytest.mark.parametrize("moment", ["before a round", "amid a round"])
+def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, wire: BadWire, moment: str):
+    """CSP has opened the sum of round 3 once: whatever SP asks now is refused, and every later round is given up."""
+    if moment == "amid a round":
+        crowd.train(3, along(3, [0.5, 0.25]), SAMPLES)
+    archive = back_up(crowd, "sp")
+    rest = {"2": np.eye(8)[3] * 0.75} if moment == "amid a round" else along(3, [0.5, 0.25, 0.75])
+    crowd.train(3, rest, SAMPLES)
+    crowd.run()
+    assert crowd.states[2] == "rewarded"
+    base = next_model(crowd.start(), along(1, [0.5, 0.25, 0.75]), SAMPLES)
+    base = next_model(base, along(2, [0.5, 0.25, 0.75]), SAMPLES)
+    before = {step: set(said) for step, said in wire.replies.items()}
+    restore(crowd, "sp", archive)
+    for _ in range(4):
+        for person in crowd.people.values():
+            person.step(lambda model, _training, number: ([model[0] + np.eye(8)[number]], 5))
+        crowd.run()
+    assert crowd.states[2:] == ["aborted", "aborted"]
+    assert {step: said for step, said in wire.replies.items() if said} == before
+    assert crowd.units(2) == base
+    reconcile(crowd.sp.ports, crowd.task)
+    paid = [person.claim(without_missing=True) for person in crowd.people.values()]
+    assert sum(paid) <= 2 * BUDGET
+
+
+def test_an_sp_restored_to_where_it_was_goes_on(crowd: Crowd):
+    """Nothing happened since the backup: the next round starts from the last model."""
+    archive = back_up(crowd, "sp")
+    model = crowd.units(2)
+    restore(crowd, "sp", archive)
+    play(crowd, 3)
+    assert crowd.states[2] == "rewarded"
+    assert crowd.units(3) == next_model(model, along(3, [0.5, 0.25, 0.75]), SAMPLES)
