@@ -140,8 +140,8 @@ class _BentRound:
     def __init__(self, run: CspRound, bend: Bend) -> None:
         self._run, self._bend, self._step = run, bend, 1
 
-    def begin(self) -> CspAnswer:
-        return self._run.begin()
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the rest is that of the round
+        return getattr(self._run, name)
 
     def answer(self, payload: bytes) -> CspAnswer:
         self._step += 1
