@@ -106,15 +106,15 @@ def test_something_else_happens_during_a_call_to_csp_or_after_a_look_into_the_st
     for calls in (0, 3, 7, 12, 16):
         with closing(World(tmp_path / f"call {calls}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
             world.wire.fates = ["well"] * calls + [partial(meanwhile, world, kind, 0)]
-            play_out(world)
+            check_to_the_end(world)
     for reads in (20, 90, 160):
         with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
             between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), reads)
             world.sps[0].ports.store = between  # type: ignore[assignment]
-            play_out(world)
+            check_to_the_end(world)
 
 
-def play_out(world: World) -> None:
+def check_to_the_end(world: World) -> None:
     """Whatever it comes to: the requester may have cancelled, or somebody left."""
     for _ in range(8):
         for person in world.people:

@@ -55,12 +55,12 @@ class LocalDealer:
 
     def sp(self) -> SpProtocol:
         side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
-        side.supply(partial(self._dealt, "sp"))
+        side.supply(partial(self.dealt, "sp"))
         return side
 
     def csp(self) -> CspProtocol:
         side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
-        side.supply(partial(self._dealt, "csp"))
+        side.supply(partial(self.dealt, "csp"))
         return side
 
     def requester(self) -> RequesterProtocol:
@@ -78,7 +78,8 @@ class LocalDealer:
         reader.follow(None, np.zeros(self.spec.parameters))
         return reader
 
-    def _dealt(self, role: str, number: int) -> bytes:
+    def dealt(self, role: str, number: int) -> bytes:
+        """A role's file of one round, made when it is asked for."""
         return self._profile.dealt(self.spec, self._dealing.source, role, number)
 
     def _tell(self, server: _Server) -> _Server:

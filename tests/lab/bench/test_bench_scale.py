@@ -13,6 +13,7 @@ from crowdfl.crypto.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl.lab.bench import command
 from crowdfl.lab.bench.scale import run as measured
+from crowdfl.lab.bench.scale.frames import ChildRole
 from crowdfl.lab.bench.scale.growth import (
     REQUEST_LIMIT,
     RESPONSE_LIMIT,
@@ -22,7 +23,7 @@ from crowdfl.lab.bench.scale.growth import (
     exponents,
     plan_table,
 )
-from crowdfl.lab.bench.scale.role import ChildRole, Sampled
+from crowdfl.lab.bench.scale.role import MODULE, Sampled
 from crowdfl.lab.bench.scale.run import ScaleSettings, measure_points, scale_result
 from crowdfl.lab.report import output
 from crowdfl.lab.report.results import Figure
@@ -155,7 +156,7 @@ class TestRun:
     def test_a_role_that_dies_is_named(self, capfd):
         """Not waited for."""
         with pytest.raises(ProtocolError, match="SP ended with exit code 1"):
-            ChildRole("sp", {"rows": 1}).figures()
+            ChildRole("sp", {"rows": 1}, MODULE).figures()
         assert "KeyError" in capfd.readouterr().err
 
 

@@ -19,6 +19,7 @@ _Peers = Annotated[Path, typer.Option(envvar="CROWDFL_PEERS", help=_PEERS_HELP)]
 _NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")]
 _OUT_HELP = "A folder for JSON, Markdown, CSV and, with Matplotlib and Jinja2, PNG, SVG and HTML."
 _Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
+_Profile = Annotated[str, typer.Option(help="hardened or shares.")]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", help="A file for the tables as Markdown.")]
 
 app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
@@ -101,12 +102,29 @@ def compare(
 
 
 @app.command()
-def scale(as_json: _AsJson = False, quick: _Quick = False, out: _Out = None, markdown: _Markdown = None) -> None:
-    """Time and memory of each role against parameters, participants and key size."""
-    from crowdfl.lab.bench.scale import run
+def scale(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    profile: _Profile = "hardened",
+    out: _Out = None,
+    markdown: _Markdown = None,
+) -> None:
+    """Time and memory of each role against parameters, participants and, of `hardened`, key size."""
+    from crowdfl.lab.bench.scale import run, shares_run
 
-    settings = run.ScaleSettings.quick() if quick else run.ScaleSettings()
-    deliver(run.bench_scale(settings, say=progress_to_stderr()), as_json=as_json, out=out, page=markdown)
+    say = progress_to_stderr()
+    if _is_shares(profile):
+        sizes = shares_run.SharesScaleSettings.quick() if quick else shares_run.SharesScaleSettings()
+        result = shares_run.bench_scale_shares(sizes, say=say)
+    else:
+        result = run.bench_scale(run.ScaleSettings.quick() if quick else run.ScaleSettings(), say=say)
+    deliver(result, as_json=as_json, out=out, page=markdown)
+
+
+def _is_shares(profile: str) -> bool:
+    if profile not in ("hardened", "shares"):
+        raise typer.BadParameter(f"'{profile}' is not measured here: hardened or shares", param_hint="--profile")
+    return profile == "shares"
 
 
 def _require_judged(*, quick: bool, check: bool) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.lab.bench.compare.crowdfl import Hardened, paper_system
+from crowdfl.lab.bench.compare.shares import Shares, extras
 from crowdfl.lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, plain_system
+from crowdfl.lab.bench.compare.targets import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl.lab.bench.workload import Say
 from crowdfl.lab.report.plots import Picture, panels, ranked_bars
 from crowdfl.lab.report.results import Result, ResultTable
@@ -46,7 +48,8 @@ def bench_compare(
     """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
     where, threads = machine(), Threads()
     systems = list(measure_systems(settings, threads, python, fast, say))
-    return compare_result(settings, where | {"workers": threads.workers}, systems)
+    memory = memory_of_servers(settings, say)
+    return compare_result(settings, where | {"workers": threads.workers}, systems, memory)
 
 
 def measure_systems(
@@ -61,6 +64,10 @@ def measure_systems(
         if fast is not None:
             say(f"{variant.name}: the servers on {fast.name}, whole")
             yield variant.system(device, *variant.whole_servers(fast), fast.name)
+    for rewards in (False, True):
+        shares = Shares(settings, rewards=rewards)
+        say(f"{shares.name}: whole rounds")
+        yield shares.system()
     say("paper, two small rounds")
     yield paper_system(settings, threads)
     for peer, name in PEERS.items():
@@ -70,7 +77,12 @@ def measure_systems(
     yield plain_system(settings)
 
 
-def compare_result(settings: CompareSettings, where: Mapping[str, str | int], systems: Sequence[System]) -> Result:
+def compare_result(
+    settings: CompareSettings,
+    where: Mapping[str, str | int],
+    systems: Sequence[System],
+    memory: Sequence[MemoryOfServers] = (),
+) -> Result:
     """A participant's costs, the servers', what is kept from whom; who is ahead where, and how the figures came about."""
     costs = [
         ResultTable(
@@ -82,6 +94,8 @@ def compare_result(settings: CompareSettings, where: Mapping[str, str | int], sy
     ]
     words = tuple((system.name, *(system.words.get(column, "") for column in _WORDS)) for system in systems)
     kept = ResultTable("What happens to whom", ("system", *_WORDS.values()), words)
+    columns = ("system", "KGC deals, a round", "dealt", "requests of SP to CSP", "exchanged between them")
+    costs.append(ResultTable("What else a round of `shares` takes", columns, extras(systems)))
     said = remarks(systems)
     how = [(system.name, [*system.notes, *(f"* from {sample}" for sample in system.samples)]) for system in systems]
     notes = (*said, *(f"{name}: {'; '.join(lines)}" for name, lines in how if lines))
@@ -89,7 +103,14 @@ def compare_result(settings: CompareSettings, where: Mapping[str, str | int], sy
     versions, tables = {system.key: system.version for system in systems if system.version}, (*costs, kept)
     pictures = (Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),)
     return settings.result(
-        "compare", where, tables=tables, notes=notes, pictures=pictures, versions=versions, data=data
+        "compare",
+        where,
+        target_rows(systems, memory),
+        tables=tables,
+        notes=notes,
+        pictures=pictures,
+        versions=versions,
+        data=data,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from crowdfl.lab.bench.peers.ask import answer_or_reason
 from crowdfl.lab.bench.workload import BenchSettings, made_up_weights
 from crowdfl.lab.report.results import Cell, Figure, Unit
-from crowdfl.lab.timing import timed_call
+from crowdfl.lab.timing import timed_call, turns
 from crowdfl.learning.oracle import fedavg
 
 GOES_ON = "goes on with those who sent"
-_UNITS: dict[str, Unit] = {"upload": "B", "download": "B", "off": ""}  # the others: seconds
+_BYTES: dict[str, Unit] = dict.fromkeys(("upload", "download", "dealt", "exchanged"), "B")
+_UNITS = _BYTES | {"off": "", "exchanges": ""}  # the others: seconds
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
 _ONE_KEY = (
     "every participant holds the private key and reads any upload it gets; the server none, unless one of them helps"
@@ -33,11 +35,24 @@ class CompareSettings(BenchSettings):
     paper_sizes: tuple[tuple[int, int], ...] = ((4, 3), (8, 6))  # parameters and participants
     phe_sample: int = 40
     reads: int = 3
+    share_lanes: int = 4100  # of `shares`: 5 rows of 820
+    norm: float = 5.0  # of its updates, at most
+    memory_crowd: int = 1000  # uploads while the memory of its servers is measured, with so many lanes
+    memory_lanes: int = 1024
 
     @classmethod
     def quick(cls) -> "CompareSettings":
         few = cls(parameters=2000, participants=6, dropped=2, lanes=40, slices=(4, 8), crowds=(3, 4))
-        return replace(few, paper_sizes=((1, 3), (2, 3)), phe_sample=2, reads=1)
+        return replace(
+            few,
+            paper_sizes=((1, 3), (2, 3)),
+            phe_sample=2,
+            reads=1,
+            share_lanes=400,
+            norm=1.0,
+            memory_crowd=20,
+            memory_lanes=400,
+        )
 
     @property
     def present(self) -> int:
@@ -120,8 +135,11 @@ def plain_system(settings: CompareSettings) -> System:
         return fedavg(received, [100] * crowd).astype("<f4").tobytes()
 
     after, upload = timed_call(lambda: models[0].astype("<f4").tobytes())
-    server, result = timed_call(lambda: average(settings.participants))
-    dropped, _ = timed_call(lambda: average(settings.present))
+    result = average(settings.participants)  # what follows is timed warm
+    taken = turns(
+        {crowd: partial(average, crowd) for crowd in (settings.participants, settings.present)}, settings.reads
+    )
+    server, dropped = (taken[crowd].median for crowd in (settings.participants, settings.present))
     before, read = timed_call(lambda: np.frombuffer(result, dtype="<f4").astype(np.float64))
     true = fedavg([models[i % _DISTINCT] for i in range(settings.participants)], [100] * settings.participants)
     seconds = {"before": before, "after": after, "sp": server, "servers": server, "dropped": dropped}

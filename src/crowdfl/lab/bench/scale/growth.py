@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _ALL = "participant: encrypt", "participant: read", "SP: add, one upload", "SP: publish", "CSP: publish"
+Axes = Mapping[str, tuple[str, tuple[str, ...]]]  # by name: what grows, and the quantities
+Panels = Mapping[str, tuple[str, tuple[str, ...]]]  # by title: an axis, and the quantities
 _MEMORY = "participant: memory, working", "participant: memory, reading", "SP: memory, working", "CSP: memory, working"
-AXES = {
+AXES: Axes = {
     "parameters": ("parameters, 3 uploads", (*_ALL, *_MEMORY, "upload", "publication", "SP to CSP", "CSP to SP")),
     "participants": (
         "participants, {crowd_parameters:,} parameters",
@@ -31,7 +33,7 @@ AXES = {
     ),
     "key": ("bits of N, 3 uploads, {key_parameters:,} parameters", (*_ALL, *_MEMORY, "upload", "publication")),
 }
-_PANELS = {
+_PANELS: Panels = {
     "seconds of one core": ("parameters", _ALL),
     "memory (bytes)": ("parameters", _MEMORY),
     "seconds of one core, uploads": ("participants", ("SP: add", "SP: publish", "CSP: publish")),
@@ -83,9 +85,9 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     return float(slope)
 
 
-def exponents(points: Iterable[ScalePoint], axis: str) -> dict[str, float]:
+def exponents(points: Iterable[ScalePoint], axis: str, axes: Axes = AXES) -> dict[str, float]:
     """Of every quantity on an axis that is positive everywhere."""
-    series = _series(points, axis, AXES[axis][1])
+    series = _series(points, axis, axes[axis][1])
     return {name: exponent(s.x, s.y) for name, s in series.items() if min(s.y) > 0 and len(s.y) > 1}
 
 
@@ -94,9 +96,11 @@ def _series(points: Iterable[ScalePoint], axis: str, names: Iterable[str]) -> di
     return {name: Series([float(p.x) for p in on], [p.figure(name).value for p in on]) for name in names}
 
 
-def table(points: Sequence[ScalePoint], axis: str, title: str, settings: Mapping[str, Any]) -> ResultTable:
-    label, names = AXES[axis]
-    on, found = [point for point in points if point.axis == axis], exponents(points, axis)
+def table(
+    points: Sequence[ScalePoint], axis: str, title: str, settings: Mapping[str, Any], axes: Axes = AXES
+) -> ResultTable:
+    label, names = axes[axis]
+    on, found = [point for point in points if point.axis == axis], exponents(points, axis, axes)
 
     def row(name: str) -> tuple[Cell, ...]:
         return name, *(point.figure(name) for point in on), f"{found[name]:.2f}" if name in found else None
@@ -111,10 +115,10 @@ def notes(points: Iterable[ScalePoint]) -> tuple[str, ...]:
     return (_HOW, *(f"* from {sample} {rest}" for sample in samples))
 
 
-def picture(points: Sequence[ScalePoint]) -> Picture:
+def picture(points: Sequence[ScalePoint], shown: Panels = _PANELS, axes: Axes = AXES) -> Picture:
     def draw(canvas: "Canvas") -> None:
-        for axes, (title, (axis, names)) in zip(panels(canvas, len(_PANELS)), _PANELS.items(), strict=True):
-            lines(axes, _series(points, axis, names), log=True, title=title, xlabel=AXES[axis][0].partition(",")[0])
+        for panel, (title, (axis, names)) in zip(panels(canvas, len(shown)), shown.items(), strict=True):
+            lines(panel, _series(points, axis, names), log=True, title=title, xlabel=axes[axis][0].partition(",")[0])
 
     return Picture("scale", "Time and memory of each role against parameters and participants", draw, (14, 5))
 

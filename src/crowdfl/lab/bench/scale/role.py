@@ -1,20 +1,14 @@
-"""One role in a process of its own, so that its memory is its own: `python -m crowdfl.lab.bench.scale.role`.
-
-Frames of bytes on stdin and stdout, each after its length: first an order (JSON; the role's bundle travels in it, through
-the pipe alone), then the protocol's messages, and last what was measured (JSON).
-"""
+"""One role of `hardened` in a process of its own, so that its memory is its own: `python -m crowdfl.lab.bench.scale.role`."""
 
 import json
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +16,10 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.randomizers import FreshRandomizers
-from crowdfl.errors import ProtocolError
+from crowdfl.lab.bench.scale.frames import END, STAGES, read_frame, write_frame
 from crowdfl.lab.bench.workload import made_up_weights
 from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.process import current_bytes, peak_bytes
-from crowdfl.lab.report.results import Figure
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.keyed import keyed_party
@@ -38,51 +31,7 @@ from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import MILLION, TaskSettings
 
 UPLOAD, PUBLICATION = "0.upload", "publication"
-END = b""
-_LENGTH = 8
-_STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
-
-
-def _write_frame(stream: IO[bytes], frame: bytes) -> None:
-    stream.write(len(frame).to_bytes(_LENGTH, "big") + frame)
-    stream.flush()
-
-
-def _read_frame(stream: IO[bytes]) -> bytes:
-    return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
-
-
-class ChildRole:
-    """A role in a fresh process, as the parent sees it."""
-
-    def __init__(self, role: str, order: dict[str, Any]) -> None:
-        command = [sys.executable, "-m", "crowdfl.lab.bench.scale.role"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
-        self.name = role if role == "participant" else role.upper()
-        self.sample = f"{order['rows']} powers"
-        self.send(json.dumps(order).encode())
-
-    def send(self, frame: bytes) -> None:
-        """To the role; one that has died is found out when it is asked for its figures."""
-        assert self.process.stdin is not None  # noqa: S101 -- a pipe was asked for
-        with suppress(BrokenPipeError):
-            _write_frame(self.process.stdin, frame)
-
-    def receive(self) -> bytes:
-        assert self.process.stdout is not None  # noqa: S101
-        return _read_frame(self.process.stdout)
-
-    def figures(self) -> dict[str, Figure]:
-        said = self.receive()
-        self.process.communicate()
-        code = self.process.returncode
-        if code or not said:
-            raise ProtocolError(f"{self.name} ended with exit code {code}; its error output is above")
-        measured = json.loads(said)
-        seconds, sampled = measured["seconds"], measured["sampled"]
-        found = {stage: Figure(s, "s", self.sample if stage in sampled else "") for stage, s in seconds.items()}
-        found["memory, reading" if "read" in seconds else "memory, working"] = Figure(measured["memory"], "B")
-        return {f"{self.name}: {name}": figure for name, figure in found.items()}
+MODULE = "crowdfl.lab.bench.scale.role"
 
 
 @dataclass
@@ -114,7 +63,7 @@ class Sampled:
         self.done[kind] += take
         self.skipped[kind] += count - take
         if take < count:
-            self.stages.add(_STAGES.get(self.stage(), self.stage()))
+            self.stages.add(STAGES.get(self.stage(), self.stage()))
         result = np.empty((count, kernel.out_width), dtype=np.uint8) if out is None else out
         result[:take] = computed
         result[take:] = blocks[0][take:] if kind is PartialDecrypt else 0
@@ -149,7 +98,7 @@ class _Role:
     def measured(self) -> dict[str, Any]:
         seconds: defaultdict[str, float] = defaultdict(float)
         for (stage, _), spent in self.recorder.seconds.items():
-            seconds[_STAGES.get(stage, stage)] += spent
+            seconds[STAGES.get(stage, stage)] += spent
         memory = peak_bytes() - self.baseline
         return {"seconds": seconds, "sampled": sorted(self.backend.stages), "memory": memory}
 
@@ -200,7 +149,7 @@ def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -
 
 
 def main() -> None:
-    hear, say = partial(_read_frame, sys.stdin.buffer), partial(_write_frame, sys.stdout.buffer)
+    hear, say = partial(read_frame, sys.stdin.buffer), partial(write_frame, sys.stdout.buffer)
     role = _Role(json.loads(hear()))
     if role.order["role"] == "participant":
         _participant(role)

@@ -10,8 +10,9 @@ from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.lab.bench.scale import growth
+from crowdfl.lab.bench.scale.frames import END, ChildRole
 from crowdfl.lab.bench.scale.growth import ScalePoint
-from crowdfl.lab.bench.scale.role import END, PUBLICATION, UPLOAD, ChildRole
+from crowdfl.lab.bench.scale.role import MODULE, PUBLICATION, UPLOAD
 from crowdfl.lab.bench.workload import SIGMA, Say, made_up_weights, packed_model, sealed_publication
 from crowdfl.lab.report.results import Figure, Result
 from crowdfl.lab.timing import machine
@@ -166,4 +167,4 @@ class _Measurement:
 
     def _child(self, role: str) -> ChildRole:
         bundle: bytes = getattr(self.dealing, role)
-        return ChildRole(role, self.order | {"role": role, "bundle": bundle.hex()})
+        return ChildRole(role, self.order | {"role": role, "bundle": bundle.hex()}, MODULE)
