@@ -115,20 +115,21 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
     """From `init` to the payouts; the services still run."""
     made = Campaign(tmp_path_factory.mktemp("campaign"))
     try:
-        _run(made)
+        run_campaign(made, task_file())
         yield made
     finally:
         made.stop()
 
 
-def _run(made: Campaign) -> None:
+def run_campaign(made: Campaign, task: str) -> None:
+    """Of the task in this text, from `init` until everyone is paid."""
     folder = made.folder
     made.do("init", "init", folder / "roles", "--insecure-test-key", *free_ports())
     for role in ("sp", "requester"):
         allow_short_claims(folder / "roles" / role / "settings.toml")
     for role in SERVERS:
         made.start(role, role, "serve", folder / "roles" / role / "settings.toml")
-    (folder / "task.toml").write_text(task_file())
+    (folder / "task.toml").write_text(task)
     created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
     made.task = json.loads(created.out)["task"]
     made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--json", *made.settings)
