@@ -49,6 +49,12 @@ def test_everyone_takes_part_reads_and_is_paid(campaign: Campaign):
         assert paid == 0 or 36_000_000 - 2 * PEOPLE <= paid <= 36_000_000
 
 
+def test_nobody_is_told_of_a_key_that_there_is_not(campaign: Campaign):
+    """Neither its length nor that it is short."""
+    assert "profile shares, no key" in campaign.said["look"].out
+    assert "INSECURE" not in campaign.said["finished"].out
+
+
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
     """Better than a guess, from a chain that the requester replays."""
     fetched = call("task", "fetch", campaign.task, tmp_path / "model", "--format", "npz", "--json", *campaign.settings)

@@ -76,7 +76,7 @@ def test_uploads(recorded: Recorded, data: st.DataObject):
     assert form == recorded.uploads[who] or refused(refusal)
 
 
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(20))
 @given(data=st.data(), step=st.integers(1, STEPS))
 def test_requests_to_csp(recorded: Recorded, data: st.DataObject, step: int):
     """Altered as a whole, or in what they carry: answered, refused, or the end of the round, by name."""
@@ -95,7 +95,7 @@ def test_requests_to_csp(recorded: Recorded, data: st.DataObject, step: int):
         assert refused(reply) or refused(again)
 
 
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(30))
 @given(data=st.data(), step=st.integers(1, STEPS))
 def test_replies_of_csp(recorded: Recorded, data: st.DataObject, step: int):
     """One of them altered: SP refuses it, or goes on with it until CSP, which knows what it said, refuses."""

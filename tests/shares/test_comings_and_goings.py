@@ -24,7 +24,7 @@ def nothing(*_: object) -> tuple[list[np.ndarray], int]:
     raise NothingToContribute("no data today")
 
 
-@pytest.mark.parametrize("strategy", ["discard", "retransmit"])
+@pytest.mark.parametrize("strategy", [pytest.param("discard", marks=pytest.mark.second), "retransmit"])
 def test_who_comes_late_is_counted_or_left_out_and_reads_the_average_all_the_same(strategy: str):
     """The next round has everyone again, on the same model."""
     crowd = Crowd(4, strategy=strategy)

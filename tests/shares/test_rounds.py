@@ -10,7 +10,6 @@ from crowdfl.local import LocalFederation, Update
 from tests.shares.crowd import BUDGET, SETTINGS, Crowd, along, next_model
 
 RULES = ("gate", "agreement", "distance")
-every_rule = pytest.mark.parametrize("rule", RULES)
 
 
 def plain_rewards(rule: str, changes: dict[str, Any], samples: dict[str, int]) -> Any:
@@ -33,8 +32,10 @@ def check_round(crowd: Crowd, number: int, base: list[int], changes: dict[str, A
     return rewards
 
 
-@every_rule
-@pytest.mark.parametrize("people", [3, pytest.param(8, marks=pytest.mark.second)], ids=["three", "as many as fit"])
+@pytest.mark.parametrize(
+    ("rule", "people"),
+    [("gate", 3), *(pytest.param(rule, n, marks=pytest.mark.second) for rule in RULES for n in (3, 8))],
+)
 def test_sparse_updates_give_the_average_and_the_rewards_of_the_rule(rule: str, people: int):
     """One coordinate holds all; the first has one sample, all others the most there may be."""
     crowd = Crowd(people, max_participants=people, rule=rule, epsilon=1e-6)
@@ -48,7 +49,8 @@ def test_sparse_updates_give_the_average_and_the_rewards_of_the_rule(rule: str, 
 
 
 @pytest.mark.parametrize(
-    ("rule", "extreme"), [("gate", 2.0), ("agreement", -2.0), pytest.param("distance", -2.0, marks=pytest.mark.second)]
+    ("rule", "extreme"),
+    [("gate", 2.0), *(pytest.param(rule, -2.0, marks=pytest.mark.second) for rule in RULES)],
 )
 def test_everyone_at_the_clip_with_every_sample_there_may_be(rule: str, extreme: float):
     """The largest sums that there are; equal updates are paid alike."""

@@ -141,6 +141,7 @@ def test_a_wire_that_loses_repeats_and_delays_gives_the_same_average(tmp_path: P
         assert world.states() == ["rewarded"]
 
 
+@pytest.mark.second
 def test_a_csp_that_stays_away_costs_nobody_anything(tmp_path: Path):
     """With rewards half computed: aborted, refunded, settled."""
     with closing(World(tmp_path, people=3, rounds=1, **SETTINGS)) as world:

@@ -147,10 +147,11 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
 
 def _described(definition: Definition, person: Participant) -> str:
     settings, spec, yours = definition.settings, definition.spec, person.least_participants
+    key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
     few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
     return (
         f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
-        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, key of {settings.key}\n"
+        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}\n"
         f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}\n"
         f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}"
     )
