@@ -15,7 +15,7 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from crowdfl.errors import SettingsError
+from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.profile import RESTORED as CSP_RESTORED
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition
@@ -56,9 +56,16 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
             give_up_round(store, stored.task, round_)
         elif round_.state is RoundState.OPEN and stored.state not in ENDED:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
-    chained = profile_named(Definition.open(stored.definition).settings.profile).chained
-    if chained and stored.state not in ENDED:
+    if stored.state not in ENDED and _is_chained(stored):
         cancel_task(SureBooks(store, _At(now)), stored.task, Ending("cancelled", "SP", _MASKS_IN_DOUBT))
+
+
+def _is_chained(stored: StoredTask) -> bool:
+    """A definition that this program cannot read has no rounds to come either: it keeps no other task from being restored."""
+    try:
+        return profile_named(Definition.open(stored.definition).settings.profile).chained
+    except CrowdFLError:
+        return False
 
 
 @dataclass(frozen=True)
