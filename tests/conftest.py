@@ -24,8 +24,18 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Folders whose tests take long and guard what seldom changes: `make test-all` runs them, `make test` does not.
-SECOND_TIER = ("cluster", "faults", "lab/bench", "lab/experiments")
+# Folders and files whose tests take long and guard what seldom changes: `make test-all` runs them, `make test` does not.
+SECOND_TIER = (
+    "cli/test_campaign.py",
+    "cluster",
+    "faults",
+    "fuzz/test_schema.py",
+    "lab/bench",
+    "lab/experiments",
+    "protocols/test_guard.py",
+    "roles/test_damaged_uploads.py",
+    "simulation",
+)
 _HERE = Path(__file__).parent
 
 _TRIED = {"inputs": 0}
