@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+# A test of minutes may take an hour on a busy machine.
+PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test format lint types unit test-all test-slow fuzz bench peers clean
@@ -33,11 +35,11 @@ test-all: $(VENV)/.ready
 	$(BIN)/pytest -n auto -m "second and not slow"
 
 test-slow: $(VENV)/.ready
-	$(BIN)/pytest -n auto -m slow
+	$(BIN)/pytest -n auto $(PATIENT) -m slow
 
 # Fifty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto -vv tests/fuzz tests/property tests/simulation
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/property tests/simulation
 
 bench: $(VENV)/.ready $(PEERS)/.ready
 	$(BIN)/crowdfl bench crypto

@@ -36,7 +36,7 @@ from crowdfl.protocols.profile import (
 )
 from crowdfl.settings import TaskSettings
 
-__all__ = ["DEALT", "TOO_MANY", "ChainedProfile"]
+__all__ = ["DEALT", "TOO_MANY", "ChainedProfile", "ChainedReader"]
 
 DEALT = {"sp": 100, "csp": 250}  # bytes of a round
 TOO_MANY = 9

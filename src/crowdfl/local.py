@@ -272,6 +272,7 @@ class RoundResult:
     costs: dict[str, Costs]
     views: dict[str, View]
     clipped: dict[str, int]
+    rejected: dict[str, str] = field(default_factory=dict)  # whose uploads the servers left out, and why
 
 
 class LocalFederation:
@@ -315,12 +316,24 @@ class LocalFederation:
         self._play(task, payment, list(updates), final=final)
         # Participants (or, at the end, the requester) read the average; each participant opens its own reward.
         reader = self.host.people[next(iter(updates))]
-        average = self.host.requester.read(task, number) if final else reader.read(number)
+        average = self.host.requester.read(task, number) if self._is_requesters(final) else reader.read(number)
+        rejected = self._rejected(task, number, list(updates))
         rewards = None
         if payment:
-            rewards = {who: from_millionths(self.host.people[who].open_reward(number)) for who in updates}
+            paid = {who: self.host.people[who].open_reward(number) for who in updates if who not in rejected}
+            rewards = {who: from_millionths(paid.get(who, 0)) for who in updates}
         weights = self.host.sp.definition(task).shape.arrays(average.weights)
-        return RoundResult(weights, average.total, rewards, self.costs(), self.views(), clipped)
+        return RoundResult(weights, average.total, rewards, self.costs(), self.views(), clipped, rejected)
+
+    def _rejected(self, task: str, number: int, people: Sequence[str]) -> dict[str, str]:
+        reasons = self.host.sp.rejected(task, number)
+        names = {who: self.host.people[who].keys.who for who in people}
+        return {who: reasons[name] for who, name in names.items() if name in reasons}
+
+    def _is_requesters(self, final: bool) -> bool:
+        """Of a chained profile the last round's average is sealed to the requester alone, whatever the caller says."""
+        is_last = self.round_number == self.settings.rounds
+        return final or (is_last and profile_named(self.settings.profile).chained)
 
     def claim(self, who: str) -> Decimal:
         """A participant claims all it has earned; CSP attests, SP pays. Claims end the task: no round follows."""

@@ -47,6 +47,7 @@ def test_the_tree_is_the_one_that_was_promised():
     assert steps >= {
         "new",
         "create",
+        "explain",
         "fund",
         "invite",
         "watch",
@@ -215,6 +216,47 @@ def test_bad_input_is_told_by_name(tmp_path, workspace, model, words, code, said
     assert result.code == code, result
     assert said in result.err + result.out
     assert "Traceback" not in result.err
+
+
+def _task_file(folder, *changes):
+    text = call("task", "new").out
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "task.toml").write_text(text)
+    return folder / "task.toml"
+
+
+_SHARES = ('profile = "hardened"', 'profile = "shares"')
+
+
+def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path):
+    told = call("task", "explain", _task_file(tmp_path, _SHARES, ("# max_norm = 5.0", "max_norm = 5.0"))).out
+    assert "table of 16384 reciprocals" in told
+    assert "dealt by KGC   SP" in told
+    assert "warning" not in told
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("# max_norm = 5.0", "# max_norm = 5.0"), "no norm bound"),
+        (('features = "motion"', 'features = "flat"'), "went unpaid"),
+        (('check = "bounds"', 'check = "none"\nrule = "none"'), "spoils the average"),
+    ],
+)
+def test_explain_warns_of_what_a_requester_should_know(tmp_path, change, words):
+    assert words in call("task", "explain", _task_file(tmp_path, _SHARES, change)).out
+
+
+def test_explain_prints_what_divisions_may_show(tmp_path):
+    told = call("task", "explain", _task_file(tmp_path, _SHARES, ('# rule = "gate"', 'rule = "distance"'))).out
+    assert "by at most 1.00%" in told
+
+
+def test_explain_knows_the_other_profiles(tmp_path):
+    assert "packing" in call("task", "explain", _task_file(tmp_path)).out
+    assert "leaks" in call("task", "explain", _task_file(tmp_path, ('"hardened"', '"paper"'))).out
 
 
 def test_task_new_is_a_task_file():

@@ -3,7 +3,10 @@
 import pytest
 
 from crowdfl.errors import KeyFileDamaged, KeyFileMissing, KeyFilePermissions, KeyFileRole
+from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.services.cluster.worker import KEYS, KeyFolder, dask_setup, own_keys, share_name
+from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
 from tests.protocols.driving import deal
 
@@ -81,3 +84,13 @@ def test_a_worker_that_cannot_read_its_keys_does_not_start(monkeypatch):
     monkeypatch.delenv(KEYS, raising=False)
     with pytest.raises(SystemExit, match=f"KeyFileMissing.*{KEYS}"):
         dask_setup(None)
+
+
+def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
+    """No power is computed with it: its bundle has no key share, and its rounds' files are none."""
+    dealing = PROFILES["shares"].deal(TaskSpec("task", TaskSettings(profile="shares"), 10), insecure_test_key=False)
+    write_private(tmp_path / "task.sp", sides.dealer._dealing.sp)
+    alone = KeyFolder(tmp_path).read()
+    write_private(tmp_path / "other.sp", dealing.sp)
+    write_private(tmp_path / "other.dealt.1", b"dealt")
+    assert KeyFolder(tmp_path).read() == alone > 0

@@ -43,11 +43,12 @@ from crowdfl.storage.sql import SqlStore
 from tests.faults.durable import Kill, Steps
 from tests.hosts import INITIAL_MODEL, small_definition, test_tools
 
-__all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "Life", "live", "update"]
+__all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "SHARES", "Life", "live", "shared_update", "update"]
 
 PEOPLE = 3
 BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
+SHARES: dict[str, Any] = {"profile": "shares", "lanes": 256}  # settings of a campaign of that profile
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _PAUSE = 0.1
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
@@ -242,11 +243,12 @@ def _person(life: Life) -> None:
     blobs, kgc_link = FileBlobs(life.home), KgcClient(kgc.open())
     person = Participant(papers["task"], blobs, kgc_link, link, key, test_tools(), least_participants=1)
     person.join(papers["invitations"][number])
-    seen = None
+    is_shared = json.loads((life.folder / "settings.json").read_text()).get("profile") == SHARES["profile"]
+    train, seen = functools.partial(shared_update if is_shared else update, number), None
     while not person.blobs.has("paid"):
         try:
             now = link.status(person.task)
-            if now == seen or not person.step(functools.partial(update, number)):
+            if now == seen or not person.step(train):
                 if now["state"] != "running":
                     person.claim()
                 seen = now
@@ -259,6 +261,17 @@ def update(number: int, _model: Weights, _training: Mapping[str, Any], round_num
     """What a person sends in a round, always the same: weights of two arrays, and a count of samples."""
     weights = np.random.default_rng([number, round_number]).uniform(-1.5, 1.5, 8)
     return [weights[:6].reshape(2, 3), weights[6:]], 3 + 2 * number
+
+
+def shared_update(number: int, model: Weights, _training: Mapping[str, Any], round_number: int) -> tuple[Weights, int]:
+    """The same for a profile that shares changes: one coordinate, another in each round, holds nearly all of each.
+
+    So that everybody is paid by samples alone, whatever the coins of the sketches are.
+    """
+    change = np.random.default_rng([number, round_number]).integers(-9, 10, 8) / 1000
+    change[round_number] = (500 + 100 * number) / 1000
+    flat = np.concatenate([array.reshape(-1) for array in model]) + change
+    return [flat[:6].reshape(2, 3), flat[6:]], 3 + 2 * number
 
 
 def _token(life: Life, service: str) -> str:

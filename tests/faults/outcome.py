@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,14 @@ from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.keys import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.shares.transcript import StepRequest
+from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.roles.documents import open_document, participant_name
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
-from tests.faults.child import BUDGET, PEOPLE, update
+from tests.faults.child import BUDGET, PEOPLE, SHARES, shared_update, update
+from tests.hosts import INITIAL_MODEL
 
 __all__ = ["ROUNDING", "Outcome", "plain_average"]
 
@@ -33,6 +37,17 @@ def plain_average(number: int) -> npt.NDArray[np.float64]:
     """What a round must come to."""
     trained = [update(person, [], {}, number) for person in range(PEOPLE)]
     return fedavg([np.concatenate([a.reshape(-1) for a in arrays]) for arrays, _ in trained], [s for _, s in trained])
+
+
+def shared_average(number: int) -> npt.NDArray[np.float64]:
+    """The same of a campaign of `shares`, where each round starts from the model of the one before."""
+    model = [np.asarray(array) for array in INITIAL_MODEL]
+    for round_number in range(1, number + 1):
+        trained = [shared_update(person, model, {}, round_number) for person in range(PEOPLE)]
+        flat = [np.concatenate([array.reshape(-1) for array in arrays]) for arrays, _ in trained]
+        average = np.round(fedavg(flat, [samples for _, samples in trained]), 3)
+        model = [average[:6].reshape(2, 3), average[6:]]
+    return average
 
 
 @dataclass(frozen=True)
@@ -63,8 +78,16 @@ class Outcome:
     @property
     def blurred(self) -> float:
         """By how much each weight of an average is blurred on purpose: a unit if the total stays hidden."""
-        hidden = json.loads((self.folder / "settings.json").read_text()).get("total") == "hidden"
-        return ROUNDING if hidden else 0.0
+        return ROUNDING if self._settings.get("total") == "hidden" else 0.0
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "settings.json").read_text()))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the campaign was one of the profile `shares`."""
+        return self._settings.get("profile") == SHARES["profile"]
 
     def averages(self) -> list[npt.NDArray[np.float64]]:
         """Of round 1 as each person read it, of round 2 as the requester did."""
@@ -103,11 +126,15 @@ class Outcome:
         """What must hold of any campaign: averages, receipts, money, masks."""
         first, *others = self.averages()[:-1]
         assert all(np.array_equal(first, other) for other in others)
+        plain = shared_average if self.is_shared else plain_average
         for number, found in ((1, first), (2, self.averages()[-1])):
-            assert np.max(np.abs(found - plain_average(number))) <= ROUNDING + self.blurred
+            assert np.max(np.abs(found - plain(number))) <= ROUNDING + self.blurred
         self._check_uploads()
         self._check_money()
-        self._check_masks()
+        if self.is_shared:
+            self._check_steps()
+        else:
+            self._check_masks()
 
     def require_same(self, other: "Outcome") -> None:
         """As an undisturbed campaign of the same updates: averages, books, requests, files."""
@@ -160,6 +187,21 @@ class Outcome:
         with _store(self.folder, "sp") as store:
             states = [MaskSeed.from_bytes(s) for n in (1, 2) for s in store.seeds(self.task, n).values()]
         assert len({state.seed for state in states}) == len({state.digest for state in states}) == len(states)
+
+    def _check_steps(self) -> None:
+        """Over all lives, CSP was shown one request for each step of a round; nothing that was dealt is left anywhere."""
+        limits = Limits.plain(longest=10**7)
+        steps = [
+            StepRequest.from_bytes(request, limits)
+            for request in set(self._requests)
+            if Message.kind_of(request) == StepRequest.kind
+        ]
+        places = Counter((message.round_number, message.step) for message in steps)
+        assert sorted(places) == [(number, step) for number in (1, 2) for step in range(1, len(places) // 2 + 1)]
+        assert set(places.values()) == {1}, "one step was asked for with two contents"
+        for role in ("sp", "csp"):
+            assert not [name for name in FileBlobs(self.folder / role / "keys").names() if is_dealt_file(name)]
+        assert not [name for name in FileBlobs(self.folder / "kgc/keys").names() if "source" in name]
 
     @cached_property
     def _requests(self) -> list[bytes]:

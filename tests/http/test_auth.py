@@ -29,6 +29,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "GET /v1/key": {PUBLIC},
         "POST /v1/tasks": {OWNER},
         "GET /v1/tasks/{task}/bundle": {"sp", "csp"},
+        "GET /v1/tasks/{task}/dealt/{number}": {"sp", "csp"},
         "POST /v1/tasks/{task}/acknowledge": {"sp", "csp", OWNER},
         "POST /v1/tasks/{task}/end": {"sp"},
         "POST /v1/tasks/{task}/participants": {PUBLIC},

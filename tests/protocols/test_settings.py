@@ -114,7 +114,7 @@ def test_unknown_settings_are_named():
 
 def test_an_unknown_profile_is_refused():
     """With the names of those there are."""
-    with pytest.raises(SettingsError, match="hardened or paper, not 'fast'"):
+    with pytest.raises(SettingsError, match="hardened or paper or shares, not 'fast'"):
         LocalFederation(profile="fast")
 
 

@@ -1,6 +1,7 @@
 """A chained profile through the roles: averages that follow from each other, and uploads that the servers leave out."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from crowdfl.errors import BadSignature, ChainBroken, NotReady, UploadRejected, WrongBase
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.roles.sp.steps import rewards_name
 from crowdfl.storage.blobs import FileBlobs
-from tests.chained import TOO_MANY, ChainedProfile
+from tests.chained import TOO_MANY, ChainedProfile, ChainedReader
 from tests.hosts import Desk
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
@@ -211,11 +213,43 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     said = heard(cheater)
     cheater.step(moved_by(0.5))
     cheater.step(moved_by(0.5))
-    assert [what for what, _ in said] == ["read", "upload rejected", "trained", "uploaded"]
-    assert said[1][1] == {"round": 1, "why": "10 samples are too many"}
+    assert [what for what, _ in said] == ["upload rejected", "read", "trained", "uploaded"]
+    assert said[0][1] == {"round": 1, "why": "10 samples are too many"}
     assert cheater.blobs.has("rounds/1/no-reward")
     assert cheater.rewards() == {}
     assert desk.crowd[1].open_reward(1) == BUDGET // 2
+
+
+def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
+    """CSP's signed word is in the average: a reward that only the platform denies stays owed."""
+    play_round(desk)
+    person, name = desk.crowd[0], rewards_name(desk.task, 1)
+    kept = json.loads(desk.sp.blobs.get(name))
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps({who: one for who, one in kept.items() if who != person.keys.who}).encode())
+    said = heard(person)
+    person.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
+    assert not person.blobs.has("rounds/1/no-reward")
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps(kept).encode())
+    assert person.step(moved_by(0.5)) is True
+    assert person.rewards() == {1: BUDGET // 3}
+
+
+def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
+    """A profile may say of its average that somebody is not in it."""
+    play_round(desk)
+    (late,) = desk.invite(1)[3:]
+    monkeypatch.setattr(ChainedReader, "read", not_in_it(ChainedReader.read))
+    said = heard(late)
+    late.step(moved_by(0.5))
+    assert [what for what, _ in said] == ["read", "trained", "uploaded"]
+
+
+def not_in_it(read):
+    """Every reader's own upload is missing."""
+    return lambda *args: replace(read(*args), standing="it was not passed on")
 
 
 def test_who_is_left_out_of_the_last_round_hears_it_with_the_reward(tmp_path):
@@ -334,3 +368,13 @@ def test_all_parties_in_one_process_follow_the_chain():
         result = federation.round(updates, final=number == 3)
         model = result.average[0]
         assert model[0] == pytest.approx(number * 1.5)
+
+
+def test_in_one_process_the_result_says_who_was_left_out():
+    """By the caller's own names; they earn nothing, and the rest share the budget."""
+    federation = LocalFederation(profile="chained", max_participants=5, max_samples=20, rounds=2, min_participants=3)
+    samples = {"a": 3, "b": TOO_MANY + 1, "c": 3, "d": 3}
+    result = federation.round({who: Update([np.full(2, 0.5)], count) for who, count in samples.items()}, budget="9.00")
+    assert result.rejected == {"b": "10 samples are too many"}
+    assert result.rewards == {"a": 3, "b": 0, "c": 3, "d": 3}
+    assert result.average[0][0] == pytest.approx(1.5)

@@ -178,8 +178,11 @@ def test_a_lost_or_altered_file_costs_its_round_and_no_money(desk, role, damage)
         keys.put(f"{desk.task}.dealt.1", kept[:-1] + b"x")
     if damage == "another":
         keys.put(f"{desk.task}.dealt.1", keys.get(f"{desk.task}.dealt.2"))
+    told = []
+    desk.sp.options.events = lambda event, **fields: told.append((event, fields.get("error")))
     play_round(desk)
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
+    assert ("round void", "DealtMaterialDamaged") in told
     play_round(desk)
     assert desk.sp.store.round(desk.task, 2).state == "rewarded"
 

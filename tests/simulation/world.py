@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import ChainBroken, CrowdFLError
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import ParticipantKeys
@@ -146,6 +146,8 @@ class World:
         invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
         participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
+        if PROFILES[self.settings.profile].chained:
+            participant.follow(None, np.zeros(1))
         self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 
@@ -161,6 +163,7 @@ class World:
         round_number = rounds[-1 - back].number
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
+            self._catch_up(self.people[number], round_number)
             tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples, round_number))
             self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
@@ -168,6 +171,16 @@ class World:
         if receipt is not None:
             assert receipt.digest == hashlib.sha256(tried[-1]).hexdigest()
             assert self.acknowledged.setdefault((round_number, who), receipt.digest) == receipt.digest
+
+    def _catch_up(self, person: Any, round_number: int) -> None:
+        """Of a chained profile: the averages before this round, each once."""
+        if not PROFILES[self.settings.profile].chained:
+            return
+        for round_ in self.truth.rounds(self.task):
+            if round_.number < round_number and round_.state is RoundState.REWARDED:
+                with contextlib.suppress(ChainBroken):  # read before
+                    publication = self.blobs.get(f"{self.task}/rounds/{round_.number}/participants")
+                    person.read(publication, round_.number)
 
     def come_late(self, number: int, which: int = 0) -> None:
         """Everyone else is on time; this one comes when the window of the newest round has passed."""

@@ -75,7 +75,7 @@ def gate_weights(
 ) -> _Floats:
     """The samples of whoever goes where the others go and not where the last round went; 0 for everyone else.
 
-    With T the agreement and A = |D_i|^2: T > 0 and lanes * T^2 > 4 A |U - D_i|^2 and 4 <D_i, U_prev>^2 < 3 A |U_prev|^2. The
+    With T the agreement and A = |D_i|^2: T > 0 and lanes * T^2 > 4 A |U - D_i|^2 and 4 <D_i, U_prev>^2 <= 3 A |U_prev|^2. The
     last is left out where there is no last sum (None), as in the first round.
     """
     rows = np.asarray(updates, dtype=np.float64)
@@ -84,7 +84,7 @@ def gate_weights(
     passed = (t > 0) & (lanes * t**2 > 4 * a * others)
     if previous_sum is not None:
         last = np.asarray(previous_sum, dtype=np.float64)
-        passed &= 4 * (rows @ last) ** 2 < 3 * a * np.sum(last**2)
+        passed &= 4 * (rows @ last) ** 2 <= 3 * a * np.sum(last**2)
     return np.asarray(count_weights(samples) * passed)
 
 

@@ -248,6 +248,9 @@ class Profile(Protocol):
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
         """A role's file of one round, from a dealing's `source`: the same each time it is asked for."""
 
+    def explain(self, settings: TaskSettings, parameters: int) -> str:
+        """The widths, chances and bounds of a task that `check` accepts, for people."""
+
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int: ...  # of the longest claim of so many rounds
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing: ...
     def sp(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol: ...

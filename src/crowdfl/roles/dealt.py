@@ -23,7 +23,8 @@ def dealt_name(task: str, number: int) -> str:
 
 def is_dealt_file(name: str) -> bool:
     """Of a file in a folder of keys."""
-    return name.partition(".")[2].startswith("dealt.")
+    kind, _, number = name.partition(".")[2].partition(".")
+    return kind == "dealt" and number.isdecimal()
 
 
 def dealt_sizes(definition: Definition) -> Mapping[str, int]:

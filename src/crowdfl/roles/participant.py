@@ -300,12 +300,14 @@ class Participant:
                 raise  # the platform is away: training on an older model would be a pity
             self._tell_once("average missing", number, wrong)
             return False
+        if read.standing is not None and holds_receipt(self.blobs, number):
+            self._note_rejected(
+                number, read.standing
+            )  # first: with its average, a round is known to have taken the upload
         average = self._definition.shape.arrays(read.weights)
         self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
         metrics = dict(evaluate(average)) if evaluate is not None else {}
         self.on_event("read", {"round": number, **metrics})
-        if read.standing is not None:
-            self._note_rejected(number, read.standing)
         return True
 
     def read(self, number: int) -> Average:
@@ -361,6 +363,9 @@ class Participant:
         try:
             self.open_reward(number)
         except UploadRejected as wrong:
+            if self.blobs.has(f"rounds/{number}/average"):  # so SP says; the average, which CSP has signed, does not
+                self._tell_once("reward missing", number, wrong)
+                return False
             self._note_rejected(number, str(wrong))
         except (RewardOutOfRange, UnknownParticipant) as wrong:  # for good: no claim of it would be paid
             self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())

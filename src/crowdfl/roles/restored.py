@@ -2,7 +2,9 @@
 
 SP: a payment that waits may have been made, so that none runs by itself; phones are told to look for their uploads, and open
 rounds give them a whole window for it. A round that CSP may have been asked about with the seeds in the backup is given up: a
-CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of masks. CSP: any step of
+CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of masks. A task whose
+masks KGC has dealt by round, or whose averages follow from each other, is cancelled: which rounds have used theirs since the
+backup, nobody but CSP could say, and one that deviates would not. CSP: any step of
 any round of its tasks may have been answered, so that none is answered again: rounds that need one are void. What both have
 kept stays claimable.
 """
@@ -10,19 +12,23 @@ kept stays claimable.
 import re
 import secrets
 from collections.abc import MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import RESTORED as CSP_RESTORED
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.ends import Ending
 from crowdfl.roles.ports import PaymentState, SpStore, StoredTask, payment_key
-from crowdfl.roles.sp.cancel import give_up_round
-from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts
+from crowdfl.roles.sp.cancel import cancel_task, give_up_round
+from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts, SureBooks
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.settlement import RESTORED, paid_before
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
+_MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"
 
 
 class _CspBooks(Protocol):
@@ -50,6 +56,19 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
             give_up_round(store, stored.task, round_)
         elif round_.state is RoundState.OPEN and stored.state not in ENDED:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
+    chained = profile_named(Definition.open(stored.definition).settings.profile).chained
+    if chained and stored.state not in ENDED:
+        cancel_task(SureBooks(store, _At(now)), stored.task, Ending("cancelled", "SP", _MASKS_IN_DOUBT))
+
+
+@dataclass(frozen=True)
+class _At:
+    """A clock that stands still."""
+
+    time: float
+
+    def now(self) -> float:
+        return self.time
 
 
 def reconcile(ports: MoneyPorts, task: str, paid: Sequence[str] = ()) -> None:

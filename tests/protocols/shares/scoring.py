@@ -161,7 +161,7 @@ def _gate(widths: RuleWidths, small: SmallRound, i: int) -> Fraction:
     t, a = dot(small.lanes[i], others), small.A[i]
     fits = t > 0 and small.kept * t**2 > 4 * a * dot(others, others)
     if small.previous is not None:
-        fits = fits and 4 * small.P[i] ** 2 < 3 * a * dot(small.previous, small.previous)
+        fits = fits and 4 * small.P[i] ** 2 <= 3 * a * dot(small.previous, small.previous)
     return Fraction(small.samples[i] * fits)
 
 

@@ -119,11 +119,14 @@ def test_gate_opens_only_above_what_chance_gives(first: int, is_paid: bool) -> N
     assert (paid[0] > 0) == is_paid
 
 
-@pytest.mark.parametrize(("last", "is_paid"), [(1, False), (2, True)])
-def test_gate_shuts_from_three_quarters_of_the_last_sums_square_on(last: int, is_paid: bool) -> None:
-    """(1, 1, 1, 0) beside (1, 1, 1, 1) is exactly on the edge."""
+@pytest.mark.parametrize(
+    ("last", "is_paid"),
+    [([1, 1, 1, 0], False), ([2, 1, 1, 1], False), ([1, 1, 1, 2], True), ([1, 1, 1, 1], True), ([0, 0, 0, 0], True)],
+)
+def test_gate_shuts_above_three_quarters_of_the_last_sums_square(last: list[int], is_paid: bool) -> None:
+    """(1, 1, 1, 0) beside (1, 1, 1, 1) is exactly on the edge; a last sum of zero keeps nobody from being paid."""
     lanes = [[1, 1, 1, 0, *_REST]] * 3
-    paid, _ = computed(widths_for("gate"), SmallRound(lanes, [1, 1, 1], [1, 1, 1, last, *_REST]), BUDGET)
+    paid, _ = computed(widths_for("gate"), SmallRound(lanes, [1, 1, 1], [*last, *_REST]), BUDGET)
     assert (paid[0] > 0) == is_paid
 
 

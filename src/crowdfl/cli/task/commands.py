@@ -10,9 +10,10 @@ import typer
 from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, write_model
+from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, warnings, write_model
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.documents import Definition
@@ -47,11 +48,30 @@ def create(
         definition, initial = defined(file, read_settings(file), module, own.settings.min_claim_window)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
-    dealt = dealt_words(definition)
-    if dealt and not as_json:
-        typer.echo(f"dealt by KGC: {dealt}", err=True)
+    dealt, warned = dealt_words(definition), warnings(definition)
+    if not as_json:
+        for line in (*([f"dealt by KGC: {dealt}"] if dealt else []), *(f"warning: {words}" for words in warned)):
+            typer.echo(line, err=True)
     told = {"task": task, "parameters": definition.spec.parameters} | ({"dealt": dealt} if dealt else {})
-    show(told, task, as_json=as_json)
+    show(told | ({"warnings": warned} if warned else {}), task, as_json=as_json)
+
+
+@app.command()
+def explain(
+    file: _TaskFile,
+    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
+    definition, _ = defined(file, read_settings(file), module)
+    settings, parameters = definition.settings, definition.spec.parameters
+    profile = profile_named(settings.profile)
+    profile.check(settings, parameters)
+    widths, dealt, warned = profile.explain(settings, parameters), dealt_words(definition), warnings(definition)
+    lines = [f"profile        {settings.profile}, {parameters} parameters", widths]
+    lines += [f"dealt by KGC   {dealt}"] if dealt else []
+    told = {"profile": settings.profile, "parameters": parameters, "widths": widths, "dealt": dealt, "warnings": warned}
+    show(told, "\n".join([*lines, *(f"warning: {words}" for words in warned)]), as_json=as_json)
 
 
 @app.command()

@@ -82,6 +82,25 @@ def defined(
     return definition, learner.weights()
 
 
+def warnings(definition: Definition) -> list[str]:
+    """What a requester should know before people are asked to take part."""
+    settings, training = definition.settings, definition.training
+    if settings.profile != "shares":
+        return []
+    found = []
+    if settings.check == "none":
+        found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
+    elif settings.max_norm is None:
+        found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
+    raw = training.get("features") == "flat" or training.get("learner") == "conv"
+    if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
+        found.append(
+            "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
+            'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
+        )
+    return found
+
+
 def require_model_path(path: Path) -> None:
     """A model can be written here: to be asked before the work, not after it."""
     if path.suffix not in FORMATS:

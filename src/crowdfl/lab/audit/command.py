@@ -1,4 +1,4 @@
-"""`crowdfl audit`: all attacks on both profiles, in the order of section 7, and what is shown of them.
+"""`crowdfl audit`: all attacks on all profiles, the paper's first, in the order of section 7, and what is shown of them.
 
 `crowdfl audit incentives` is about people rather than servers: what cheaters earn under each rule of payment.
 """
@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from crowdfl.lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
-from crowdfl.lab.audit.finding import HARDENED, PAPER, Finding, Verdict
+from crowdfl.lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl.lab.audit.headroom import SHORTENED, check_widths
 from crowdfl.lab.audit.scene import Scene, play
+from crowdfl.lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
 from crowdfl.lab.audit.statistics import tell_apart
 from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result, ResultTable
@@ -53,7 +54,7 @@ def audit(
         bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
     ] = False,
 ) -> None:
-    """Attack both profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
+    """Attack all profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
     if context.invoked_subcommand is not None:
         if as_json or quick or check:
             raise typer.BadParameter(f"write options after `{context.invoked_subcommand}`")
@@ -141,6 +142,28 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     for subject in (PAPER, HARDENED, SHORTENED):
         say(f"two samples of {subject}, {scale.rounds} rounds each")
         yield tell_apart(subject, scale.rounds)
+    yield from _shares(say)
+
+
+def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
+    say("rounds of shares, read by each server")
+    yield from transcript.attack_transcript()
+    say("shares: an SP that deviates, with a reader")
+    yield from order.attack_order()
+    say("shares: what is dealt, and what it covers")
+    yield from dealt.attack_dealt_twice()
+    yield from dealt.attack_closed_masks()
+    yield dealt.attack_dealer()
+    say("shares: servers that alter their shares")
+    yield from divisors.attack_inflated()
+    yield from accomplices.attack_shifted_sum()
+    yield from accomplices.attack_gates()
+    yield from bits.attack_bits()
+    yield bits.attack_claims()
+    yield from isolation.attack_isolation(profile=SHARES)
+    say("shares: two samples of both servers' views")
+    yield from openings.tell_apart()
+    yield from openings.tell_apart_altered()
 
 
 def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> Result:

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-PAPER, HARDENED, PRINTED = "paper", "hardened", "paper, as printed"
+PAPER, HARDENED, SHARES, PRINTED = "paper", "hardened", "shares", "paper, as printed"
+HOLDING = (HARDENED, SHARES)  # as built: no attack but those that are conceded
 Floats = npt.NDArray[np.float64]
 _Guess = TypeVar("_Guess")
 _MARGIN = 0.5  # an attack counts as one when it at least halves the error of a guess
@@ -41,8 +42,8 @@ class Finding:
 
     @property
     def expected(self) -> Verdict:
-        """`hardened` as built holds but for what is conceded; the paper, and `hardened` weakened on purpose, do not."""
-        if self.subject != HARDENED:
+        """A holding profile as built falls to what is conceded alone; the paper, and one weakened on purpose, fall."""
+        if self.subject not in HOLDING:
             return Verdict.BROKEN
         return Verdict.CONCEDED if self.conceded else Verdict.GUESS
 
@@ -71,7 +72,7 @@ class Attack(Generic[_Guess]):
     ) -> Finding:
         """Broken if the attacker's error is well below that of the blind guess, which is also its own if it has none."""
         off, blindly_off = self.error(blind if guess is None else guess, truth), self.error(blind, truth)
-        broken = Verdict.CONCEDED if self.conceded and subject == HARDENED else Verdict.BROKEN
+        broken = Verdict.CONCEDED if self.conceded and subject in HOLDING else Verdict.BROKEN
         verdict = broken if off < _MARGIN * blindly_off else Verdict.GUESS
         place = self.name, self.section, self.title, self.attackers
         return Finding(*place, subject, recovered, off, blindly_off, self.measure, verdict, note, self.conceded)

@@ -1,6 +1,6 @@
 """The requester signs the invitations, and so chooses the crowd.
 
-With empty phones of its own beside one honest one, the average is that one's model.
+With empty phones of its own beside one honest one, the average is that one's model, or a known part of it.
 
 No protocol prevents it; a phone of its own accord takes no part in a task that may average fewer people than it accepts. Run on
 the roles themselves: KGC, both servers, the requester and every phone.
@@ -13,7 +13,7 @@ from crowdfl.errors import TooFewParticipants
 from crowdfl.lab.audit.finding import HARDENED, Attack, Finding, Floats, rms
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.local import LocalHost
-from crowdfl.protocols.keyed import keyed_party
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
@@ -29,18 +29,19 @@ _TITLE = "a participant's model, by the requester with two empty phones"
 _ISOLATION = Attack("isolation", "new", _TITLE, ("requester",), rms, _OFF_WEIGHT)
 
 
-def attack_isolation(key_bits: int = 512) -> list[Finding]:
+def attack_isolation(key_bits: int = 512, profile: str = HARDENED) -> list[Finding]:
     """A task of at least three participants; the phone takes part from one on, and from its default on."""
+    own = {"key_bits": key_bits, "lanes": 0} if profile == HARDENED else {"lanes": 128, "max_norm": 2.0, "decimals": 6}
+    settings = TaskSettings.of(profile=profile, max_participants=5, max_samples=10, clip=1.0, rounds=1, **own)
     return [
-        _isolate("hardened, a phone that accepts any crowd", key_bits, 1),
-        _isolate(HARDENED, key_bits, LEAST_PARTICIPANTS),
+        _isolate(f"{profile}, a phone that accepts any crowd", settings, 1),
+        _isolate(profile, settings, LEAST_PARTICIPANTS),
     ]
 
 
-def _isolate(subject: str, key_bits: int, least: int) -> Finding:
+def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
     tools = Tools(default_backend(), insecure_test_key=True)
     host = LocalHost(tools, options=SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False))
-    settings = TaskSettings.of(key_bits=key_bits, max_participants=5, max_samples=10, clip=1.0, rounds=1, lanes=0)
     task = _post(host, settings)
     phone = Participant(
         task,
@@ -72,16 +73,26 @@ def _post(host: LocalHost, settings: TaskSettings) -> str:
 
 
 def _average(host: LocalHost, task: str, phone: Participant) -> Floats:
-    """A round of the victim and of phones that upload zeros and no samples, as no honest phone does."""
+    """A round of the victim and of phones that have nothing: what is left of the average when they are taken out."""
     for name in _EMPTY:
         host.join(task, name)
     number = host.sp.steps.open(task, 0, final=True)
     phone.encrypt(number, [_WEIGHTS], _SAMPLES)
     phone.send(number)
-    for name in _EMPTY:
-        party = keyed_party(host.people[name].side)
-        upload = party.send(party.encrypt([0] * host.people[name].side.upload_randomizers()))
-        host.sp.upload(task, number, host.people[name].keys.who, upload)
+    claimed = sum(_send_nothing(host, task, number, host.people[name]) for name in _EMPTY)
     while not host.sp.store.round(task, number).is_over:
         host.sp.tick()
-    return host.requester.read(task, number).weights
+    average = host.requester.read(task, number)
+    return average.weights * (1 + claimed / (_SAMPLES if average.total is None else average.total - claimed))
+
+
+def _send_nothing(host: LocalHost, task: str, number: int, phone: Participant) -> int:
+    """Zeros; and no samples, as no honest phone does, or one where an upload without is left out. How many."""
+    if not isinstance(phone.side.party, KeyedParty):
+        phone.encrypt(number, [np.zeros(len(_WEIGHTS))], 1)
+        phone.send(number)
+        return 1
+    party = phone.side.party
+    upload = party.send(party.encrypt([0] * phone.side.upload_randomizers()))
+    host.sp.upload(task, number, phone.keys.who, upload)
+    return 0

@@ -34,6 +34,9 @@ class HardenedProfile(KeyedProfile):
 
     name = "hardened"
 
+    def explain(self, settings: TaskSettings, parameters: int) -> str:
+        return hardened_budget(settings, parameters).explain()
+
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(settings.key_bits, settings.rounds, rounds)
 

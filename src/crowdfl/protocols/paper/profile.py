@@ -129,6 +129,9 @@ class PaperProfile(KeyedProfile):
 
     name = "paper"
 
+    def explain(self, settings: TaskSettings, parameters: int) -> str:
+        return f"{parameters} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom"
+
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         raise _no_claims()
 

@@ -1,7 +1,7 @@
 """The rule `gate`: samples count where an update goes where the others go, by more than chance, and not where the last sum
 went.
 
-    g1: T > 0    g2: kept T^2 > 4 A |U - u|^2 = 4 A (UU - 2 T - A)    g3: 4 P^2 < 3 A VV    weight = samples * g1 g2 g3
+    g1: T > 0    g2: kept T^2 > 4 A |U - u|^2 = 4 A (UU - 2 T - A)    g3: 4 P^2 <= 3 A VV   weight = samples * g1 g2 g3
 
 with T = B - A, in three exchanges: the operands of the products, the numbers to compare, the bits. All stay shared. Without
 a last sum there is no g3.
@@ -101,7 +101,8 @@ def _open_operands(side: Side, widths: RuleWidths, dealt: DealtGate, scores: Rou
 
 
 def _differences(index: int, dealt: DealtGate, scores: RoundScores, operands: Masked) -> list[list[int]]:
-    """Shares of T - 1, of g2's left side less its right side less 1, and of g3's: each is to be compared with zero."""
+    """Shares of T - 1, of g2's left side less its right side less 1, and of g3's right side less its left: each is to be
+    compared with zero. g3 is not strict, so that a last sum of zero keeps nobody from being paid."""
     count, less = len(scores.places), int(index == 0)
     product, forms = operands.product, dealt.forms.share
     found: list[list[int]] = [[operands.share(i, index) - less for i in range(count)], [], []]
@@ -112,7 +113,7 @@ def _differences(index: int, dealt: DealtGate, scores: RoundScores, operands: Ma
         found[1].append(scores.kept * square + rest + forms[_FORMS * slot + 1] - less)
         if scores.VV is not None:
             p, vv = 2 * count + 1 + i, 3 * count + 1
-            found[2].append(3 * product(a, vv, index) - 4 * product(p, p, index) + forms[_FORMS * slot + 2] - less)
+            found[2].append(3 * product(a, vv, index) - 4 * product(p, p, index) + forms[_FORMS * slot + 2])
     return found if scores.VV is not None else found[:2]
 
 

@@ -33,6 +33,11 @@ class SharesProfile:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
         SharesShape(TaskSpec("", settings, parameters)).require_computable()
 
+    def explain(self, settings: TaskSettings, parameters: int) -> str:
+        shape = SharesShape(TaskSpec("", settings, parameters))
+        paid = shape.widths.is_checked and shape.payment
+        return shape.widths.explain() + (f"\n{shape.rule_widths.explain()}" if paid else "")
+
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)
 

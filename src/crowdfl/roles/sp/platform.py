@@ -88,16 +88,16 @@ class Sp:
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
         if who not in envelopes:
-            raise UploadRejected(
-                f"the upload of {who} in round {number} was left out: {self._reason(task, number, who)}"
-            )
+            reason = self.rejected(task, number).get(who, "the platform does not say why")
+            raise UploadRejected(f"the upload of {who} in round {number} was left out: {reason}")
         return bytes.fromhex(envelopes[who])
 
-    def _reason(self, task: str, number: int, who: str) -> str:
-        rejected: dict[str, str] = {}
-        if self.blobs.has(rejected_name(task, number)):
-            rejected = json.loads(self.blobs.get(rejected_name(task, number)))
-        return rejected.get(who, "the platform does not say why")
+    def rejected(self, task: str, number: int) -> dict[str, str]:
+        """Whose uploads both servers left out of a round, and why."""
+        if not self.blobs.has(rejected_name(task, number)):
+            return {}
+        found: dict[str, str] = json.loads(self.blobs.get(rejected_name(task, number)))
+        return found
 
     def _require_rewarded(self, task: str, number: int) -> None:
         """What a round made is shown when all of it is there, and not at all if the round was given up."""

@@ -129,6 +129,7 @@ class Settlement:
         except (CrowdFLError, ConnectionError):
             if last is None or not self._steps.out_of_patience(task, last):
                 raise
+        self._steps.burn(task)  # after a crash right before it was done
         with self._ports.store.transaction():
             if self._ports.store.task(task).state == TaskState.RUNNING:
                 self._ports.store.set_state(task, TaskState.FINISHED, self._core.now())
@@ -189,7 +190,11 @@ class Settlement:
             self._ports.store.post(task, ledger.refund("unclaimed"))
 
     def _scrub(self, task: str) -> None:
-        """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies."""
+        """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies.
+
+        So is what was dealt for rounds that a cancelled task never came to.
+        """
+        self._core.dealt.erase(task)
         for round_ in self._ports.store.rounds(task):
             forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
             self._ports.blobs.clear(f"{task}/rounds/{round_.number}/uploads")

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from crowdfl.errors import (
     CrowdFLError,
+    DealtMaterialDamaged,
     OutOfTurn,
     ReplyLost,
     RoundEnded,
@@ -90,7 +91,7 @@ class RoundSteps:
             if not ready or not self.can_open(task, last):
                 return False
             self._open(task, _next_number(last), self._payment(task))
-        self._burn(task)  # of one that was given up meanwhile
+        self.burn(task)  # of one that was given up meanwhile
         return True
 
     def _payment(self, task: str) -> int:
@@ -187,9 +188,8 @@ class RoundSteps:
         try:
             return self._weigh_or_publish(task, current)
         except (CrowdFLError, ConnectionError) as failure:
-            if isinstance(
-                failure, UploadDamaged | ReplyLost
-            ):  # CSP was asked with it: without it, masks would serve twice
+            # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.
+            if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):
                 why = type(failure).__name__
                 self._core.options.events("round void", task=task, number=current.number, error=why)
             elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
@@ -197,7 +197,7 @@ class RoundSteps:
             with self._ports.store.transaction():
                 if self._still(task, current):
                     self.abort(task, current)
-            self._burn(task)
+            self.burn(task)
             return True
 
     def _weigh_or_publish(self, task: str, current: Round) -> bool:
@@ -283,7 +283,7 @@ class RoundSteps:
         if self._core.is_chained(task):
             for before in range(1, number):
                 self._ports.blobs.delete(left_name(task, before))
-        self._burn(task)
+        self.burn(task)
         return True
 
     def _never_computed_again(self, task: str, number: int) -> list[int]:
@@ -321,7 +321,7 @@ class RoundSteps:
             self._ports.blobs.put(rejected_name(task, number), json.dumps(rejected, sort_keys=True).encode())
             self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
 
-    def _burn(self, task: str) -> None:
+    def burn(self, task: str) -> None:
         """What was dealt for rounds that are over: it serves no other."""
         if dealt_sizes(self._core.definition(task)):
             self._core.dealt.burn(task, [r.number for r in self._ports.store.rounds(task) if r.is_over])

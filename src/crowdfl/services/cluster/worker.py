@@ -31,12 +31,13 @@ from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMis
 from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
+from crowdfl.protocols.shares.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.atomic import require_owner_only
 
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
-_WITHOUT_SHARE = (50, 51)  # kinds of bundles of the profile shares: no power is computed with them
+_WITHOUT_SHARE = (SharesSpBundle.kind, SharesCspBundle.kind)  # no power is computed with them
 _LONGEST = 1 << 20  # bytes of a bundle
 _PLAIN: dict[str, type] = {kind.__name__: kind for kind in (BucketProduct, MulMod, MultiPow, PowEach, PowMod)}
 

@@ -1,0 +1,95 @@
+"""A campaign under the profile `shares` through the roles: a chain of averages, rewards, claims, crashes, a late joiner."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.restored import seal_csp
+from tests.hosts import Desk
+
+TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
+BUDGET = 36_000_000
+MOST_EXCHANGES = 15  # between the servers, for one round
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    """Four people, and the money for all rounds."""
+    desk = Desk(tmp_path, **TASK)
+    desk.invite(4)
+    desk.requester.fund(desk.task, 2 * BUDGET)
+    return desk
+
+
+def trained(seed):
+    """What a person's data makes of a model: a common direction, and something of its own."""
+    rng = np.random.default_rng(seed)
+    return lambda arrays, _settings, _number: ([a + 0.1 + 0.01 * rng.normal(size=a.shape) for a in arrays], 5)
+
+
+def play_round(desk, number):
+    """Everyone takes part."""
+    desk.run()
+    for index, person in enumerate(desk.crowd):
+        person.step(trained(100 * number + index))
+    desk.run()
+    return str(desk.sp.store.round(desk.task, number).state)
+
+
+@pytest.mark.second
+def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
+    """Within the exchanges that a round may take, none of them about people whom CSP knows."""
+    asked, answer, enrol = Counter[str](), Csp.answer, Csp.enrol
+    monkeypatch.setattr(Csp, "answer", lambda self, *args: asked.update(["answer"]) or answer(self, *args))
+    monkeypatch.setattr(Csp, "enrol", lambda self, *args: asked.update(["enrol"]) or enrol(self, *args))
+    assert play_round(desk, 1) == "rewarded"
+    asked.clear()
+    assert play_round(desk, 2) == "rewarded"
+    assert asked["enrol"] == 0
+    assert asked["answer"] <= MOST_EXCHANGES
+    for person in desk.crowd:
+        person.step(trained(0))
+    claimed = [person.claim() for person in desk.crowd]
+    assert 0 < sum(claimed) <= 2 * BUDGET
+    weights = desk.requester.model(desk.task)
+    for initial, found in zip(desk.initial, weights, strict=True):
+        np.testing.assert_allclose(found, initial + 0.2, atol=0.05)
+
+
+@pytest.mark.second
+def test_restarted_between_any_two_steps_a_round_goes_on(desk):
+    """Both servers and every phone find on disk what they knew."""
+    for number in (1, 2):
+        while desk.sp.tick():
+            desk.restart()
+        for index, person in enumerate(desk.crowd):
+            person._side = None
+            person.step(trained(index))
+        while desk.sp.tick():
+            desk.restart()
+        assert desk.sp.store.round(desk.task, number).state == "rewarded"
+    assert desk.requester.model(desk.task)
+
+
+@pytest.mark.second
+def test_whoever_joins_late_takes_part_from_the_same_model(desk):
+    """It reads the round before first."""
+    assert play_round(desk, 1) == "rewarded"
+    (late,) = desk.invite(1)[4:]
+    assert play_round(desk, 2) == "rewarded"
+    assert late.blobs.has("rounds/2/receipt")
+    assert not late.blobs.has("rounds/1/no-reward")
+    late.step(trained(0))
+    assert late.rewards().keys() == {2}
+
+
+@pytest.mark.second
+def test_a_restored_csp_answers_no_round(desk):
+    """What was dealt before the backup may have been used since."""
+    assert play_round(desk, 1) == "rewarded"
+    seal_csp(desk.csp.store)
+    desk.restart()
+    assert play_round(desk, 2) == "aborted"
+    assert desk.sp.ledger(desk.task).balance("round 2") == 0

@@ -1,0 +1,152 @@
+"""The profile `shares` under the same faults: whatever a server dies at, averages and rewards are the oracle's."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crowdfl.protocols.registry import PROFILES
+from tests.hosts import test_tools
+from tests.simulation.faults import Between
+from tests.simulation.world import World, closing, meanwhile
+
+SETTINGS: dict[str, Any] = {"profile": "shares", "decimals": 3, "clip": 8.0, "max_samples": 10, "lanes": 128}
+BUDGET = 9_000_000
+SERVERS = ("SP", "CSP")
+
+
+def averages(world: World) -> list[float]:
+    """Of the rewarded rounds, as the requester reads them one after the other."""
+    side = PROFILES["shares"].requester(world.about, world.created.bundle, test_tools())
+    side.follow(None, np.zeros(1))
+    numbers = [number for number, state in enumerate(world.states(), 1) if state == "rewarded"]
+    published = {number: world.blobs.get(f"{world.task}/rounds/{number}/participants") for number in numbers}
+    return [float(side.read(published[number], number).weights[0]) for number in numbers]
+
+
+def play(world: World, rounds: int) -> None:
+    """Uploads whenever a round is open, until as many rounds are over; whoever has died is there again."""
+    for _ in range(60):
+        for person in world.people:
+            world.upload(person, samples=person + 1)
+        world.tick()
+        if [state in ("rewarded", "aborted") for state in world.states()] == [True] * rounds:
+            return
+    pytest.fail("the rounds never end")
+
+
+def check(world: World) -> None:
+    """The plain average each time. In the first round everybody goes the same way, and is paid by samples."""
+    world.finish()
+    plain = np.average([1.0, 2.0, 3.0], weights=[1, 2, 3])
+    assert np.allclose(averages(world), plain, atol=1.1e-3)
+    paid = {who: rounds[1] for who, rounds in world.ledger().paid().items()}
+    assert np.allclose(sorted(paid.values()), [BUDGET * n / 6 for n in (1, 2, 3)], atol=6)
+
+
+def survives(folder: Path, server: str, step: int, rounds: int = 1) -> bool:
+    """A server dies at one of its durable steps; whether it came to that."""
+    with closing(World(folder, people=3, rounds=rounds, window=1e6, **SETTINGS)) as world:
+        life = world.sp_lives[0] if server == "SP" else world.csp_life
+        life.left = step
+        play(world, rounds)
+        died, life.left = life.dead, None
+        check(world)
+        assert world.states() == ["rewarded"] * rounds
+        return died
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)], ids=["sample", "all"])
+def test_a_server_that_dies_at_a_durable_step_changes_nothing(server: str, stride: int, tmp_path: Path):
+    """From the first upload to the last claim."""
+    for step in range(1 + (stride > 1) * 5, 2000, stride):
+        if not survives(tmp_path / str(step), server, step):
+            assert step > 50, "there are more durable steps than that"
+            return
+    pytest.fail(f"{server} never lived to the end")
+
+
+@given(deaths=st.lists(st.tuples(st.sampled_from(SERVERS), st.integers(1, 60)), min_size=3, max_size=10))
+@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.second
+def test_servers_that_die_again_and_again_give_the_same_averages_and_rewards(deaths: list[tuple[str, int]]):
+    """In two rounds, the second of which starts from what the first has left."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(World(Path(folder), people=3, rounds=2, window=1e6, **SETTINGS)) as world,
+    ):
+        for server, steps in deaths:
+            (world.sp_lives[0] if server == "SP" else world.csp_life).left = steps
+            for person in world.people:
+                world.upload(person, samples=person + 1)
+            for _ in range(3):
+                world.tick()
+            world.check()
+        for life in (*world.sp_lives, world.csp_life):
+            life.left = None
+        play(world, 2)
+        check(world)
+        assert world.states() == ["rewarded", "rewarded"]
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("kind", ["take over", "cancel", "claim", "pause", "leave"])
+def test_something_else_happens_during_a_call_to_csp_or_after_a_look_into_the_store(kind: str, tmp_path: Path):
+    """Sampled moments of a campaign; what must hold of uploads, averages and money holds at each of them."""
+    for calls in (0, 3, 7, 12, 16):
+        with closing(World(tmp_path / f"call {calls}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+            world.wire.fates = ["well"] * calls + [partial(meanwhile, world, kind, 0)]
+            play_out(world)
+    for reads in (20, 90, 160):
+        with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+            between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), reads)
+            world.sps[0].ports.store = between  # type: ignore[assignment]
+            play_out(world)
+
+
+def play_out(world: World) -> None:
+    """Whatever it comes to: the requester may have cancelled, or somebody left."""
+    for _ in range(8):
+        for person in world.people:
+            world.upload(person, samples=person + 1)
+            world.check()
+        world.tick()
+        world.check()
+    world.finish()
+
+
+@pytest.mark.second
+def test_a_wire_that_loses_repeats_and_delays_gives_the_same_average(tmp_path: Path):
+    """A request that comes again gets the same answer; one that was overtaken gets none that helps anybody."""
+    fates = ["lost", "answer lost", "late", "repeated", "old ones again"]
+    with closing(World(tmp_path, people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+        for _ in range(40):
+            for person in world.people:
+                world.upload(person, samples=person + 1)
+            world.wire.fates = ["well", *fates] if "closed" in world.states() else []
+            world.tick()
+            world.clock.time += 61 if world.states() and world.states() != ["open"] else 0
+            world.check()
+        check(world)
+        assert world.states() == ["rewarded"]
+
+
+def test_a_csp_that_stays_away_costs_nobody_anything(tmp_path: Path):
+    """With rewards half computed: aborted, refunded, settled."""
+    with closing(World(tmp_path, people=3, rounds=1, **SETTINGS)) as world:
+        world.tick()
+        for person in world.people:
+            world.upload(person)
+        world.tick()
+        world.wire.fates = ["well"] * 9 + ["lost"]
+        world.tick()
+        world.finish(csp_is_gone=True)
+        assert world.states() == ["aborted"]
+        assert set(world.ledger().balances().values()) == {0}
