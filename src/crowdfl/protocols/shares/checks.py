@@ -114,8 +114,10 @@ def _open(
     counts = compare.masked(dealt.count_check, inputs.slots, [share - (side.index == SP) for share in fresh])
     roots = added(wide, [dealt.roots.share[slot] for slot in inputs.slots], widths.R)
     message = ring.encode(mine.reshape(-1)) + pack(counts, SAMPLE_BITS) + pack(roots, widths.R)
-    pieces = Pieces((yield from side.swap(message)))
-    theirs = ring.decode(pieces.take(mine.size * ring.bytes)).reshape(mine.shape)
+    reply, length = (yield from side.swap(message)), mine.size * ring.bytes
+    del message  # as long as the lanes: rounds of a thousand are large enough
+    theirs, pieces = ring.eights(memoryview(reply)[:length]).reshape(mine.shape), Pieces(reply[length:])
+    del reply
     counts = added(counts, pieces.numbers(count, SAMPLE_BITS), SAMPLE_BITS)
     shown = added(roots, pieces.numbers(count, widths.R), widths.R)
     in_range = compare.less_than(side, dealt.count_check, inputs.slots, counts, widths.max_samples)

@@ -20,6 +20,8 @@ from crowdfl.crypto.shares import dcf
 from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.program import SP, Side
 
+_TOGETHER = 128  # numbers compared at once
+
 
 @dataclass(frozen=True)
 class ComparisonKeys:
@@ -102,6 +104,15 @@ def gated_less_than(
 
 
 def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
+    """A few at a time: all of a thousand would take a multiple of the memory of their keys."""
+    starts = range(0, len(opened), _TOGETHER) or [0]
+    parts = [slice(start, start + _TOGETHER) for start in starts]
+    return np.concatenate([_evaluated_part(side, keys, places[part], opened[part], bound) for part in parts])
+
+
+def _evaluated_part(
+    side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int
+) -> Bytes:
     points = [*opened, *((c - bound) % (1 << keys.bits) for c in opened)]
     instances = np.array([*places, *places], dtype=np.int64)
     values = dcf.evaluate(side.index, keys.seeds, keys.corrections, instances, points, keys.bits)

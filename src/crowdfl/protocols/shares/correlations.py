@@ -20,6 +20,7 @@ from crowdfl.errors import DealtMaterialDamaged
 
 Bytes = npt.NDArray[np.uint8]
 _Values = Callable[[], Sequence[int]]
+_ROWS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,17 @@ def _ints(data: bytes, count: int, bits: int) -> list[int]:
     return [int.from_bytes(data[start : start + size], "little") for start in range(0, count * size, size)]
 
 
-def _rows(data: bytes, count: int, bits: int) -> Bytes:
-    return np.frombuffer(data, dtype=np.uint8).reshape(count, bits // 8)
+def _rows(take: Callable[[int], bytes], count: int, bits: int) -> Bytes:
+    """Taken a part at a time: what there is much of is in memory once."""
+    rows = np.empty((count, bits // 8), dtype=np.uint8)
+    _fill(rows, take)
+    return rows
+
+
+def _fill(rows: Bytes, take: Callable[[int], bytes]) -> None:
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[start : start + _ROWS_AT_ONCE]
+        part[:] = np.frombuffer(take(part.size), dtype=np.uint8).reshape(part.shape)
 
 
 def _flips(data: bytes, count: int) -> Bytes:
@@ -81,7 +91,7 @@ class _Own:
         return _ints(self._stream.take(count * bits // 8), count, bits)
 
     def rows(self, count: int, bits: int) -> Bytes:
-        return _rows(self._stream.take(count * bits // 8), count, bits)
+        return _rows(self._stream.take, count, bits)
 
     def flips(self, count: int) -> Bytes:
         return _flips(self._stream.take((count + 7) // 8), count)
@@ -93,11 +103,11 @@ class _Own:
 class _File:
     """A file that is read from its beginning to its end; it must be as long as the script says, and no longer."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._place = data, 0
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data, self._place = memoryview(data), 0
 
     def take(self, length: int) -> bytes:
-        piece = self._data[self._place : self._place + length]
+        piece = bytes(self._data[self._place : self._place + length])
         if len(piece) != length:
             raise DealtMaterialDamaged("what KGC dealt for this round ends too early: the round cannot be computed")
         self._place += length
@@ -111,7 +121,7 @@ class _File:
 class SpCards:
     """SP's shares."""
 
-    def __init__(self, stream: Stream, file: bytes) -> None:
+    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
         self._own, self._file = _Own(stream), _File(file)
 
     def uniform(self, count: int, bits: int) -> Dealt:
@@ -160,7 +170,7 @@ class SpCards:
 class CspCards:
     """CSP's shares: what is derived is in its file."""
 
-    def __init__(self, stream: Stream, file: bytes) -> None:
+    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
         self._own, self._file = _Own(stream), _File(file)
 
     def uniform(self, count: int, bits: int) -> Dealt:
@@ -181,13 +191,14 @@ class CspCards:
         return DealtRows(bits, self._own.rows(count, bits))
 
     def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
-        low = self._own.rows(count, narrow)
-        high = _rows(self._file.take(count * (bits - narrow) // 8), count, bits - narrow)
-        return DealtRows(bits, np.concatenate([low, high], axis=1))
+        rows = np.empty((count, bits // 8), dtype=np.uint8)
+        _fill(rows[:, : narrow // 8], self._own.take)
+        _fill(rows[:, narrow // 8 :], self._file.take)
+        return DealtRows(bits, rows)
 
     def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
         del values
-        return DealtRows(bits, _rows(self._file.take(count * bits // 8), count, bits))
+        return DealtRows(bits, _rows(self._file.take, count, bits))
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)

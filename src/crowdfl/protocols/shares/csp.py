@@ -112,7 +112,7 @@ class SharesCsp:
             raise self._books.end(number) from None
         self._keep(run.place, answer)
         reply = self.party.costs.sent(answer.payload)
-        after = said.after(request, reply)
+        after = said.after(sha256(request), sha256(reply))
         self._books.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
         return reply

@@ -86,11 +86,16 @@ class CspRound:
         side.finish(self._average())
 
     def _check(self, side: CspSide) -> Half[Checked]:
-        self._dealt, names = self._inputs.dealt(), self._manifest.names
+        self._dealt = self._inputs.dealt()
+        inputs = self._check_inputs()
+        return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
+
+    def _check_inputs(self) -> CheckInputs:
+        names = self._manifest.names
         drawn = coins(self._manifest.digest, self._nonce)
         maker = LaneMaker(self._shape, drawn)
         previous = self._inputs.previous() if self._shape.widths.has_previous else None
-        inputs = CheckInputs(
+        return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds],
             lanes=maker.lanes(self._expanded()),
             samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
@@ -100,7 +105,6 @@ class CspRound:
             context=drawn,
             salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
         )
-        return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
 
     def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
         names, divider = self._members.accepted, CspDivider(side, self._inputs.saw)

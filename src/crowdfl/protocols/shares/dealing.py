@@ -60,7 +60,7 @@ def file_bytes(shape: SharesShape) -> dict[str, int]:
 
 def received(shape: SharesShape, seed: bytes, role: str, number: int, file: bytes) -> DealtRound:
     """A server: its part of a round's correlations, from its seed and its file."""
-    body, tag = file[:-TAG_BYTES], file[-TAG_BYTES:]
+    body, tag = memoryview(file)[:-TAG_BYTES], file[-TAG_BYTES:]
     if not hmac.compare_digest(tag, _tag(shape, seed, role, number, body)):
         raise DealtMaterialDamaged(
             f"what KGC dealt for round {number} is truncated, altered, or of another task or round: the round is void"
@@ -76,7 +76,7 @@ def _stream(shape: SharesShape, seed: bytes, role: str, number: int) -> Stream:
     return Stream(seed, _context("crowdfl dealt 1", shape, role, number))
 
 
-def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes) -> bytes:
+def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes | memoryview) -> bytes:
     key = expand(seed, _context("crowdfl dealt tag 1", shape, role, number), 32)
     return hmac.digest(key, body, "sha256")
 

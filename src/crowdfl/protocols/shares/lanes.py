@@ -67,13 +67,16 @@ def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence
 
 
 def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Words) -> OpenLanes:
-    """Both servers' shares of c put together, blocks with an unusable lane left out."""
+    """Both servers' shares of c put together, blocks with an unusable lane left out. `theirs` is used up."""
     bounds = _bounds(widths, slots)[:, np.newaxis]
-    shown = Ring(widths.k).reduced(mine + theirs)
+    shown = np.add(theirs, mine, out=theirs)
+    shown &= np.uint64((1 << widths.k) - 1)
     starts = np.array([start for start, _ in widths.blocks])
     usable = np.logical_and.reduceat((shown >= bounds + bounds).all(axis=0), starts)
     places = np.flatnonzero(np.repeat(usable, [end - start for start, end in widths.blocks]))
-    shown = (shown - bounds)[:, places]
+    shown -= bounds
+    if len(places) < widths.lanes:
+        shown = shown[:, places]
     people = [slot for slot in slots if slot < widths.participants]
     previous = shown[-1] if len(people) < len(slots) else None
     return OpenLanes(people, np.flatnonzero(usable), places, shown[: len(people)], previous)

@@ -147,16 +147,19 @@ class SharesSp:
             require_signed(body, self.roster.signing[who])
         return body
 
+    def _entry(self, who: str, upload: bytes, *, validated: bool) -> ManifestEntry:
+        return ManifestEntry.of(self._checked(who, upload, validated=validated))
+
     def add(self, who: str, upload: bytes) -> None:
         self.add_all({who: upload})
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the sums; one that is refused keeps the others out too."""
-        bodies = {who: self._checked(who, upload, validated=validated) for who, upload in uploads.items()}
-        fresh = {who: body for who, body in bodies.items() if not self._is_counted(who, ManifestEntry.of(body))}
-        for who, body in fresh.items():
+        entries = {who: self._entry(who, upload, validated=validated) for who, upload in uploads.items()}
+        for who in [who for who in uploads if not self._is_counted(who, entries[who])]:
+            body = self._checked(who, uploads[who], validated=True)  # parsed once more: in memory one at a time
             self._sums.add(body.shares, int.from_bytes(body.samples, "little"))
-            self._counted[who] = ManifestEntry.of(body)
+            self._counted[who] = entries[who]
             if self._load is None:
                 self._bodies[who] = uploads[who]
 
@@ -235,10 +238,16 @@ class SharesSp:
 
     def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
+        half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
+        checked = yield from now.talk.run(half)
+        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._least))
+        return checked
+
+    def _inputs(self, now: _SpRound) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
         previous = None if self._before is None else self._before.sums
-        inputs = CheckInputs(
+        return CheckInputs(
             slots=list(bodies.values()),
             lanes=maker.lanes(self._shares(bodies, samples)),
             samples=samples,
@@ -248,10 +257,6 @@ class SharesSp:
             context=now.coins,
             salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
         )
-        half = check_program(SpSide(), dealt.lanes, self._shape.widths, inputs)
-        checked = yield from now.talk.run(half)
-        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._least))
-        return checked
 
     def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
         """SP's shares, read again one after the other; their numbers of samples beside them."""

@@ -33,7 +33,8 @@ class Transcript:
         return cls(0, sha256(place.bind("crowdfl transcript 1")))
 
     def after(self, request: bytes, reply: bytes) -> "Transcript":
-        return Transcript(self.step + 1, sha256(self.digest + sha256(request) + sha256(reply)))
+        """By the hashes of both."""
+        return Transcript(self.step + 1, sha256(self.digest + request + reply))
 
     def to_bytes(self) -> bytes:
         return self.step.to_bytes(4, "big") + self.digest
@@ -52,11 +53,15 @@ class SpConversation:
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
-        message = StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
-        request = self._party.send(message)
+        request = self._party.send(self._next(payload))
+        asked = sha256(request)
+        del payload  # may be long: nothing of it is held while CSP works
         reply = (yield request)()
-        self._said = self._said.after(request, reply)
+        self._said = self._said.after(asked, sha256(reply))
         return reply
+
+    def _next(self, payload: bytes) -> StepRequest:
+        return StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
 
     def run(self, half: Half[_Result]) -> Generator[bytes, Reply, _Result]:
         """SP's half of a program to its end."""
