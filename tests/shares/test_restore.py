@@ -52,8 +52,8 @@ def back_up(crowd: Crowd, role: str) -> Path:
     return archive
 
 
-def restore(crowd: Crowd, role: str, archive: Path) -> None:
-    """As `crowdfl restore` does."""
+def restore(crowd: Crowd, role: str, archive: Path, *, unchanged: bool = False) -> None:
+    """As `crowdfl restore` does, with `--unchanged` or without."""
     disk = crowd.disk
     assert isinstance(disk, FileDisk)
     disk.close()
@@ -61,9 +61,9 @@ def restore(crowd: Crowd, role: str, archive: Path) -> None:
     with restoring(archive, disk.folder / role) as (_, place, put):
         put(f"sqlite:///{place}/state.db")
     store = disk.store(role)
-    if role == "sp":
+    if role == "sp" and not unchanged:
         question_sp(store, crowd.clock.now())
-    else:
+    elif not unchanged:
         seal_csp(store)
     crowd.restart()
 
@@ -88,7 +88,7 @@ def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: BadW
 
 @pytest.mark.parametrize("moment", ["before a round", "amid a round"])
 def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, wire: BadWire, moment: str):
-    """CSP has opened the sum of round 3 once: whatever SP asks now is refused, and every later round is given up."""
+    """The masks of round 3 were used once: SP cannot know that, asks for nothing any more, and the task is cancelled."""
     if moment == "amid a round":
         crowd.train(3, along(3, [0.5, 0.25]), SAMPLES)
     archive = back_up(crowd, "sp")
@@ -104,7 +104,8 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
         for person in crowd.people.values():
             person.step(lambda model, _training, number: ([model[0] + np.eye(8)[number]], 5))
         crowd.run()
-    assert crowd.states[2:] == ["aborted", "aborted"]
+    assert crowd.states[2:] == ["aborted"]
+    assert crowd.sp.status(crowd.task)["state"] == "cancelled"
     assert {step: said for step, said in wire.replies.items() if said} == before
     assert crowd.units(2) == base
     reconcile(crowd.sp.ports, crowd.task)
@@ -112,11 +113,11 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
     assert sum(paid) <= 2 * BUDGET
 
 
-def test_an_sp_restored_to_where_it_was_goes_on(crowd: Crowd):
-    """Nothing happened since the backup: the next round starts from the last model."""
+def test_an_sp_that_has_moved_goes_on(crowd: Crowd):
+    """Nothing happened since the backup, says its operator: the next round starts from the last model."""
     archive = back_up(crowd, "sp")
     model = crowd.units(2)
-    restore(crowd, "sp", archive)
+    restore(crowd, "sp", archive, unchanged=True)
     play(crowd, 3)
     assert crowd.states[2] == "rewarded"
     assert crowd.units(3) == next_model(model, along(3, [0.5, 0.25, 0.75]), SAMPLES)
