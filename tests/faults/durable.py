@@ -26,7 +26,7 @@ _AS_TIME_GOES = (
     "sql.lease<platform._attempt",
     "sql.release<platform._attempt",
     "sql.__setitem__<time.note",
-    "sql.__setitem__<introductions.step",
+    "sql.__setitem__<introductions._tell_some",
 )
 _SKIPPED = ("crowdfl.storage.database", "crowdfl.storage.atomic", "crowdfl.crypto", "crowdfl.errors")
 
