@@ -14,12 +14,14 @@ from crowdfl.lab.bench.compare import run as measured
 from crowdfl.lab.bench.compare.crowdfl import Hardened
 from crowdfl.lab.bench.compare.run import remarks
 from crowdfl.lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, peer_system
+from crowdfl.lab.bench.compare.targets import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl.lab.bench.peers.ask import LEFT_OUT, NOT_INSTALLED
 from crowdfl.lab.report import output
-from crowdfl.lab.report.results import Figure, Result
+from crowdfl.lab.report.results import Figure, Result, Row
 
 PEERS_PYTHON = Path(__file__).parents[3] / ".venv-peers/bin/python"
 VARIANTS = ("shown", "shown_rewards", "hidden", "hidden_rewards")
+SHARES = ("shares", "shares_rewards")
 SMALL = replace(
     CompareSettings.quick(),
     prime_bits=768,
@@ -51,7 +53,7 @@ class TestRows:
 
     def test_every_system_has_a_row_and_every_figure_is_a_positive_number(self, run, systems):
         """Both totals, rewards on and off, the paper, three peers, and no protection at all."""
-        assert list(systems) == [*VARIANTS, "paper", *PEERS, "plain"]
+        assert list(systems) == [*VARIANTS, *SHARES, "paper", *PEERS, "plain"]
         for system in systems.values():
             assert all(math.isfinite(f.value) and f.value > 0 for f in system.figures.values()), system.name
             assert system.missing or system.words["reads"]
@@ -81,6 +83,21 @@ class TestRows:
         assert sizes == sorted(sizes)
         assert sizes[0] < sizes[1] < sizes[2]
 
+    def test_rounds_of_shares_are_measured_whole(self, systems):
+        """No star; what only this profile has is there, and checks make uploads longer."""
+        plain, paid = (systems[key] for key in SHARES)
+        assert not plain.samples
+        assert not paid.samples
+        assert (plain.figures["exchanges"].value, paid.figures["exchanges"].value) == (2, 13)
+        assert "dealt" not in plain.figures
+        assert paid.figures["dealt"].value > 0
+        assert plain.figures["upload"].value < paid.figures["upload"].value
+        for found in (plain, paid):
+            assert found.figures["servers"].value == pytest.approx(
+                found.figures["sp"].value + found.figures["csp"].value, rel=0.5
+            )
+            assert found.figures["off"].value < 2e-6
+
     def test_an_absent_peer_says_why_and_the_rest_stands(self, systems):
         """No figures are made up for it."""
         for peer in PEERS:
@@ -101,6 +118,45 @@ class TestRows:
         """The same model and crowd for all."""
         paper = CompareSettings()
         assert (paper.parameters, paper.participants, paper.dropped) == (277_006, 36, 11)
+
+
+class TestTargets:
+    """What `shares` promises, judged by made-up figures."""
+
+    def rows(self, flower: System, grown: float = 1e6) -> dict[str, Row]:
+        """By key."""
+        numbers = {"servers": 0.1, "before": 0.01, "after": 0.01, "upload": 1e6, "dropped": 0.1, "exchanges": 2}
+        ours = [system(key, "crowdfl", **numbers) for key in SHARES]
+        memory = MemoryOfServers("without checks", 1_000, 50, {"SP": Figure(grown, "B")})
+        plain = system("plain", "peer", servers=0.05)
+        return {row.key: row for row in target_rows([*ours, flower, plain], [memory])}
+
+    def test_every_target_of_a_better_run_is_met_and_of_a_worse_one_is_missed(self):
+        """Beside SecAgg+, and by itself."""
+        slow = system("flower", "peer", servers=1.0, before=0.1, after=0.1, upload=2e6)
+        assert {row.met for row in self.rows(slow).values() if row.target} == {True}
+        fast = system("flower", "peer", servers=0.2, before=0.02, after=0.02, upload=1e6)
+        found = self.rows(fast, grown=7e7)
+        missed = {key for key, row in found.items() if row.met is False}
+        assert missed == {f"shares_rewards_{c}" for c in ("servers", "before", "after", "upload")} | {
+            "shares_servers",
+            "shares_upload",
+            "memory_sp_without_checks",
+        }
+        assert found["shares_plain"].ratio == pytest.approx(2)
+
+    def test_without_flower_its_rows_say_so(self):
+        """And are not judged."""
+        found = self.rows(System("flower", "Flower", missing=NOT_INSTALLED))
+        assert found["shares_servers"].met is None
+        assert NOT_INSTALLED in str(found["shares_servers"].peers[0])
+
+    def test_the_memory_of_both_servers_is_measured_in_processes_of_their_own(self):
+        """With checks and without."""
+        tiny = replace(SMALL, parameters=100, memory_crowd=4, memory_lanes=256)
+        found = memory_of_servers(tiny, lambda _: None)
+        assert [set(one.grown) for one in found] == [{"SP", "CSP"}] * 2
+        assert all(figure.value > 0 for one in found for figure in one.grown.values())
 
 
 class TestPeers:

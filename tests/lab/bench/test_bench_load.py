@@ -1,13 +1,18 @@
 """`crowdfl bench load` at a small size, with real processes: every figure is there and every upload is counted."""
 
+from dataclasses import replace
+
+import pytest
+
 from crowdfl.lab.bench.load.platform import LoadSettings
 from crowdfl.lab.bench.load.run import bench_load
 
 
-def test_every_upload_of_a_small_load_is_acknowledged_and_counted():
+@pytest.mark.parametrize("profile", ["hardened", "shares"])
+def test_every_upload_of_a_small_load_is_acknowledged_and_counted(profile):
     """The bench itself refuses an average that misses an upload."""
     said: list[str] = []
-    report = bench_load(LoadSettings.quick(), say=said.append)
+    report = bench_load(replace(LoadSettings.quick(), profile=profile), say=said.append)
     rows = {row.key: row for row in report.rows}
     assert rows["acknowledged"].crowdfl.value > 0
     assert rows["kept"].crowdfl.value > 0

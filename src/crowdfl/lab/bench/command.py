@@ -1,5 +1,6 @@
 """`crowdfl bench`: parses options and prints; the measuring is in `crowdfl.lab.bench`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -55,12 +56,19 @@ def protocols(as_json: _AsJson = False, quick: _Quick = False, check: _Check = F
 
 
 @app.command()
-def load(as_json: _AsJson = False, quick: _Quick = False, check: _Check = False, out: _Out = None) -> None:
+def load(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    profile: _Profile = "hardened",
+    check: _Check = False,
+    out: _Out = None,
+) -> None:
     """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
     _require_judged(quick=quick, check=check)
     from crowdfl.lab.bench.load import platform, run
 
     settings = platform.LoadSettings.quick() if quick else platform.LoadSettings()
+    settings = replace(settings, profile="shares" if _is_shares(profile) else "hardened")
     _conclude(run.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 

@@ -62,9 +62,13 @@ class BenchSettings:
 
     @property
     def title(self) -> str:
-        key = f"|N| = {2 * self.prime_bits}{', INSECURE TEST KEY' if self.insecure_test_key else ''}"
         smoke = "" if self.judged else "; a smoke run: no target is judged"
-        return f"{self.parameters:,} parameters, {self.participants} participants, {self.lanes:,} lanes, {key}{smoke}"
+        sizes = f"{self.parameters:,} parameters, {self.participants} participants, {self.lanes:,} lanes"
+        return f"{sizes}, {self.key_title}{smoke}"
+
+    @property
+    def key_title(self) -> str:
+        return f"|N| = {2 * self.prime_bits}{', INSECURE TEST KEY' if self.insecure_test_key else ''}"
 
     def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
         """The settings of a task of these sizes: `hardened`, the total shown, unless told otherwise."""

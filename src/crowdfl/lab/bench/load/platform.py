@@ -1,7 +1,7 @@
 """A platform to load: KGC, SP and CSP as processes over TLS, a task with everyone enrolled, and everyone's upload.
 
-One update is encrypted; every other upload is the last one times an encryption of zeros, so that all differ, all are valid, and
-the average is known.
+Of `hardened`, one update is encrypted; every other upload is the last one times an encryption of zeros. Of `shares`, everyone
+makes an upload of the same update. All differ, all are valid, and the average is known.
 """
 
 import socket
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +22,13 @@ from crowdfl.errors import ServiceUnavailable
 from crowdfl.lab.bench.workload import BenchSettings, Say
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.keyed import keyed_party
-from crowdfl.protocols.profile import ParticipantKeys, Tools
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
+from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.documents import Definition, participant_name
 from crowdfl.roles.enrolment import enrol
 from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.settings import TaskSettings
 
 _SAMPLES = 50
 _DAY = 86400.0
@@ -35,8 +37,9 @@ PATIENCE = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSettings(BenchSettings):
-    """A thousand phones and one SP; rewards are off."""
+    """A thousand phones and one SP; rewards and, of `shares`, checks are off."""
 
+    profile: str = "hardened"
     parameters: int = 4000
     participants: int = 1000
     lanes: int = 0
@@ -46,6 +49,20 @@ class LoadSettings(BenchSettings):
     @classmethod
     def quick(cls) -> "LoadSettings":
         return cls(participants=12, parameters=60, prime_bits=256, insecure_test_key=True, checked=5)
+
+    @property
+    def judged(self) -> bool:
+        return replace(self, profile="hardened") == LoadSettings()
+
+    @property
+    def key_title(self) -> str:
+        return super().key_title if self.profile == "hardened" else f"`{self.profile}`"
+
+    def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
+        if self.profile == "hardened":
+            return super().task(**others)
+        sizes = {"max_participants": self.participants, "check": "none", "rule": "none", "lanes": 0}
+        return TaskSettings.of(profile=self.profile, **sizes | others)
 
 
 class Platform:
@@ -64,8 +81,13 @@ class Platform:
         self.task = self.requester.create(self._definition(), [np.zeros(settings.parameters)])
         say(f"enrolling {settings.participants} participants")
         self.people, bundle = self._join(own)
-        say("deriving everyone's upload from one")
-        self.public, self.uploads = self._derive(self.people[-1], bundle)
+        say("making everyone's upload")
+        spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
+        sides = (self._side(spec, bundle, keys) for keys in self.people)
+        if settings.profile == "hardened":
+            self.public, self.uploads = self._derived(next(sides))
+        else:
+            self.uploads = [side.encrypt_update(self.weights, _SAMPLES, 1) for side in sides]
 
     def round_state(self) -> str:
         rounds = self.requester.sp.status(self.task)["rounds"]
@@ -100,10 +122,13 @@ class Platform:
         sp.service.close()
         return people, enrolled.bundle
 
-    def _derive(self, keys: ParticipantKeys, bundle: bytes) -> tuple[PublicKey, list[bytes]]:
-        spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
+    def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
-        side = PROFILES["hardened"].participant(spec, bundle, keys, tools)
+        side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
+        side.follow(None, np.zeros(spec.parameters))
+        return side
+
+    def _derived(self, side: ParticipantProtocol) -> tuple[PublicKey, list[bytes]]:
         party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
         public = party.public
         vector = CipherVector.from_bytes(update, public, max_count=10**6)

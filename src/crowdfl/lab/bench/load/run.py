@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from http.client import HTTPSConnection
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,7 +21,8 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.vector import RunningProduct, Unchecked
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.lab.bench.load.platform import PATIENCE, LoadSettings, Platform, wait_until
-from crowdfl.lab.bench.workload import Say
+from crowdfl.lab.bench.workload import Say, made_up_weights
+from crowdfl.lab.observe import RoundRecorder
 from crowdfl.lab.process import family_bytes, processor_seconds
 from crowdfl.lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl.lab.timing import machine, timed, timed_call
@@ -48,12 +50,14 @@ def bench_load(settings: LoadSettings, *, say: Say = lambda _: None) -> Result:
         waited = timed(lambda: wait_until(lambda: ready.round_state() in done, "the average"))
         error = float(np.abs(ready.requester.model(ready.task)[0] - ready.weights).max())
         say("validation and counting, one core")
-        rows += _alone(ready, settings.checked)
+        rows += _alone(ready, settings)
     if error > 1e-4:
         raise ProtocolError(f"the average is off by {error}: an upload was lost or counted twice")
     note = f"every upload counted: the average is off by {error:.1e} at most"
     published = Row("published", "from the last receipt to the published average", Figure(waited, "s"), note=note)
-    return settings.result("load", where, [*rows, published])
+    name = "load" if settings.profile == "hardened" else f"load-{settings.profile}"
+    result = settings.result(name, where, [*rows, published])
+    return replace(result, command=f"crowdfl bench load --profile {settings.profile}")
 
 
 def _turns(ready: Platform, settings: LoadSettings, say: Say) -> list[Row]:
@@ -114,16 +118,33 @@ def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], 
     return seconds
 
 
-def _alone(ready: Platform, count: int) -> tuple[Row, ...]:
-    """Seconds of one core to validate an upload, and to multiply it into the running product."""
+def _alone(ready: Platform, settings: LoadSettings) -> tuple[Row, ...]:
+    """Seconds of one core to validate an upload, and to count it."""
+    alone = _keyed_alone(ready, settings.checked) if settings.profile == "hardened" else _side_alone(settings)
+    mean, names = f"mean of {settings.checked}, off the clock", {"validate": "validating", "count": "counting"}
+    each = {key: Figure(seconds / settings.checked, "s") for key, seconds in alone.items()}
+    return tuple(Row(key, f"{names[key]} an upload, one core", figure, note=mean) for key, figure in each.items())
+
+
+def _keyed_alone(ready: Platform, count: int) -> dict[str, float]:
     one = Threads(1)
     parsed = [Unchecked.parse(u, ready.public, max_count=10**6) for u in ready.uploads[:count]]
     validate, vectors = timed_call(lambda: [numbers.validate(backend=one) for numbers in parsed])
     product = RunningProduct(ready.public, len(vectors[0]), len(vectors), backend=one)
     counting = timed(lambda: list(map(product.add, vectors)))
-    rows = ("validate", "validating", validate), ("count", "counting", counting)
-    mean = f"mean of {count}, off the clock"
-    return tuple(Row(k, f"{name} an upload, one core", Figure(s / len(vectors), "s"), note=mean) for k, name, s in rows)
+    return {"validate": validate, "count": counting}
+
+
+def _side_alone(settings: LoadSettings) -> dict[str, float]:
+    """By SP's side of a task of the same sizes, with uploads of its own."""
+    parties = settings.parties(settings.task(rounds=2), Threads(1), RoundRecorder())
+    weights = made_up_weights(settings.parameters, 1)
+    uploads = parties.encrypt({f"p{i:03}": (weights, 1) for i in range(settings.checked)})
+    parties.sp.open_round(1)
+    validate, refusals = timed_call(lambda: parties.sp.refusals(list(uploads.items())))
+    if any(refusals):
+        raise ProtocolError(f"SP refuses uploads of its own task: {refusals}")
+    return {"validate": validate, "count": timed(lambda: parties.sp.add_all(uploads, validated=True))}
 
 
 def _rows(
