@@ -1,0 +1,117 @@
+"""A `shares` task through all roles in one process: rounds, rewards, claims, restarts, a cheating phone."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.errors import RewardsOff, RoundEnded, SettingsError
+from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.upload import make_upload
+
+SETTINGS = {"profile": "shares", "max_participants": 4, "max_samples": 10, "lanes": 128, "max_norm": 5.0, "rounds": 4}
+KINDS = {"no checks": {"check": "none"}, "checks": {}, "rewards": {"budget": "9.00"}}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+
+
+def federation(**settings):
+    return LocalFederation(backend=Threads(1), **(SETTINGS | settings))
+
+
+def updates(seed, people=4):
+    """A direction that all share, and a little of each one's own."""
+    rng = np.random.default_rng(seed)
+    common = [0.3 * rng.normal(size=(3, 4)), 0.3 * rng.normal(size=4)]
+    return {
+        f"p{i}": Update([array + 0.05 * rng.normal(size=array.shape) for array in common], samples=i + 2)
+        for i in range(people)
+    }
+
+
+def fedavg(trained):
+    total = sum(update.samples for update in trained.values())
+    pairs = [[update.samples * array for array in update.weights] for update in trained.values()]
+    return [sum(arrays) / total for arrays in zip(*pairs, strict=True)]
+
+
+def check_average(result, trained):
+    for got, wanted in zip(result.average, fedavg(trained), strict=True):
+        assert np.abs(got - wanted).max() <= 1e-6
+    assert result.total == sum(update.samples for update in trained.values())
+
+
+@every_kind
+def test_rounds_with_every_process_restarted_between_them(kind):
+    fed = federation(**kind)
+    for number in (1, 2, 3, 4):
+        trained = updates(number)
+        check_average(fed.round(trained, final=number == 4), trained)
+        fed.host.restart()
+
+
+def test_rewards_are_paid_out_as_claimed():
+    """By samples, since all go the same way; the sum is the budget, but for rounding."""
+    fed = federation(budget="9.00", lanes=1024)
+    rewards = fed.round(updates(1)).rewards
+    assert Decimal(9) - Decimal("0.000008") <= sum(rewards.values()) <= Decimal(9)
+    assert rewards["p3"] > rewards["p0"] > 0
+    assert {who: fed.claim(who) for who in rewards} == rewards
+
+
+def test_a_task_without_a_budget_pays_nobody():
+    with pytest.raises((RewardsOff, SettingsError)):
+        federation().round(updates(1), budget="9.00")
+
+
+def test_dropouts_cost_nothing():
+    fed = federation(budget="9.00")
+    check_average(fed.round(updates(1)), updates(1))
+    fewer = {who: update for who, update in updates(2).items() if who != "p1"}
+    check_average(fed.round(fewer), fewer)
+
+
+def cheated(person, number, samples):
+    """What an altered phone sends in place of its upload: a number of samples out of bounds."""
+    definition, side = person.look(), person.side
+    shape = SharesShape(definition.spec)
+    base = side.chain()[4:36]
+    place = shape.place(number, base)
+    zeros = np.zeros(definition.spec.parameters, dtype=np.int64)
+    body = make_upload(shape, place, person.keys.who, person.keys.signing, side.bundle.csp_sealing, zeros, samples)
+    person.blobs.delete(f"rounds/{number}/upload")
+    person.blobs.put(f"rounds/{number}/upload", body.to_bytes())
+
+
+class Cheating(LocalFederation):
+    """Phones that upload a thousand samples."""
+
+    cheaters = ()
+
+    def _encrypted(self, task, number, arrays, samples):
+        clipped = super()._encrypted(task, number, arrays, samples)
+        for who in self.cheaters:
+            cheated(self.host.people[who], number, 1000)
+        return clipped
+
+
+def test_a_cheating_phone_is_left_out_alone():
+    fed = Cheating(backend=Threads(1), **SETTINGS)
+    fed.round(updates(1))
+    fed.cheaters = ("p2",)
+    trained = updates(2)
+    check_average(fed.round(trained), {who: update for who, update in trained.items() if who != "p2"})
+    assert "out of bounds" in fed.host.people["p2"].read(2).standing
+    assert fed.host.people["p1"].read(2).standing is None
+
+
+def test_a_round_of_cheaters_is_void_and_the_next_one_starts_from_the_same_model():
+    fed = Cheating(backend=Threads(1), **SETTINGS)
+    fed.round(updates(1))
+    fed.cheaters = ("p1", "p2")
+    with pytest.raises(RoundEnded):
+        fed.round(updates(2))
+    fed.cheaters = ()
+    trained = updates(3)
+    check_average(fed.round(trained), trained)
