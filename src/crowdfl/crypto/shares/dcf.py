@@ -68,12 +68,12 @@ def evaluate(
     if len(instance) != len(points):
         raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
     count, path = len(seeds) // SEED_BYTES, _path(points, bits)
-    words, outputs = _split(corrections, count, bits)
-    turned = _turned(words[instance].swapaxes(0, 1), outputs[instance, :bits].T, path)
-    walk = _Walk(_seeds_of(seeds, count)[instance], np.full(len(points), party, dtype=np.uint64))
+    words, outputs = _split(corrections, count, bits, instance)
+    turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T, path)
+    walk = _Walk(_seeds_of(seeds, count, instance), np.full(len(points), party, dtype=np.uint64))
     for goes, correction in zip(path, turned, strict=True):
         walk.go(*walk.expand(), goes, correction)
-    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[instance, bits].astype(np.uint64)
+    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[:, bits].astype(np.uint64)
     return value.astype(np.uint8)
 
 
@@ -144,10 +144,10 @@ def _path(numbers: Sequence[int], bits: int) -> Words:
     return np.ascontiguousarray(np.unpackbits(rows, axis=1)[:, 8 * size - bits :].T.astype(np.uint64))
 
 
-def _seeds_of(seeds: bytes, count: int) -> Words:
+def _seeds_of(seeds: bytes, count: int, instance: npt.NDArray[np.int64] | slice = slice(None)) -> Words:
     if len(seeds) != count * SEED_BYTES:
         raise LengthMismatch(f"{len(seeds)} bytes of seeds where {count * SEED_BYTES} are expected")
-    words = np.frombuffer(seeds, dtype="<u8").reshape(count, 2).copy()
+    words = np.frombuffer(seeds, dtype="<u8").reshape(count, 2)[instance].copy()
     words[:, 0] &= ~_CONTROL
     return words
 
@@ -162,11 +162,12 @@ def _joined(words: Words, outputs: Flags) -> bytes:
     return np.concatenate([words.view(np.uint8).reshape(count, SEED_BYTES * bits), packed], axis=1).tobytes()
 
 
-def _split(corrections: bytes, count: int, bits: int) -> tuple[Words, Flags]:
-    """Correction words [count, bits, 2] and output corrections [count, bits + 1]."""
+def _split(corrections: bytes, count: int, bits: int, instance: npt.NDArray[np.int64]) -> tuple[Words, Flags]:
+    """Correction words [points, bits, 2] and output corrections [points, bits + 1]; of many keys, only those asked for."""
     if len(corrections) != corrections_bytes(count, bits):
         expected = corrections_bytes(count, bits)
         raise LengthMismatch(f"{len(corrections)} bytes of corrections where {expected} are expected")
     rows = np.frombuffer(corrections, dtype=np.uint8).reshape(count, SEED_BYTES * bits + _output_bytes(bits))
-    words = np.ascontiguousarray(rows[:, : SEED_BYTES * bits]).view("<u8").reshape(count, bits, 2)
+    rows = rows[instance]
+    words = np.ascontiguousarray(rows[:, : SEED_BYTES * bits]).view("<u8").reshape(len(rows), bits, 2)
     return words, np.unpackbits(rows[:, SEED_BYTES * bits :], axis=1, count=bits + 1, bitorder="little")

@@ -97,7 +97,8 @@ def check_program(
     lengths = squares(side, dealt, widths, lanes)
     bits = yield from _compare(side, dealt, widths, lanes, lengths, samples)
     verdict, attached = yield from _show(side, inputs, bits, attach)
-    places = [inputs.slots.index(slot) for slot in verdict.accepted]
+    place_of = {slot: place for place, slot in enumerate(inputs.slots)}
+    places = [place_of[slot] for slot in verdict.accepted]
     shares = (lengths, samples.shares, samples.squares, samples.shown)
     return Checked(verdict, attached, lanes.only(verdict.accepted), *([of[place] for place in places] for of in shares))
 

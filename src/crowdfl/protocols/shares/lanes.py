@@ -48,8 +48,9 @@ class OpenLanes:
 
     def only(self, slots: Sequence[int]) -> "OpenLanes":
         """The same for some of the slots."""
-        chosen = [self.slots.index(slot) for slot in slots]
-        return OpenLanes(list(slots), self.blocks, self.places, self.shown[chosen], self.previous)
+        place_of = {slot: place for place, slot in enumerate(self.slots)}
+        chosen = self.shown if list(slots) == self.slots else self.shown[[place_of[slot] for slot in slots]]
+        return OpenLanes(list(slots), self.blocks, self.places, chosen, self.previous)
 
     def parts(self) -> Iterator["OpenLanes"]:
         """A few slots at a time, so that no more of the masks is copied at once."""

@@ -132,7 +132,8 @@ class AcceptedSet:
     @classmethod
     def without(cls, names: Sequence[str], broken: Collection[str], least: int) -> "AcceptedSet":
         """Everyone whose seal opens."""
-        rejected = {who: BROKEN_SEAL for who in names if who in broken}
+        seals = set(broken)
+        rejected = {who: BROKEN_SEAL for who in names if who in seals}
         accepted = tuple(who for who in names if who not in rejected)
         return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
 
@@ -141,7 +142,8 @@ class AcceptedSet:
         accepted = tuple(names[slot] for slot in verdict.accepted)
         if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):
             return AcceptedSet((), self.rejected, verdict.void)
-        reasons = {who: self.rejected.get(who, OUT_OF_BOUNDS) for who in names if who not in accepted}
+        taken = set(accepted)  # of many, a look into a tuple each would take the square
+        reasons = {who: self.rejected.get(who, OUT_OF_BOUNDS) for who in names if who not in taken}
         return AcceptedSet(accepted, reasons, verdict.void or "")
 
 

@@ -115,12 +115,12 @@ def notes(points: Iterable[ScalePoint]) -> tuple[str, ...]:
     return (_HOW, *(f"* from {sample} {rest}" for sample in samples))
 
 
-def picture(points: Sequence[ScalePoint], shown: Panels = _PANELS, axes: Axes = AXES) -> Picture:
+def picture(points: Sequence[ScalePoint], name: str = "scale", shown: Panels = _PANELS, axes: Axes = AXES) -> Picture:
     def draw(canvas: "Canvas") -> None:
         for panel, (title, (axis, names)) in zip(panels(canvas, len(shown)), shown.items(), strict=True):
             lines(panel, _series(points, axis, names), log=True, title=title, xlabel=axes[axis][0].partition(",")[0])
 
-    return Picture("scale", "Time and memory of each role against parameters and participants", draw, (14, 5))
+    return Picture(name, "Time and memory of each role against parameters and participants", draw, (14, 5))
 
 
 @dataclass(frozen=True)

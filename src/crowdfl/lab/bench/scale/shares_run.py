@@ -102,7 +102,10 @@ def shares_scale_result(
         "exponents": {axis: growth.exponents(points, axis, _AXES) for axis in _AXES},
         "plan": [list(row) for row in plan.rows],
     }
-    pictures, command = (growth.picture(points, _PANELS, _AXES),), "crowdfl bench scale --profile shares"
+    pictures, command = (
+        (growth.picture(points, "scale-shares", _PANELS, _AXES),),
+        "crowdfl bench scale --profile shares",
+    )
     return Result(
         "scale-shares", settings.title, where, sizes, (), tables, (_HOW,), pictures=pictures, data=data, command=command
     )
