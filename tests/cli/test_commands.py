@@ -238,15 +238,15 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("changes", "words"),
     [
-        (("# max_norm = 5.0", "# max_norm = 5.0"), "no norm bound"),
-        (('features = "motion"', 'features = "flat"'), "went unpaid"),
-        (('check = "bounds"', 'check = "none"\nrule = "none"'), "spoils the average"),
+        ([], "no norm bound"),
+        ([('features = "motion"', 'features = "flat"')], "went unpaid"),
+        ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
     ],
 )
-def test_explain_warns_of_what_a_requester_should_know(tmp_path, change, words):
-    assert words in call("task", "explain", _task_file(tmp_path, _SHARES, change)).out
+def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words):
+    assert words in call("task", "explain", _task_file(tmp_path, _SHARES, *changes)).out
 
 
 def test_explain_prints_what_divisions_may_show(tmp_path):
