@@ -28,11 +28,11 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 unit: $(VENV)/.ready
-	$(BIN)/pytest -n auto -m "not second and not slow"
+	$(BIN)/pytest -n auto --dist worksteal -m "not second and not slow"
 
 # The second tier: processes that are killed, clusters, benchmarks, PostgreSQL where CROWDFL_TEST_POSTGRES names a server.
 test-all: $(VENV)/.ready
-	$(BIN)/pytest -n auto -m "second and not slow"
+	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow
