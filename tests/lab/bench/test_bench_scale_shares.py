@@ -29,11 +29,12 @@ def test_every_point_has_the_time_and_memory_of_both_servers(points):
         ("participants", 5),
         ("participants", 20),
         ("rewarded", 4),
+        ("sketched", 2_000),
     ]
     for point in points:
         names = ("SP: add", "SP: publish", "CSP: round", "SP: memory, working", "CSP: memory, working", "upload")
         assert all(point.figures[name].value > 0 for name in names)
-        assert point.counts["requests"] == (13 if point.axis == "rewarded" else 2)
+        assert point.counts["requests"] == (13 if point.axis in ("rewarded", "sketched") else 2)
     assert points[-1].figures["KGC: deal"].value > 0
     assert points[-1].figures["dealt"].value > points[0].figures["upload"].value
 
@@ -67,11 +68,15 @@ def point(axis: str, x: int, crowd: int, parameters: int, **seconds: float) -> S
 
 
 def made_up() -> list[ScalePoint]:
-    """SP takes 1 us and CSP 2 us a parameter of an upload, 1 ms and 2 ms an upload, 5 ms and 7 ms a reward."""
+    """SP takes 1 us and CSP 2 us a parameter of an upload, 1 ms and 2 ms an upload, 5 ms and 7 ms a reward.
+
+    Lanes take 3 us and 4 us a parameter.
+    """
     return [
         point("parameters", 10_000_000, 10, 10_000_000, SP_add=90, SP_publish=10, CSP=200),
         point("participants", 1_000, 1_000, 100, SP_add=1.1, SP_publish=0, CSP=2.2),
         point("rewarded", 100, 100, 100, SP_add=0.1, SP_publish=0, SP_reward=0.5, CSP=0.92),
+        point("sketched", 10_000_000, 10, 10_000_000, SP_add=90, SP_publish=10, SP_reward=300.05, CSP=600.07),
     ]
 
 
@@ -81,6 +86,7 @@ def test_rates_are_recovered():
     assert rates.entry == {"SP": pytest.approx(1e-6), "CSP": pytest.approx(2e-6)}
     assert rates.person == {"SP": pytest.approx(1e-3), "CSP": pytest.approx(2e-3)}
     assert rates.reward == {"SP": pytest.approx(5e-3), "CSP": pytest.approx(7e-3)}
+    assert rates.sketch == {"SP": pytest.approx(3e-6), "CSP": pytest.approx(4e-6)}
     assert (rates.listed, rates.memory["SP"]) == (200, 1_000)
 
 

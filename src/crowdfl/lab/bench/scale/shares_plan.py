@@ -24,15 +24,14 @@ class ShareRates:
     entry: dict[str, float]  # of one parameter of one upload
     person: dict[str, float]  # of an upload, whatever its length: signature, seal, manifest
     reward: dict[str, float]  # of checks and rewards of one participant, in lanes of the measured task
+    sketch: dict[str, float]  # of one parameter of one upload, for its lanes
     listed: float  # bytes of one participant in the longest message of a round without checks
     memory: dict[str, float]  # bytes of one participant, without checks
 
     @classmethod
     def of(cls, points: Sequence[ScalePoint]) -> "ShareRates":
-        largest = {
-            axis: [p for p in points if p.axis == axis][-1] for axis in ("parameters", "participants", "rewarded")
-        }
-        long, many, paid = largest.values()
+        axes = ("parameters", "participants", "rewarded", "sketched")
+        long, many, paid, sketched = ([p for p in points if p.axis == axis][-1] for axis in axes)
         work = {"SP": ("SP: add", "SP: publish"), "CSP": ("CSP: round",)}
 
         def each(point: ScalePoint, role: str) -> float:
@@ -42,8 +41,13 @@ class ShareRates:
         smaller = many.counts["parameters"]
         person = {role: max(0.0, each(many, role) - entry[role] * smaller) for role in work}
         reward = {"SP": paid.figures["SP: reward"].value / paid.crowd, "CSP": each(paid, "CSP") - each(many, "CSP")}
+        lanes = {
+            "SP": sketched.figures["SP: reward"].value / sketched.crowd,
+            "CSP": each(sketched, "CSP") - each(long, "CSP"),
+        }
+        sketch = {role: max(0.0, lanes[role] - reward[role]) / sketched.x for role in work}
         memory = {role: many.figures[f"{role}: memory, working"].value / many.crowd for role in work}
-        return cls(entry, person, reward, many.counts["longest"] / many.crowd, memory)
+        return cls(entry, person, reward, sketch, many.counts["longest"] / many.crowd, memory)
 
 
 def plan_table(points: Sequence[ScalePoint]) -> ResultTable:
@@ -84,8 +88,10 @@ def _limits(rates: ShareRates) -> Iterator[_Line]:
 
 def _checks(rates: ShareRates) -> Iterator[_Line]:
     for role, seconds in rates.reward.items():
-        work = f"{_PEOPLE * seconds / _HOUR:.3g} core hours"
-        yield f"{role}, checks and rewards, at the lanes measured", f"{_PEOPLE:,} * {Figure(seconds, 's')}", work
+        sketch = rates.sketch[role]
+        spent = _PEOPLE * (_PARAMETERS * sketch + seconds) / _HOUR
+        formula = f"{_PEOPLE:,} * ({_PARAMETERS:,} * {Figure(sketch, 's')} + {Figure(seconds, 's')})"
+        yield f"{role}, checks and rewards on top, at the lanes measured", formula, f"{spent:.3g} core hours"
     norm = next((norm for norm in _NORMS if fits(_PEOPLE, norm)), None)
     most = f"of {', '.join(f'{n:g}' for n in _NORMS)}; samples at most {TaskSettings().max_samples}"
     yield f"the largest max_norm that fits 64 bits, {_LANES:,} lanes", most, "none" if norm is None else f"{norm:g}"

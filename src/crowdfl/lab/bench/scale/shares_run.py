@@ -68,6 +68,11 @@ class SharesScaleSettings:
             yield crowd, SharesPoint("participants", small, crowd, _bare(most))
         for crowd in self.rewarded:
             yield crowd, SharesPoint("rewarded", small, crowd, _paying(crowd, self.lanes))
+        longest, few = max(self.parameters), self.uploads
+        yield (
+            longest,
+            SharesPoint("sketched", longest, few, _paying(few, self.lanes)),
+        )  # what lanes of a long update take
 
 
 def _bare(most: int) -> TaskSettings:
