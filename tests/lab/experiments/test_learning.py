@@ -128,7 +128,7 @@ class TestEncryptedRun:
         def altered_run():
             run = Encrypted(crowd, SHORT, bench())
             encrypt = run.parties.encrypt
-            run.parties.encrypt = lambda updates: encrypt({**updates, crowd.names[1]: (other, 50)})
+            run.parties.encrypt = lambda updates, number: encrypt({**updates, crowd.names[1]: (other, 50)}, number)
             return run
 
         assert np.abs(_models(crowd, altered_run())[0] - plain[0]).max() > 1e-3
