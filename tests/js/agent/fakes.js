@@ -355,3 +355,39 @@ export class FakePhone {
     return this.told.filter(([name]) => name === what).map(([, details]) => details);
   }
 }
+
+/** The Web Locks API as far as an agent uses it. */
+export class FakeLocks {
+  /** @type {Map<string, Promise<unknown>>} */
+  _held = new Map();
+
+  /** @param {string} name @param {LockOptions} options @param {(lock: any) => Promise<any>} act */
+  async request(name, { ifAvailable = false, signal }, act) {
+    while (this._held.has(name)) {
+      if (ifAvailable) return act(null);
+      await Promise.race([this._held.get(name), aborted(signal)]);
+    }
+    const done = act({ name });
+    const over = done.catch(() => {}).finally(() => this._held.delete(name));
+    this._held.set(name, over);
+    return done;
+  }
+
+  async query() {
+    return {};
+  }
+}
+
+/** @param {AbortSignal} [signal] @returns {Promise<never>} */
+function aborted(signal) {
+  return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+}
+
+/** Until something is true, without end only in a broken test. @param {() => unknown} look */
+export async function until(look) {
+  for (let turn = 0; turn < 100_000; turn++) {
+    if (await look()) return;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  throw new Error("it never came");
+}
