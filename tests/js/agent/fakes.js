@@ -137,7 +137,7 @@ export class FakePlatform {
 
   definition() {
     const { rounds, payment, min, claimWindow } = this.options;
-    const settings = { rounds, payment: payment.toString(), min_participants: min, window: 30 };
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30 };
     return JSON.stringify({ body: { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } } });
   }
 
@@ -330,7 +330,9 @@ export class FakePhone {
       invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0 },
       trainer: this.trainer,
       onEvent: (what, details) => this.told.push([what, details]),
-      sleep: async (seconds) => {
+      sleep: async (seconds, signal) => {
+        await new Promise((resolve) => setImmediate(resolve)); // a test has its turn
+        signal?.throwIfAborted();
         if (fuse.left <= 0) throw new TabClosed("closed before");
         this.slept.push(seconds);
         this.time += seconds;

@@ -258,7 +258,7 @@ test("a platform that was restored while the phone trained is told who it is", a
   phone.platform.rounds = [];
   await step();
   phone.platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
-  phone.trainer.train = async (weights) => {
+  phone.trainer.train = async (/** @type {any} */ weights) => {
     platform.enrolled.clear();
     platform.epoch = "second";
     return { weights, samples: 1 };
