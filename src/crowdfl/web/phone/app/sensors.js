@@ -1,11 +1,11 @@
 // @ts-check
-// The phone's motion sensors, as samples in g and rad/s with the times that the browser measured.
+// The phone's motion sensors, as samples in g and 2 rad/s (what training takes) with the times that the browser measured.
 
 /** @typedef {import("./types.js").Samples} Samples */
 
 const GRAVITY = 9.80665; // m/s^2 in a g
 const PATIENCE = 3000; // milliseconds until a device that says nothing has no sensors
-const RADIANS = Math.PI / 180;
+const TURN = Math.PI / 180 / 2; // 2 rad/s in a degree per second
 
 export class NoSensors extends Error {
   name = "NoSensors";
@@ -40,7 +40,7 @@ export function sampleOf(event, channels) {
   const turned = event.rotationRate;
   const scale = sign() / GRAVITY;
   const values = [moved?.x, moved?.y, moved?.z].map((value) => (value ?? NaN) * scale);
-  if (channels > 3) values.push(...[turned?.alpha, turned?.beta, turned?.gamma].map((value) => (value ?? NaN) * RADIANS));
+  if (channels > 3) values.push(...[turned?.alpha, turned?.beta, turned?.gamma].map((value) => (value ?? NaN) * TURN));
   return values.every(Number.isFinite) ? values : null;
 }
 

@@ -56,7 +56,7 @@
  */
 
 /**
- * What a sensor or a file gave: seconds, and samples one after the other in g and rad/s.
+ * What a sensor or a file gave: seconds, and samples one after the other in g and 2 rad/s.
  * @typedef {{ times: Float64Array, signal: Float64Array, channels: number }} Samples
  */
 
@@ -72,8 +72,8 @@
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
- *   keep(task: string, label: string, samples: Samples, id: string): Promise<number>,
- *   importCsv(task: string, name: string, text: string, label: string): Promise<string>,
+ *   keep(task: string, id: string, label: string, samples: Samples): Promise<void>,
+ *   importCsv(task: string, name: string, text: string): Promise<string>,
  *   deleteRecording(task: string, id: string): Promise<void>,
  *   persisted(): Promise<boolean>,
  *   onChange(listener: () => void): () => void,
