@@ -133,10 +133,10 @@ async function inflated(packed, size) {
   let place = 0;
   const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
   try {
-    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
-      if (place + value.length > size) break;
-      whole.set(value, place);
-      place += value.length;
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      if (place + piece.value.length > size) unreadable("an array in it is damaged");
+      whole.set(piece.value, place);
+      place += piece.value.length;
     }
   } catch {
     unreadable("an array in it is damaged");

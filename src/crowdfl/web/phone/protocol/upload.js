@@ -2,14 +2,12 @@
 // An upload, as protocols/shares/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
-import { limitsOf, requireRing } from "./bundle.js";
-import { placeOf, rint } from "./chain.js";
-import {
-  BadSignature, DocumentError, LengthMismatch, NotFinite, NothingToContribute, RoundNotOpen, SlotOverflow, WrongBase,
-} from "./errors.js";
-import { decode, encode } from "./messages.js";
-import { elementBytes, expand, fromLittleEndian, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
-import { sealTo, sign, verify } from "./seal.js";
+import { requireRing } from "./bundle.js";
+import { chainWeights, placeOf, rint } from "./chain.js";
+import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
+import { encode } from "./messages.js";
+import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
+import { sealTo, sign } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
@@ -70,18 +68,27 @@ export function encodeUpdate(task, chain, weights, samples) {
   if (weights.length !== task.parameters || chain.weights.length !== task.parameters) {
     throw new LengthMismatch(`${weights.length} weights where the model has ${task.parameters}`);
   }
-  const change = weights.map((weight, i) => weight - Number(chain.weights[i]) / task.unit);
+  const change = changeSince(chain, weights, task.unit);
   const scaled = scaleOf(change, task.maxNorm);
-  const integers = new BigInt64Array(change.length);
-  const times = BigInt(samples);
+  const integers = new Integers64(change.length);
   let clipped = 0;
-  change.forEach((full, i) => {
-    const entry = scaled === null ? full : full * scaled;
+  for (let i = 0; i < change.length; i += 1) {
+    const entry = scaled === null ? change[i] : change[i] * scaled;
     if (Math.abs(entry) > task.clip) clipped += 1;
-    const kept = Math.min(Math.max(entry, -task.clip), task.clip);
-    integers[i] = BigInt(rint(kept * task.unit)) * times;
-  });
-  return { integers, clipped, scaled };
+    integers.setProduct(i, rint(Math.min(Math.max(entry, -task.clip), task.clip) * task.unit), samples);
+  }
+  return { integers: integers.values, clipped, scaled };
+}
+
+/**
+ * @param {Chain} chain
+ * @param {Float64Array} weights
+ * @param {number} unit
+ */
+function changeSince(chain, weights, unit) {
+  const change = chainWeights(chain, unit);
+  for (let i = 0; i < change.length; i += 1) change[i] = weights[i] - change[i];
+  return change;
 }
 
 /**
@@ -132,36 +139,4 @@ export function pairwiseSum(values) {
   for (let i = 8; i < even; i += 1) lanes[i % 8] += values[i];
   const [a, b, c, d, e, f, g, h] = lanes;
   return values.subarray(even).reduce((sum, value) => sum + value, a + b + (c + d) + (e + f + (g + h)));
-}
-
-/**
- * What SP checks of an upload; here for tests, and for whoever wants to look at what is about to be sent.
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Bytes} bytes
- * @param {{ round: number, base: Bytes, signing: (who: string) => Bytes }} expected
- */
-export async function checkUpload(task, bundle, bytes, { round, base, signing }) {
-  /** @type {import("./messages.js").FieldType[]} */
-  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes"];
-  const [name, number, from, who, digest, sealed, signature, samples, shares] = decode(KIND, types, bytes, limitsOf(task, bundle));
-  const lengths = [shares, samples, sealed, number, digest, signature].map((field) => field.length);
-  const expected = [task.parameters * elementBytes(bundle.ringBits), SAMPLES_BYTES, 80, 4, 32, 64];
-  if (lengths.some((length, i) => length !== expected[i])) throw new LengthMismatch("a field of an upload has another length");
-  if (name !== task.task) throw new DocumentError("this upload is for another task");
-  if (!same(number, u32(round))) throw new RoundNotOpen(`an upload for another round than ${round}`);
-  if (!same(from, base)) throw new WrongBase("this update is to another model than the one that the round starts from");
-  if (!same(digest, await sha256(concat(samples, shares)))) {
-    throw new BadSignature("the shares of this upload are not those that its hash is of");
-  }
-  await verify(signing(who), placeOf(task, round, base)("crowdfl upload 1", utf8(who), digest, sealed), signature);
-  return { who, digest, sealed, signature, samples, shares };
-}
-
-/**
- * @param {Uint8Array} a
- * @param {Uint8Array} b
- */
-function same(a, b) {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
