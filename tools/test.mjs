@@ -11,5 +11,5 @@ const all = () => readdirSync(join(ROOT, "tests/js"), { recursive: true, encodin
   .filter((file) => file.endsWith(".test.js")).sort().map((file) => join("tests/js", file));
 const files = named.length ? named : all();
 if (!files.length) throw new Error("no test was found in tests/js");
-const done = spawnSync(process.execPath, ["--import", "./tools/resolve.mjs", "--test", ...files], { cwd: ROOT, stdio: "inherit" });
+const done = spawnSync(process.execPath, ["--import", "./tools/resolve.mjs", "--test", "--test-reporter=spec", ...files], { cwd: ROOT, stdio: "inherit" });
 process.exitCode = done.status ?? 1;
