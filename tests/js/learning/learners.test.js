@@ -56,8 +56,10 @@ test("evaluating between epochs changes nothing", () => {
 });
 
 test("progress counts every batch and every epoch", () => {
-  /** @type {any[]} */
-  const [batches, epochs] = [[], []];
+  /** @type {import("#web/phone/learning/training.js").Progress[]} */
+  const batches = [];
+  /** @type {number[]} */
+  const epochs = [];
   started().train(INPUTS, LABELS, { ...HOW, onBatch: (progress) => batches.push(progress), onEpoch: (epoch) => epochs.push(epoch) });
   assert.deepEqual(epochs, [1, 2]);
   assert.deepEqual(batches.map(({ done }) => done), [1, 2, 3, 4, 5, 6, 7, 8]);

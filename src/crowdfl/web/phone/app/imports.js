@@ -3,8 +3,8 @@
 
 import { duration } from "../../web/common/format.js";
 import { readCsv, toRecordings } from "../learning/csv.js";
-import { DataMalformed } from "../learning/errors.js";
 import { folded } from "../learning/recordings.js";
+import { DataMalformed } from "../protocol/errors.js";
 
 /** @typedef {import("../learning/recordings.js").Recording} Recording */
 /** @typedef {import("../learning/recipe.js").Recipe} Recipe */
