@@ -77,7 +77,10 @@ async function roundsOf(kept, status) {
   return Promise.all(found);
 }
 
-/** @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said] @returns {Promise<RoundView>} */
+/**
+ * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said]
+ * @returns {Promise<RoundView>}
+ */
 async function roundOf(kept, number, said) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
