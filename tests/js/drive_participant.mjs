@@ -49,7 +49,7 @@ async function evaluate(weights) {
 }
 
 let pieces = 0;
-/** @type {typeof fetch} */
+/** @param {Parameters<typeof fetch>[0]} target @param {RequestInit} [options] */
 async function fetchOrHang(target, options) {
   if (options?.method === "PATCH" && settings.hangAfter !== null && pieces++ >= settings.hangAfter) {
     say("halfway", {});

@@ -10,7 +10,9 @@ import { keysOf } from "#web/phone/protocol/keys.js";
 /** @typedef {import("#web/phone/agent/tables.js").Place} Place */
 /** @typedef {import("#web/phone/agent/tables.js").TableName} TableName */
 
-/** @implements {import("#web/phone/agent/tables.js").Tables} */
+/** @typedef {import("#web/phone/agent/tables.js").Tables} Tables */
+
+/** @implements {Tables} */
 export class FileTables {
   /** @param {string} path */
   constructor(path) {
