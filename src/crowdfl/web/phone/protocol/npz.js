@@ -116,7 +116,7 @@ function memberAt(bytes, view, place, end) {
  * @param {number} most Bytes that an honest one has.
  */
 async function content({ method, packed, size, crc }, most) {
-  if (size > most) throw new ModelMismatch("an array in the file is larger than the model's");
+  if (size > most) unreadable("an array in it holds more bytes than its shape says"); // before memory is taken
   if (method !== STORED && method !== DEFLATED) unreadable("it is packed in a way that this page does not know");
   const bytes = method === STORED ? packed : await inflated(packed, size);
   if (bytes.length !== size || crc32(bytes) !== crc) unreadable("an array in it is damaged");
