@@ -8,7 +8,7 @@ import { view } from "#web/phone/agent/state.js";
 import {
   ClaimRefused, Conflict, MasksDoNotFit, NotAuthenticated, NotReady, ServiceUnavailable, TaskFull, TaskNotRunning, TooLate,
 } from "#web/phone/protocol/errors.js";
-import { FakeLocks, FakePhone, FakePlatform, TASK, until } from "./fakes.js";
+import { FakeLocks, FakePhone, FakePlatform, TASK, protocol, until } from "./fakes.js";
 
 /** @param {import("./fakes.js").FakeOptions} [options] */
 async function invited(options) {
@@ -232,19 +232,19 @@ test("masks that CSP has lost cost the newest round only, and the refused claim 
   assert.equal((await phone.store.keys(TASK, "refused-claims/")).length, 1);
 });
 
-test("a claim that SP says came too early is made again with the later rewards", async () => {
-  const { agent, platform, phone } = await invited();
-  let early = true;
-  const pay = platform._claim.bind(platform);
+test("a claim that SP says came too early is made again, with the rewards of that time", async () => {
+  const { phone, platform } = await invited();
+  const [pay, made] = [platform._claim.bind(platform), /** @type {unknown[]} */ ([])];
   platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
-    if (early) {
-      early = false;
-      throw new NotReady("the task is not over");
-    }
+    if (made.length === 1) throw new NotReady("the task is not over");
     return pay(claim);
   };
-  assert.equal(await agent.run(), "ended");
-  assert.equal(phone.events("paid").length, 1);
+  const makeClaim = async (/** @type {Parameters<typeof protocol.makeClaim>} */ ...given) => {
+    made.push(given);
+    return protocol.makeClaim(...given);
+  };
+  assert.equal(await phone.open(undefined, { protocol: { ...protocol, makeClaim } }).run(), "ended");
+  assert.deepEqual([made.length, phone.events("paid").length], [2, 1]);
 });
 
 test("a claim that was paid in part says what is missing", async () => {
