@@ -62,7 +62,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def _open(page, address):
     page.goto(address)
-    page.wait_for_function("window.ready")
+    page.wait_for_function("() => window.ready")
     return page
 
 
@@ -90,17 +90,17 @@ def test_what_one_tab_forgets_another_cannot_bring_back(phone_context, address):
 def test_a_closed_tab_makes_way_for_the_next(phone_context, address):
     first, second, third = (_open(phone_context.new_page(), address) for _ in range(3))
     first.evaluate("run()")
-    first.wait_for_function("states.length")
+    first.wait_for_function("() => states.length")
     second.evaluate("run()")
-    second.wait_for_function("states.length")
+    second.wait_for_function("() => states.length")
     third.evaluate("run()")
-    third.wait_for_function("states.length")
+    third.wait_for_function("() => states.length")
     assert [page.evaluate("states") for page in (first, second, third)] == [["runs"], ["waits"], ["waits"]]
     third.evaluate("stop()")
-    third.wait_for_function("states.at(-1) === 'stopped'")
+    third.wait_for_function("() => states.at(-1) === 'stopped'")
     assert third.evaluate("alone()") == "Conflict"
     first.close()
-    second.wait_for_function("states.at(-1) === 'runs'")
+    second.wait_for_function("() => states.at(-1) === 'runs'")
     second.evaluate("finish()")
-    second.wait_for_function("states.at(-1) === 'done'")
+    second.wait_for_function("() => states.at(-1) === 'done'")
     assert third.evaluate("alone()") == "alone"
