@@ -7,6 +7,7 @@ import puppeteer from "puppeteer-core";
 export const PATIENCE = 60_000; // milliseconds that a page is waited for
 const DEADLINE = 240_000; // before whoever started us loses patience and kills us: then Firefox would be left behind
 
+/** @typedef {import("puppeteer-core").Browser} Browser */
 /** @typedef {import("puppeteer-core").Page} Page */
 
 /**
@@ -24,21 +25,31 @@ export async function withFirefox(work, profile) {
     userDataDir: profile,
     defaultViewport: { width: 360, height: 740 },
   });
-  const stop = (/** @type {string} */ why) => () => {
-    console.error(why);
-    void browser.close().finally(() => process.exit(3));
-  };
-  const timer = setTimeout(stop(`Firefox took longer than ${DEADLINE / 1000} s`), DEADLINE);
-  process.stdin.once("end", stop("whoever started this is gone")).resume();
   try {
-    const page = await browser.newPage();
-    page.setDefaultTimeout(PATIENCE);
-    return await work(page, complaints(page));
+    return await Promise.race([worked(browser, work), interrupted()]);
   } finally {
-    clearTimeout(timer);
     process.stdin.removeAllListeners("end").pause();
     await browser.close();
   }
+}
+
+/**
+ * @template Found
+ * @param {Browser} browser @param {(page: Page, said: string[]) => Promise<Found>} work
+ */
+async function worked(browser, work) {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  return work(page, complaints(page));
+}
+
+/** Fails when the time is up or standard input ends. @returns {Promise<never>} */
+function interrupted() {
+  return new Promise((_, fail) => {
+    const stop = (/** @type {string} */ why) => () => fail(new Error(why));
+    setTimeout(stop(`Firefox took longer than ${DEADLINE / 1000} s`), DEADLINE).unref();
+    process.stdin.once("end", stop("whoever started this is gone")).resume();
+  });
 }
 
 /** Errors of a page's scripts and on its console, as they come. @param {Page} page @returns {string[]} */
