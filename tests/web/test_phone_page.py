@@ -254,7 +254,9 @@ def test_a_recording_can_be_deleted(show):
 def test_a_csv_file_is_imported(show):
     page = shown(show, "record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files({"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"})
+    page.get_by_label("CSV files").set_input_files(
+        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
+    )
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 
