@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-phone test format lint types unit test-all test-slow fuzz bench peers clean
+.PHONY: demo demo-phone test format lint types unit test-all pages test-slow fuzz bench peers screenshots clean
 
 # PROFILE=shares plays the same campaign with the third profile.
 PROFILE ?= hardened
@@ -34,9 +34,23 @@ types: $(VENV)/.ready
 unit: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "not second and not slow"
 
-# The second tier: processes that are killed, clusters, benchmarks, PostgreSQL where CROWDFL_TEST_POSTGRES names a server.
-test-all: $(VENV)/.ready
+# The second tier: processes that are killed, clusters, benchmarks, pages in a browser, PostgreSQL where CROWDFL_TEST_POSTGRES
+# names a server.
+test-all: $(VENV)/.ready pages
 	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
+
+# The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
+pages: node_modules
+	npm run --silent types
+	npm test --silent
+
+# A link to packages elsewhere will do too.
+node_modules: | package-lock.json
+	npm ci --no-fund --no-audit
+
+# The pictures in the documents, as the tests of pages take them.
+screenshots: $(VENV)/.ready node_modules
+	CROWDFL_SCREENSHOTS=docs/screenshots $(BIN)/pytest -n auto -m "second and not slow" tests/web
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow
@@ -63,4 +77,4 @@ $(PEERS)/.ready: constraints-peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
