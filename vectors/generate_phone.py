@@ -322,6 +322,36 @@ def _millionths(text: str) -> int:
     return int(whole + part + "0" * shift) if shift >= 0 else int((whole + part)[:shift] or 0)
 
 
+def problems() -> list[Json]:
+    """A service's refusals, and which error they are: whether the same may succeed later is said by name or status."""
+    own = "urn:crowdfl:problem:"
+    cases: list[tuple[int, Json, str, bool]] = [
+        (410, {"type": f"{own}too-late", "detail": "the upload missed its round"}, "TooLate", False),
+        (404, {"type": f"{own}not-there-yet", "title": "NotReady"}, "NotReady", False),
+        (422, {"type": f"{own}masks-do-not-fit", "detail": "x"}, "MasksDoNotFit", False),
+        (503, {"type": f"{own}store-unavailable", "detail": "x"}, "StoreUnavailable", True),
+        (507, {"type": f"{own}storage-full"}, "StorageFull", True),
+        (503, {"type": f"{own}clock-in-doubt"}, "ClockInDoubt", True),
+        (503, {"type": f"{own}task-ended"}, "TaskEnded", True),
+        (422, {"type": f"{own}invalid-request", "detail": "x", "errors": []}, "FormatError", False),
+        (409, {"type": f"{own}not-known-here", "detail": "x"}, "ServiceError", False),
+        (500, {"type": f"{own}internal"}, "ServiceUnavailable", True),
+        (429, {"type": f"{own}not-known-here"}, "ServiceUnavailable", True),
+        (404, {"type": "about:blank"}, "ServiceUnavailable", True),
+        (404, {"type": "error-from", "detail": "printable"}, "ServiceUnavailable", True),
+        (502, None, "ServiceUnavailable", True),
+        (403, ["forbidden"], "ServiceUnavailable", True),
+        (403, {"type": f"{own}forbidden", "detail": 7}, "Forbidden", False),
+        (400, {"type": f"{own}document-error", "detail": "two\nlines \u202e \u0007 \u00a0 é"}, "DocumentError", False),
+    ]
+    texts = {"two\nlines \u202e \u0007 \u00a0 é": "two lines ? ?   é"}
+    return [
+        {"status": status, "problem": body, "error": error, "passes": passes}
+        | ({"text": texts[str(body["detail"])]} if isinstance(body, dict) and body.get("detail") in texts else {})
+        for status, body, error, passes in cases
+    ]
+
+
 def document() -> Json:
     names = ("requester", "kgc", "sp", "participant", "somebody")
     return {
@@ -332,6 +362,7 @@ def document() -> Json:
         "bad": bad_definitions(),
         "others": others(),
         "money": money(),
+        "problems": problems(),
     }
 
 

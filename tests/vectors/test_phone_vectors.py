@@ -19,6 +19,7 @@ from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.upload import UpdateEncoder
 from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.services.client.transport import Signer
+from crowdfl.services.http.wire import error_from
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.web import __file__ as web_file
 from tests.vectors.test_vectors import generated
@@ -98,6 +99,13 @@ def test_amounts_of_money():
     for text in PAPERS["money"]["refused"]:
         with pytest.raises(SettingsError):
             to_millionths(text)
+
+
+def test_problems_are_the_errors_that_services_raised():
+    for case in PAPERS["problems"]:
+        error = error_from(case["status"], case["problem"])
+        assert (type(error).__name__, error.passes) == (case["error"], case["passes"])
+        assert case.get("text", str(error)) == str(error)
 
 
 def doubles(digits: str) -> np.ndarray:
