@@ -137,7 +137,7 @@ export class FakePlatform {
 
   definition() {
     const { rounds, payment, min, claimWindow } = this.options;
-    const settings = { rounds, payment: payment.toString(), min_participants: min, window: 30 };
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30 };
     return JSON.stringify({ body: { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } } });
   }
 
@@ -330,7 +330,9 @@ export class FakePhone {
       invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0 },
       trainer: this.trainer,
       onEvent: (what, details) => this.told.push([what, details]),
-      sleep: async (seconds) => {
+      sleep: async (seconds, signal) => {
+        await new Promise((resolve) => setImmediate(resolve)); // a test has its turn
+        signal?.throwIfAborted();
         if (fuse.left <= 0) throw new TabClosed("closed before");
         this.slept.push(seconds);
         this.time += seconds;
@@ -354,4 +356,40 @@ export class FakePhone {
   events(what) {
     return this.told.filter(([name]) => name === what).map(([, details]) => details);
   }
+}
+
+/** The Web Locks API as far as an agent uses it. */
+export class FakeLocks {
+  /** @type {Map<string, Promise<unknown>>} */
+  _held = new Map();
+
+  /** @param {string} name @param {LockOptions} options @param {(lock: any) => Promise<any>} act */
+  async request(name, { ifAvailable = false, signal }, act) {
+    while (this._held.has(name)) {
+      if (ifAvailable) return act(null);
+      await Promise.race([this._held.get(name), aborted(signal)]);
+    }
+    const done = act({ name });
+    const over = done.catch(() => {}).finally(() => this._held.delete(name));
+    this._held.set(name, over);
+    return done;
+  }
+
+  async query() {
+    return {};
+  }
+}
+
+/** @param {AbortSignal} [signal] @returns {Promise<never>} */
+function aborted(signal) {
+  return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+}
+
+/** Until something is true, without end only in a broken test. @param {() => unknown} look */
+export async function until(look) {
+  for (let turn = 0; turn < 100_000; turn++) {
+    if (await look()) return;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  throw new Error("it never came");
 }

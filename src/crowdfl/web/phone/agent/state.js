@@ -53,17 +53,18 @@ export async function view(store, task) {
   const [definition, keys, status, left, over, certificate] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
+  const body = definition ? JSON.parse(definition).body : null; // its signature was checked before it was kept
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
-    definition: definition ? JSON.parse(definition).body : null,
+    definition: body,
     who: keys?.who ?? null,
     state: status?.state ?? null,
     ended: status?.ended ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
-    claim: await claimOf(kept, status, rounds),
+    claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
   };
 }
@@ -106,6 +107,11 @@ async function roundOf(kept, number, said) {
 /** @param {string} receipt It was checked before it was kept. */
 function isLate(receipt) {
   return JSON.parse(receipt).body.late === true;
+}
+
+/** @param {any} definition */
+function isPaid(definition) {
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.rule !== "none";
 }
 
 /**
