@@ -10,9 +10,10 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from tests.web import axe, browsers, motion, phone_states
-from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, campaign, definition
+from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition
 from tests.web.sites import opened_sp, sp_settings
 
+image = pytest.importorskip("PIL.Image")
 FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
 SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
 PATIENCE = browsers.PATIENCE
@@ -31,15 +32,15 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", recordings=(), fails=None, **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
         page.complaints = browsers.complaints(page)
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
-        given = json.dumps({"campaigns": campaigns, "recordings": list(recordings), "fails": fails or {}})
-        page.add_init_script(f"globalThis.given = {given};")
+        given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
         page.wait_for_selector("h1")
@@ -52,7 +53,14 @@ def show(browser, site):
 
 def shown(show, name, **look):
     place, campaigns = STATES[name]
-    return show(campaigns, place, RECORDINGS if name == "record" else (), **look)
+    recorded = {"recordings": RECORDINGS, "windows": WINDOWS} if name == "record" else {}
+    return show(campaigns, place, **recorded, **look)
+
+
+def shrink(path):
+    """Few colours are enough for a page: the documents stay small."""
+    picture = image.open(path).convert("RGB").quantize(24, dither=image.Dither.NONE)
+    picture.save(path, optimize=True)
 
 
 def until(page, expression):
@@ -73,7 +81,7 @@ def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
     if scheme == "light":
-        shoot(page, f"phone-{name}")
+        shrink(shoot(page, f"phone-{name}"))
 
 
 def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
