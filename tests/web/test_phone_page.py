@@ -17,6 +17,8 @@ image = pytest.importorskip("PIL.Image")
 FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
 SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
 PATIENCE = browsers.PATIENCE
+_TALL = 3200  # pixels
+_LARGEST = 80_000  # bytes of a picture in the documents
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +61,11 @@ def shown(show, name, **look):
 
 def shrink(path):
     """Few colours are enough for a page: the documents stay small."""
-    picture = image.open(path).convert("RGB").quantize(24, dither=image.Dither.NONE)
-    picture.save(path, optimize=True)
+    picture = image.open(path).convert("RGB")
+    if picture.height > _TALL:
+        picture = picture.resize((picture.width // 2, picture.height // 2), image.Resampling.LANCZOS)
+    picture.quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < _LARGEST
 
 
 def until(page, expression):

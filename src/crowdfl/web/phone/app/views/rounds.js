@@ -84,7 +84,7 @@ function outcome(rounds) {
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
-  return h("span", null, mineWord(update), h("br"), h("span.soft", null, `round ${roundWord(state)}`));
+  return h("span", null, mineWord(update), state !== "rewarded" && h("span.soft", null, ` (round ${roundWord(state)})`));
 }
 
 /** @param {Campaign["receipts"]} receipts */
