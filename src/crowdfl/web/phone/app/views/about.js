@@ -21,13 +21,15 @@ export function aboutView(model, task) {
   const trouble = h("div");
   const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
   const paper = part("div", null, (/** @type {Campaign | undefined} */ campaign) => papers(model, campaign));
+  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", `${sentence(why)} The page tries again by itself.`)] : []);
   const heading = title("You are invited");
-  const element = h("div", null, heading, paper.element, answer.element, trouble);
+  const element = h("div", null, heading, paper.element, answer.element, waits.element, trouble);
   const update = () => {
     const campaign = model.get(task);
     heading.textContent = campaign?.phase === "invited" ? "You are invited" : "About this campaign";
     paper.show(campaign && { ...campaign, rounds: [], receipts: [], now: { ...campaign.now, kind: "idle", done: 0, of: 0, why: null } });
     answer.show(canAnswer(campaign));
+    waits.show(campaign?.now.kind === "waiting" ? campaign.now.why : null);
   };
   update();
   return { element, update };
@@ -45,9 +47,10 @@ function canAnswer(campaign) {
 /** @param {Model} model @param {Campaign | undefined} campaign */
 function papers(model, campaign) {
   if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
-  if (!campaign.definition) return [waiting(model, campaign)];
+  const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
+  if (!campaign.definition) return [refused || waiting(model, campaign)];
   return [
-    campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal),
+    refused,
     h("div.card", null, h("p.headline", null, campaign.definition.purpose), told(campaign, campaign.definition)),
     leaving(campaign.definition),
     h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),

@@ -22,13 +22,17 @@ export function recordView(model, task) {
   const definition = model.get(task)?.definition;
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
   const list = part("div", null, (/** @type {RecordingView[]} */ found) => recordings(model, task, definition, found, () => refresh()));
+  const usable = part("p", { role: "status" }, (/** @type {Windows} */ windows) => [usableWords(windows, definition)]);
   /** @returns {Promise<void>} */
-  const refresh = async () => list.show(await model.recordings(task));
+  const refresh = async () => {
+    list.show(await model.recordings(task));
+    usable.show(await model.windows(task));
+  };
   const sensors = recordsWithSensors(definition) ? recording(model, task, definition, refresh) : null;
   const element = h("div", null, title("Record"), introduction(definition),
     sensors?.element ?? notice("warn", `This task needs ${sensorsOf(definition)}.`),
     h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
-      h("p.soft", null, "They are stored on this phone only."), list.element),
+      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element),
     importing(model, task, refresh),
     h("p", null, h("a", { href: hashOf("rounds", task) }, "Go on to the rounds")));
   void refresh();
@@ -53,7 +57,7 @@ function recording(model, task, definition, refresh) {
   const chosen = () => labels[choices.findIndex(({ input }) => input.checked)];
   const fieldset = /** @type {HTMLFieldSetElement} */ (h("fieldset.choices", null,
     h("legend", null, "What will you do?"), ...choices.map(({ element }) => element)));
-  const session = new RecordingSession(definition, (id, label, samples) => model.keep(task, id, label, samples), () => {
+  const session = new RecordingSession(definition, (id, label, samples, whole) => model.keep(task, id, label, samples, whole), () => {
     fieldset.disabled = session.isRunning;
     toggle.textContent = session.isRunning ? "Stop" : "Start recording";
     toggle.className = session.isRunning ? "danger" : "main";
@@ -87,14 +91,30 @@ function recordings(model, task, definition, found, refresh) {
     await refresh();
     document.getElementById("kept")?.closest("section")?.querySelector("button")?.focus();
   };
-  const row = (/** @type {RecordingView} */ one) => [
-    one.seconds < short ? h("span", null, one.label, h("br"), h("span.warn", null, "too short")) : one.label,
-    duration(one.seconds),
-    one.seconds > 0 ? `${Math.round((one.samples - 1) / one.seconds)} Hz` : "",
-    one.at === null ? "a file" : moment(one.at),
+  const rows = found.map((one) => [
+    described(one, short),
     button("Delete", () => remove(one), { kind: "danger", small: true, label: `Delete ${one.label}, ${duration(one.seconds)}` }),
-  ];
-  return [table("Recordings on this phone", ["Activity", "Length", "Rate", "When", "Delete"], found.map(row), { empty: "No recording yet." })];
+  ]);
+  return [table("On this phone", ["Recording", "Delete"], rows, { empty: "No recording yet." })];
+}
+
+/** @typedef {Awaited<ReturnType<Model["windows"]>>} Windows */
+
+/** @param {Windows} windows @param {DefinitionBody} definition */
+function usableWords(windows, { settings, training }) {
+  if (!windows) return "There is nothing to train on yet.";
+  const seconds = (training.window ?? 100) / (training.hertz ?? 50);
+  const each = windows.labels.map(({ label, train }) => `${label} ${train}`).join(", ");
+  const most = windows.train > settings.max_samples ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
+  return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
+}
+
+/** @param {RecordingView} recording @param {number} short */
+function described({ label, seconds, samples, at }, short) {
+  const rate = seconds > 0 ? `, ${Math.round((samples - 1) / seconds)} samples a second` : "";
+  return h("div", null, h("strong", null, label), ` ${duration(seconds)}${rate}`, h("br"),
+    h("span.soft", null, at === null ? "from a file" : moment(at)),
+    seconds < short && h("span.warn", null, " Too short to use."));
 }
 
 /**
