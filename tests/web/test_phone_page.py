@@ -10,12 +10,15 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from tests.web import axe, browsers, motion, phone_states
-from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, campaign, definition
+from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition
 from tests.web.sites import opened_sp, sp_settings
 
+image = pytest.importorskip("PIL.Image")
 FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
 SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
 PATIENCE = browsers.PATIENCE
+_TALL = 3200  # pixels
+_LARGEST = 80_000  # bytes of a picture in the documents
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +34,15 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", recordings=(), fails=None, **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
         page.complaints = browsers.complaints(page)
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
-        given = json.dumps({"campaigns": campaigns, "recordings": list(recordings), "fails": fails or {}})
-        page.add_init_script(f"globalThis.given = {given};")
+        given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
         page.wait_for_selector("h1")
@@ -52,7 +55,17 @@ def show(browser, site):
 
 def shown(show, name, **look):
     place, campaigns = STATES[name]
-    return show(campaigns, place, RECORDINGS if name == "record" else (), **look)
+    recorded = {"recordings": RECORDINGS, "windows": WINDOWS} if name == "record" else {}
+    return show(campaigns, place, **recorded, **look)
+
+
+def shrink(path):
+    """Few colours are enough for a page: the documents stay small."""
+    picture = image.open(path).convert("RGB")
+    if picture.height > _TALL:
+        picture = picture.resize((picture.width // 2, picture.height // 2), image.Resampling.LANCZOS)
+    picture.quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < _LARGEST
 
 
 def until(page, expression):
@@ -73,7 +86,7 @@ def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
     if scheme == "light":
-        shoot(page, f"phone-{name}")
+        shrink(shoot(page, f"phone-{name}"))
 
 
 def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
@@ -254,7 +267,9 @@ def test_a_recording_can_be_deleted(show):
 def test_a_csv_file_is_imported(show):
     page = shown(show, "record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files({"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"})
+    page.get_by_label("CSV files").set_input_files(
+        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
+    )
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 
