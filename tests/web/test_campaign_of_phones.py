@@ -2,10 +2,11 @@
 participants. One browser is killed in the middle of its upload and opened again, one has no network for a round.
 """
 
-import base64
 import contextlib
 import csv
+import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, Route, expect
+from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
 
 from crowdfl.lab.demo.servers import SERVERS
 from crowdfl.learning.datasets.data import Cut, Recording
@@ -37,6 +38,7 @@ LABELS = ("sitting", "jogging")
 PHONES, PEOPLE, ROUNDS = 3, 6, 3
 SECONDS, SHOWN_HERTZ = 20, 25
 KILLED, OFFLINE = 0, 1  # of the phones
+PIECE = re.compile(r"/rounds/([0-9]+)/uploads/[0-9a-f]+\?offset=([0-9]+)$")
 LATER = 6 * browsers.PATIENCE  # milliseconds
 TASK = """
 purpose = "Tell sitting from jogging"
@@ -70,8 +72,7 @@ rate = 0.001
 """
 GET = """async ([table, key]) => { const { openStore } = await import("/join/agent/store.js");
   const store = await openStore(); const [{ task }] = await store.tasks();
-  const plain = (one) => one instanceof Uint8Array ? btoa(Array.from(one, (byte) => String.fromCharCode(byte)).join(""))
-    : ArrayBuffer.isView(one) ? Array.from(one) : one;
+  const plain = (one) => ArrayBuffer.isView(one) ? Array.from(one) : one;
   const found = table === "blobs" ? [await store.get(task, key)] : await store.listRecordings(task);
   store.close();
   return found.map((one) => one && one.times ? { label: one.label, times: plain(one.times), signal: plain(one.signal) }
@@ -79,7 +80,7 @@ GET = """async ([table, key]) => { const { openStore } = await import("/join/age
 
 
 def real_recordings(person: int) -> dict[str, np.ndarray]:
-    """Of one real person, by label: x, y, z in g, 50 a second. Without the shared data, those of the watch that come with us."""
+    """Of one real person, by label: x, y, z in g, 50 a second. Without the shared data, those of our own watch data."""
     wanted = 2 * SECONDS * 50
     if MOTIONSENSE.exists():
         arrays = read_arrays(MOTIONSENSE)
@@ -106,7 +107,8 @@ class Phone:
     context: BrowserContext = field(init=False)
     page: Page = field(init=False)
     motion: Motion | None = None
-    offsets: list[str] = field(default_factory=list)  # of the pieces that it sent
+    offsets: list[int] = field(default_factory=list)  # of the pieces that it sent
+    sent: dict[int, dict[int, bytes]] = field(default_factory=dict)  # these pieces, by round and offset
 
     def open(self, url: str) -> None:
         """As after a tap on a link, or on the icon."""
@@ -115,9 +117,23 @@ class Phone:
         self.page.on("request", self._note)
         self.page.goto(url)
 
-    def _note(self, request: Any) -> None:
-        if request.method == "PATCH":
-            self.offsets.append(request.url.partition("offset=")[2])
+    def _note(self, request: Request) -> None:
+        found = PIECE.search(request.url)
+        if request.method == "PATCH" and found is not None:
+            number, offset = int(found[1]), int(found[2])
+            piece = request.post_data_buffer or b""
+            assert self.sent.setdefault(number, {}).setdefault(offset, piece) == piece, (
+                "another body for the same round"
+            )
+            self.offsets.append(offset)
+
+    def upload(self, number: int) -> bytes | None:
+        """What went to SP, piece by piece; a phone itself forgets it after the round."""
+        whole = b""
+        for offset, piece in sorted(self.sent.get(number, {}).items()):
+            assert offset == len(whole)
+            whole += piece
+        return whole or None
 
     def join(self) -> None:
         """Read and agree."""
@@ -237,7 +253,10 @@ def make_phones(made: PhoneCampaign, playwright: Playwright) -> None:
     for label in LABELS:
         for phone in made.phones:
             phone.start(label)
-        samples = {phone.motion: shown[phone.number][label][: SECONDS * 50 : 50 // SHOWN_HERTZ].tolist() for phone in made.phones}
+        samples = {
+            phone.motion: shown[phone.number][label][: SECONDS * 50 : 50 // SHOWN_HERTZ].tolist()
+            for phone in made.phones
+        }
         replay({motion: its for motion, its in samples.items() if motion is not None}, SHOWN_HERTZ)
         for phone in made.phones:
             phone.stop()
@@ -288,8 +307,8 @@ def opened(campaign: PhoneCampaign) -> dict[int, dict[str, OpenedUpload]]:
         campaign.definition = definition_of(campaign)
         both = BothHalves(campaign.definition.spec, campaign.csp_bundle)
         for number in range(1, ROUNDS + 1):
-            bodies = {f"phone {one.number}": one.kept(f"rounds/{number}/upload") for one in campaign.phones}
-            found = {name: both.open(base64.b64decode(body)) for name, body in bodies.items() if body is not None}
+            bodies = {f"phone {one.number}": one.upload(number) for one in campaign.phones}
+            found = {name: both.open(body) for name, body in bodies.items() if body is not None}
             for person in range(PHONES, PEOPLE):
                 upload = campaign.folder / f"person-{person}/rounds/{number}/upload"
                 found[f"person {person}"] = both.open(upload.read_bytes())
@@ -359,9 +378,11 @@ def own_recordings(phone: Phone) -> list[Recording]:
 def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):
     """With the same bytes: the first piece was not sent again."""
     offsets = campaign.phones[KILLED].offsets
-    assert offsets[0] == str(256 * 1024)
+    assert offsets[0] == 256 * 1024
     digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt"))["body"]["digest"]
-    assert len(digest) == 64
+    upload = campaign.phones[KILLED].upload(1)
+    assert upload is not None
+    assert hashlib.sha256(upload).hexdigest() == digest
 
 
 def test_everyone_is_paid_and_the_books_balance(campaign: PhoneCampaign):
