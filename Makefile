@@ -40,16 +40,17 @@ test-all: $(VENV)/.ready pages
 	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
 
 # The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
-pages: node_modules
+pages: node_modules/.package-lock.json
 	npm run --silent types
 	npm test --silent
 
-# A link to packages elsewhere will do too.
-node_modules: | package-lock.json
-	npm ci --no-fund --no-audit
+# npm writes this file when it has installed. A link to packages that lie elsewhere is left alone.
+node_modules/.package-lock.json: package-lock.json
+	@command -v npm >/dev/null || { echo "the checks of the pages need node 20 or later, with npm"; exit 1; }
+	@test -L node_modules || npm ci
 
 # The pictures in the documents, as the tests of pages take them.
-screenshots: $(VENV)/.ready node_modules
+screenshots: $(VENV)/.ready node_modules/.package-lock.json
 	CROWDFL_SCREENSHOTS=docs/screenshots $(BIN)/pytest -n auto -m "second and not slow" tests/web
 
 test-slow: $(VENV)/.ready
