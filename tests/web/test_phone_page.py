@@ -107,6 +107,17 @@ def test_a_link_that_is_opened_while_the_page_is_open_is_taken_too(show):
     assert "s3cr3t" not in page.url
 
 
+def test_a_link_can_be_pasted_into_an_installed_page(show, site):
+    """Which has no address bar."""
+    page = show([campaign()], "#/campaigns")
+    page.get_by_text("Paste a link").click()
+    page.get_by_label("Invitation link").fill(f"{site}/join/#{SECRET}")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    assert page.evaluate("asked") == [["accept", SECRET], ["look", TASK]]
+    assert not [url for url in page.requests if "s3cr3t" in url]
+
+
 def test_a_damaged_link_says_what_to_do(show):
     page = show([], "#Q0ZMTQ", fails={"accept": "this link is damaged"})
     expect(page.get_by_role("alert")).to_contain_text("This invitation cannot be opened. This link is damaged.")
