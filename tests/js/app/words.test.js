@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { fragmentOf } from "#web/phone/app/link.js";
 import { hashOf, placeOf } from "#web/phone/app/router.js";
 import { explain, explainLink, grouped, sentence } from "#web/phone/app/words.js";
 import { BadSignature, FormatError, ServiceUnavailable } from "#web/phone/protocol/errors.js";
@@ -46,4 +47,12 @@ test("keys are shown in groups, texts as sentences", () => {
   assert.equal(grouped("0011223344"), "0011 2233 44");
   assert.equal(sentence("  no fee "), "No fee.");
   assert.equal(sentence(""), "");
+});
+
+test("a pasted link gives its fragment, unless it is another page's", () => {
+  const page = { origin: "https://sp.example", host: "sp.example" };
+  assert.equal(fragmentOf(" https://sp.example/join/#Q0ZMTQ\n", page), "Q0ZMTQ");
+  assert.equal(fragmentOf("sp.example/join/#Q0ZMTQ", page), "Q0ZMTQ");
+  assert.throws(() => fragmentOf("https://other.example/join/#Q0ZMTQ", page), /leads to other\.example/);
+  assert.throws(() => fragmentOf("https://sp.example/join/", page), /not an invitation link/);
 });
