@@ -46,6 +46,9 @@ def campaign(**changes: Any) -> Campaign:
         "receipts": [],
         "now": IDLE,
         "problem": None,
+        "state": "running",
+        "ended": None,
+        "recorded": 0,
     } | changes
 
 

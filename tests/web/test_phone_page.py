@@ -227,6 +227,42 @@ def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
     expect(page.get_by_label("Receipt of round 2")).to_contain_text('"kind": "receipt"')
 
 
+def test_a_focused_link_stays_focused_while_training_goes_on(show):
+    page = shown(show, "training")
+    page.get_by_role("link", name="Record more").focus()
+    page.evaluate("([task, now]) => change(task, {now})", [TASK, phone_states.TRAINING["now"] | {"done": 9}])
+    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
+    expect(page.get_by_role("link", name="Record more")).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "paused"}, "The campaign is paused."),
+        ({"phase": "ended", "ended": "cancelled by requester"}, "The campaign has ended: cancelled by requester."),
+        ({"phase": "left"}, "You have left this campaign."),
+        ({"rounds": []}, "Waiting for the first round."),
+        ({"now": {"kind": "elsewhere"}}, "Another tab of this page is at work."),
+        ({"rounds": [phone_states.task_round(1, "nothing", state="open")]}, "there is nothing to send. Record first."),
+    ],
+)
+def test_the_headline_says_where_the_campaign_stands(show, changes, words):
+    page = show([JOINED | changes], f"#/rounds/{TASK}")
+    expect(page.locator(".headline")).to_contain_text(words)
+
+
+def test_what_stopped_the_agent_is_shown_and_can_be_tried_again(show):
+    page = show([JOINED | {"problem": "The platform does not know you."}], f"#/rounds/{TASK}")
+    expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
+    page.get_by_role("button", name="Try again").click()
+    assert page.evaluate("asked") == [["retry", TASK]]
+
+
+def test_an_invitation_whose_time_is_over_says_so(show):
+    page = show([campaign(expires=1_700_000_000)], f"#/about/{TASK}")
+    expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
+
+
 def test_rounds_are_a_real_table_with_accuracy_before_and_after(show):
     page = shown(show, "ended")
     cells = page.get_by_role("table", name="Round by round").get_by_role("row").nth(1).get_by_role("cell")
@@ -348,6 +384,17 @@ def test_a_page_in_the_background_warns_that_time_is_missing(show):
     until(page, "kept.length === 1")  # it may never come back
     page.evaluate(hide % "visible")
     expect(page.get_by_text("This page was in the background.")).to_be_visible()
+
+
+def test_sensors_that_wake_after_the_view_was_left_record_nothing(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    page.get_by_role("button", name="Start recording").click()
+    page.get_by_role("link", name="Rounds", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
+    page.evaluate("""() => { for (let turn = 0; turn < 500; turn++) dispatchEvent(new DeviceMotionEvent("devicemotion", {
+      accelerationIncludingGravity: {x: 0, y: 0, z: 9.8}, rotationRate: {alpha: 0, beta: 0, gamma: 0}})); }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("kept") == []
 
 
 def test_leaving_the_view_ends_and_keeps_the_recording(show):

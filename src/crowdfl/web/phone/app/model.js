@@ -38,8 +38,12 @@ class PhoneModel {
     /** @type {Promise<void> | null} */
     this.reading = null;
     this.again = false;
+    this.recordedTimes = 0;
     this.others = new BroadcastChannel("crowdfl"); // tabs of the same browser
-    this.others.onmessage = () => void this.refresh(false);
+    this.others.onmessage = () => {
+      this.recordedTimes += 1; // perhaps
+      void this.refresh(false);
+    };
     addEventListener("online", () => this.wake());
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake());
   }
@@ -47,6 +51,7 @@ class PhoneModel {
   /** What was going on when the page was closed goes on. */
   async resume() {
     for (const { task, phase } of await this.store.tasks()) {
+      await this.tidy(task);
       if (phase === "joined" || phase === "left") void this.run(task);
       else if (phase === "invited") void this.look(task);
     }
@@ -206,6 +211,7 @@ class PhoneModel {
   /** @param {string} task @param {string} id */
   async deleteRecording(task, id) {
     await this.store.deleteRecording(task, id);
+    this.recordedTimes += 1;
     await this.refresh();
   }
 
@@ -216,9 +222,16 @@ class PhoneModel {
   /** @param {string} task */
   async recorded(task) {
     const part = this.parts.get(task);
+    this.recordedTimes += 1;
     part?.agent.wake();
     await this.refresh();
     if (part && this.get(task)?.phase === "joined") void this.run(task); // where it had stopped
+  }
+
+  /** A page may have been closed after a recording was whole, and before what it was made of was deleted. @param {string} task */
+  async tidy(task) {
+    const ids = new Set(await this.store.recordingIds(task));
+    for (const id of ids) if (ids.has(id + UNFINISHED)) await this.store.deleteRecording(task, id + UNFINISHED);
   }
 
   /** @param {string} task */
@@ -258,9 +271,11 @@ class PhoneModel {
     const [shown, invitation] = await Promise.all([view(this.store, task), this.store.get(task, "invitation")]);
     if (!shown || !invitation) return null;
     const part = this.parts.get(task);
-    const { definition, phase, who, rounds, total, claim, receipts } = shown;
+    const { total, ...rest } = shown;
     return {
-      task, phase, definition, who, rounds, claim, receipts, rewards: total,
+      ...rest,
+      rewards: total,
+      recorded: this.recordedTimes,
       refusal: part?.refusal ?? null,
       problem: part?.problem ?? null,
       now: part?.now ?? IDLE,

@@ -47,7 +47,10 @@
  *   receipts: { round: number, text: string }[],
  *   now: NowView,
  *   problem: string | null,
- * }} Campaign
+ *   state: string | null,
+ *   ended: string | null,
+ *   recorded: number,
+ * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended; `recorded` changes with the recordings.
  */
 
 /**
