@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,14 +11,15 @@ import typer
 from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, warnings, write_model
+from crowdfl.cli.task.files import template
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
+from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -63,15 +65,10 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    definition, _ = defined(file, read_settings(file), module)
-    settings, parameters = definition.settings, definition.spec.parameters
-    profile = profile_named(settings.profile)
-    profile.check(settings, parameters)
-    widths, dealt, warned = profile.explain(settings, parameters), dealt_words(definition), warnings(definition)
-    lines = [f"profile        {settings.profile}, {parameters} parameters", widths]
-    lines += [f"dealt by KGC   {dealt}"] if dealt else []
-    told = {"profile": settings.profile, "parameters": parameters, "widths": widths, "dealt": dealt, "warnings": warned}
-    show(told, "\n".join([*lines, *(f"warning: {words}" for words in warned)]), as_json=as_json)
+    found = explained(defined(file, read_settings(file), module)[0])
+    lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
+    lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
+    show(asdict(found), "\n".join([*lines, *(f"warning: {words}" for words in found.warnings)]), as_json=as_json)
 
 
 @app.command()
