@@ -179,6 +179,20 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
 
 
 @app.command()
+def console(
+    settings: _Settings = _SETTINGS,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")] = 0,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in this machine's browser.")
+    ] = False,
+) -> None:
+    """Serve a page on this machine alone: create, fund, invite, watch, evaluate and stop tasks in a browser."""
+    from crowdfl.cli.task.console import serve_console  # late: a server's packages, which the others do not need
+
+    serve_console(settings, port, open_page=open_page)
+
+
+@app.command()
 def run(
     file: _TaskFile,
     invitations: _Folder,

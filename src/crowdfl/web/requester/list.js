@@ -1,0 +1,38 @@
+// @ts-check
+// All tasks of this requester, from its own folder; where each stands, SP says.
+import { h, table } from "../web/common/dom.js";
+import { money } from "../web/common/format.js";
+import { get } from "./api.js";
+import { words } from "./parts.js";
+
+/** @typedef {{ task: string, purpose: string, profile: string, rounds: number, parameters: number, budget: number }} Summary */
+
+/** @param {AbortSignal} signal */
+export async function listView(signal) {
+  const { tasks, folder } = /** @type {{ tasks: Summary[], folder: string }} */ (await get("overview", signal));
+  const states = new Map(tasks.map(({ task }) => [task, h("span.soft", null, "asking SP …")]));
+  const rows = tasks.map(({ task, purpose, profile, rounds, budget }) => [
+    h("a", { href: `#/tasks/${task}` }, purpose || "(no purpose)"), profile, rounds,
+    budget ? money(budget) : "none", /** @type {HTMLElement} */ (states.get(task))]);
+  for (const [task, place] of states) void fill(task, place, signal);
+  const columns = ["what for", "profile", "rounds", "budget of a round", "state"];
+  const element = h("div", null,
+    h("h1", null, "Your tasks"),
+    table("Tasks, the last one first", columns, rows, { numbers: [2, 3], empty: "no task yet" }),
+    h("p", null, h("a.button.main", { href: "#/new" }, "New task")),
+    h("p.soft", null, "Kept in ", h("code", null, folder), ". Whoever has this folder is you."));
+  return { title: "Tasks", element };
+}
+
+/** @param {string} task @param {HTMLElement} place @param {AbortSignal} signal */
+async function fill(task, place, signal) {
+  try {
+    const { status } = await get(`tasks/${task}/status`, signal);
+    place.className = "state";
+    place.textContent = status.state;
+  } catch (failure) {
+    if (signal.aborted) return;
+    place.className = "bad";
+    place.textContent = words(failure);
+  }
+}
