@@ -27,6 +27,7 @@ _COMMANDS = {
     "csp": "cli.servers:csp_app",
     "task": "cli.task.commands:app",
     "participant": "cli.participant:app",
+    "phone": "cli.phone:app",
     "train": "cli.train:train",
     "data": "cli.data:app",
     "evaluate": "cli.evaluate:evaluate",

@@ -10,10 +10,11 @@ from crowdfl.errors import CampaignError, SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.invitation_link import phone_page
 from crowdfl.roles.requester import Requester
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
-from crowdfl.web.requester_console.invitations import invitation_files, phone_page, shown_invitation
+from crowdfl.web.requester_console.invitations import invitation_files, shown_invitation
 from crowdfl.web.requester_console.jobs import Job, Jobs, Progress
 from crowdfl.web.requester_console.learned import Learned
 from crowdfl.web.requester_console.seen import seen
