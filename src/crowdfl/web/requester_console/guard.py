@@ -82,7 +82,7 @@ class Guard:
         headers = Headers(scope=scope)
         if headers.getlist("host") != [f"127.0.0.1:{self.session.port}"]:  # a name that somebody points here
             return _refused(421, "NotFromHere", f"open {self.session.origin}: other names do not lead to this page")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and _is_api(scope):
+        if headers.get("sec-fetch-site", "same-origin") != "same-origin" and _is_api(scope):
             return _refused(403, "NotFromHere", "only the console's own page may call this")
         if scope["method"] not in _READING and headers.getlist("origin") != [self.session.origin]:
             return _refused(403, "NotFromHere", "only the console's own page may call this")
