@@ -13,15 +13,18 @@ from fastapi import FastAPI
 from crowdfl.cli import requester_file
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.task.console import requester_desk
+from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.training import LocalTrainer
+from crowdfl.roles.defining import defined
+from crowdfl.roles.documents import Definition
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import RequesterSettings
 from crowdfl.web.requester_console.app import create_requester_app
-from crowdfl.web.requester_console.form import PHONE_TASK, start_values
+from crowdfl.web.requester_console.form import PHONE_TASK, contents, start_values
 from crowdfl.web.requester_console.guard import HEADER, Session
 from tests.http.world import InProcess, World
 
-__all__ = ["Browser", "Office", "ended", "small_values"]
+__all__ = ["Browser", "Office", "ended", "opened", "small_values", "task_of"]
 
 PORT = 7999
 PATIENCE = 120.0
@@ -44,6 +47,11 @@ def small_values(**changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for section, typed in part.items():
             values[section] |= typed
     return values
+
+
+def task_of(values: dict[str, dict[str, Any]]) -> tuple[Definition, Weights]:
+    """The task of a form, as a requester creates it."""
+    return defined("the form", contents(values))
 
 
 class Office:

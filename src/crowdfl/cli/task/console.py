@@ -4,7 +4,7 @@ import signal
 import threading
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -25,16 +25,26 @@ _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not w
 def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
     """Print the address once, and serve until SIGINT or SIGTERM."""
     own = RequesterFile.read(settings)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
     with open_requester(own) as requester:
         desk = requester_desk(own, _impatient(requester))
         with serving_requester(lambda session: create_requester_app(desk, session), port) as session:
-            typer.echo(f"The requester's page, for one browser on this machine:\n{session.address}\nCtrl-C ends it.")
-            with _opened(session.address, own.folder) if open_page else _nothing():
-                stop.wait()
+            address = session.address
+            typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
+            with _opened(address, own.folder) if open_page else nullcontext():
+                _wait_for_signal()
     typer.echo("the console has ended")
+
+
+def _wait_for_signal() -> None:
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        stop.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def requester_desk(own: RequesterFile, requester: Requester) -> Desk:
@@ -63,8 +73,3 @@ def _opened(address: str, folder: Path) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield

@@ -1,9 +1,10 @@
 // @ts-check
 // A new task: every setting, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
-import { duration, money } from "../web/common/format.js";
+import { duration } from "../web/common/format.js";
 import { Refusal, follow, get, post } from "./api.js";
 import { guarded, notice, progress, showFailure } from "./parts.js";
+import { costOfRounds, explainedRows } from "./words.js";
 
 /**
  * @typedef {object} Field
@@ -167,17 +168,16 @@ class Maker {
     return [
       h("p", null, `Profile ${profile}.`, this.#cost()),
       ...warnings.map((text) => notice(`Warning: ${text}`, "warn")),
-      h("h3", null, "Widths and bounds"), h("pre", null, widths),
+      h("h3", null, "Widths and bounds"),
+      h("dl.widths", null, ...explainedRows(widths).flatMap(([term, text]) => [h("dt", null, term), h("dd", null, text)])),
       ...(dealt ? [h("h3", null, "Dealt by KGC"), h("p", null, dealt)] : []),
     ];
   }
 
   #cost() {
     const { budget, rounds } = this.values().settings;
-    const [whole, decimals = ""] = String(budget).split(".");
-    if (!/^\d+$/.test(whole) || !/^\d{0,6}$/.test(decimals) || !/^\d+$/.test(String(rounds))) return "";
-    const millionths = BigInt(whole + decimals.padEnd(6, "0"));
-    return ` All rounds cost ${money(millionths * BigInt(String(rounds)))}.`;
+    const cost = costOfRounds(String(budget), String(rounds));
+    return cost && ` All rounds cost ${cost}.`;
   }
 
   /** @param {string} key */

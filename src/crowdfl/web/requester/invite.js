@@ -2,9 +2,10 @@
 // Invitations: each is for one person, and as secret as a key.
 import { h } from "../web/common/dom.js";
 import { get, post } from "./api.js";
-import { actionButton, card, guarded, labelled, notice } from "./parts.js";
+import { actionButton, card, guarded, isOver, labelled, notice } from "./parts.js";
 
 /** @typedef {import("./task.js").Task} Task */
+/** @typedef {import("./task.js").Standing} Standing */
 /** @typedef {{ number: number, file: string, link: string | null, picture: string | null }} Invitation */
 
 /** @param {Task} task @param {AbortSignal} signal */
@@ -15,8 +16,8 @@ export function inviteCard(task, signal) {
   const days = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 3660, value: 30 }));
   const button = /** @type {HTMLButtonElement} */ (h("button.main", { type: "submit" }, "Make invitations"));
   const make = async () => {
-    const { invitations, folder } = await post(`tasks/${task.task}/invitations`, { count: Number(count.value), days: Number(days.value) }, signal);
-    place.replaceChildren(notice(`${invitations.length} invitations were made, in ${folder}.`));
+    const { invitations } = await post(`tasks/${task.task}/invitations`, { count: Number(count.value), days: Number(days.value) }, signal);
+    place.replaceChildren(notice(`${invitations.length} ${invitations.length === 1 ? "invitation was" : "invitations were"} made.`));
     list.replaceChildren(codes(invitations), sheetLink(task));
   };
   const older = actionButton("button", "Show those made before", place, async () => {
@@ -26,7 +27,9 @@ export function inviteCard(task, signal) {
   });
   const form = h("form", { onSubmit: (/** @type {Event} */ event) => { event.preventDefault(); void guarded(button, place, make); } },
     h("div.inline", null, labelled("count", "How many", count), labelled("days", "Good for days", days), h("div", null, button)));
-  return card("Invite", h("p", null, "An invitation is for one person. Whoever has it can join once: hand each to one person only."), form, place, list, older);
+  const element = card("Invite", h("p", null, "An invitation is for one person. Whoever has it can join once: hand each to one person only."), form, place, list, older);
+  const show = (/** @type {Standing} */ { status }) => { form.hidden = isOver(status.state); };
+  return { element, show };
 }
 
 /** @param {Task} task */

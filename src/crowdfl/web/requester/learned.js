@@ -13,7 +13,7 @@ import { actionButton, card, labelled, notice, progress } from "./parts.js";
 /** @typedef {{ accuracy: number, loss: number, windows: number, labels: string[], classes: Record<string, ClassScore>, confusion: number[][] }} Evaluation */
 
 const DATA = "crowdfl-data";
-const HINT = "One a line: watch:0, csv:FOLDER or npz:FILE#7, on this machine. What each holds out is tested on; it leaves this machine never.";
+const HINT = "One a line: watch:0, csv:FOLDER or npz:FILE#7, on this machine. What each holds out is tested on. It never leaves this machine.";
 
 /** @param {string} id */
 function dataInput(id) {

@@ -20,7 +20,8 @@ export async function listView(signal) {
     h("h1", null, "Your tasks"),
     table("Tasks, the last one first", columns, rows, { numbers: [2, 3], empty: "no task yet" }),
     h("p", null, h("a.button.main", { href: "#/new" }, "New task")),
-    h("p.soft", null, "Kept in ", h("code", null, folder), ". Whoever has this folder is you."));
+    h("details", null, h("summary", null, "Where this is kept"), h("p", null, h("code", null, folder)),
+      h("p", null, "Your signing key and the keys of your tasks are in this folder: whoever has it can act as you, and whoever loses it has lost the tasks.")));
   return { title: "Tasks", element };
 }
 

@@ -70,6 +70,9 @@ export function confirmed(title, text, yes, danger = false) {
   }));
 }
 
+/** Whether a task takes neither people nor money any more. @param {string} state */
+export const isOver = (state) => ["finished", "cancelled", "settled"].includes(state);
+
 /** @param {string} heading @param {...(Node | string | null)} children */
 export function card(heading, ...children) {
   return h("section.card", null, h("h2", null, heading), ...children);

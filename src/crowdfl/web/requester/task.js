@@ -29,15 +29,16 @@ export async function taskView(signal, id) {
   const task = /** @type {Task} */ (await get(`tasks/${id}`, signal));
   const place = h("div", null, h("p.soft", null, "asking SP …"));
   const money = moneyCard(task, signal);
+  const invite = inviteCard(task, signal);
   const learned = accuracyCard(task, signal);
   const seen = seenCard(task, signal);
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || "(no purpose)"),
     h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("span.id", null, task.task)),
-    place, money.element, inviteCard(task, signal), learned.element, modelCard(task, signal), seen, orders.element,
+    place, money.element, invite.element, learned.element, modelCard(task, signal), seen, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
-  void watch(task, place, [money.show, learned.show, orders.show], signal);
+  void watch(task, place, [money.show, invite.show, learned.show, orders.show], signal);
   return { title: task.purpose || "Task", element };
 }
 
@@ -96,6 +97,7 @@ function seenCard(task, signal) {
   const show = actionButton("button", "Show what each server saw", place, async () => {
     const { rows, note } = await get(`tasks/${task.task}/seen`, signal);
     const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.not_learns, row.known]);
+    place.className = "seen";
     place.replaceChildren(table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells), h("p", null, note));
   });
   return card("What each server saw", place, show);

@@ -1,5 +1,6 @@
 """What a requester can do at its desk. Calls may wait for a service; what takes long is a job."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,7 +38,7 @@ class Desk:
     jobs: Jobs = field(default_factory=Jobs)
 
     def __post_init__(self) -> None:
-        self.learned = Learned(self.requester)
+        self.learned, self._explaining = Learned(self.requester), threading.Lock()
 
     def overview(self) -> dict[str, Any]:
         """Who this is, and its tasks."""
@@ -58,7 +59,8 @@ class Desk:
 
     def explain(self, values: Values) -> dict[str, Any]:
         """What the form's values lead to; nothing is sent anywhere."""
-        return asdict(answer(values, self.settings.min_claim_window))
+        with self._explaining:  # a large model takes memory: one at a time
+            return asdict(answer(values, self.settings.min_claim_window))
 
     def create(self, values: Values) -> Job:
         """Post the task of a form that is right; the same values are always the same task."""

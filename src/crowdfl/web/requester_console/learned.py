@@ -25,7 +25,9 @@ class Learned:
 
     requester: Requester
     _scores: dict[tuple[str, tuple[str, ...], int], dict[str, float]] = field(default_factory=dict)
-    _reading: Any = field(default_factory=threading.Lock)  # a lock has no type of its own in this Python
+
+    def __post_init__(self) -> None:
+        self._reading = threading.Lock()
 
     def model(self, task: str) -> Weights:
         with self._reading:
