@@ -101,6 +101,13 @@ def bad() -> list[Json]:
         ("a short signature", changed(3, signature[:-1]), "FormatError"),
         ("a short key of KGC", changed(6, KGC_KEY[:-1]), "FormatError"),
         ("a long key of SP", changed(7, SP_KEY + b"\0"), "FormatError"),
+        ("no task", changed(0, ""), "FormatError"),
+        ("a task that leads elsewhere", changed(0, f"../{TASK[3:]}"), "FormatError"),
+        ("a task in capitals", changed(0, TASK.upper()), "FormatError"),
+        ("plain HTTP", changed(4, "http://kgc.example:7101"), "PlainHttpRefused"),
+        ("plain HTTP to a name that looks like loopback", changed(5, "http://127.0.0.1.example"), "PlainHttpRefused"),
+        ("a place with a password", changed(4, "https://user:word@kgc.example"), "FormatError"),
+        ("a place with a query", changed(4, "https://kgc.example/?x"), "FormatError"),
         ("no KGC", changed(4, ""), "FormatError"),
         ("a script for KGC", changed(4, "javascript:alert(1)"), "FormatError"),
         ("a place with a line break", changed(4, f"{KGC}\n"), "FormatError"),
@@ -122,6 +129,9 @@ def document() -> Json:
             good("the page of SP", PAGE, SP, NUMBER, 2000000000.25),
             good("a page elsewhere", "https://pages.example/join/", SP, NUMBER, 2000000000.123456),
             good("a whole number of seconds", PAGE, SP, NUMBER, 2000000000),
+            good(
+                "plain HTTP on loopback", "http://127.0.0.1:7102/join/", "http://127.0.0.1:7102", NUMBER, 2000000000.25
+            ),
             good("a whole number as a float", PAGE, SP, NUMBER, 2000000000.0),
             good(
                 "a number with letters that JSON escapes",

@@ -51,9 +51,9 @@ export async function openModel() {
     },
     claim: note("claim"),
     recordings: async () => globalThis.kept.map(({ signal: _, times: __, ...shown }) => shown),
-    keep: async (task, id, label, { times, signal, channels }) => {
+    keep: async (task, id, label, { times, signal, channels }, whole) => {
       const seconds = times.at(-1) - times[0];
-      const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal] };
+      const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal], whole };
       globalThis.kept = [...globalThis.kept.filter((one) => one.id !== id), made];
     },
     importCsv: async (task, name, text) => {

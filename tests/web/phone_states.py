@@ -94,7 +94,7 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "ended": (f"#/rounds/{TASK}", [OVER]),
     "rewards": (
         f"#/rewards/{TASK}",
-        [OVER | {"claim": {"state": "ready", "amount": "8750000n", "until": 1795000000, "why": None}}],
+        [OVER | {"claim": {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}}],
     ),
     "paid": (
         f"#/rewards/{TASK}",

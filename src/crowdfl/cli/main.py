@@ -37,6 +37,7 @@ _COMMANDS = {
     "backup": "cli.backup:backup",
     "restore": "cli.backup:restore",
     "demo": "lab.demo.run:demo",
+    "demo-phone": "lab.demo.phone:demo_phone",
     "audit": "lab.audit.command:app",
     "bench": "lab.bench.command:app",
     "reproduce": "lab.experiments.command:reproduce",

@@ -10,7 +10,7 @@ from binascii import Error as _NotBase64
 from pathlib import Path
 from typing import Any
 
-from crowdfl.errors import DocumentError, FormatError, LimitExceeded
+from crowdfl.errors import DocumentError, FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.roles.documents import open_document
 from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
@@ -19,7 +19,9 @@ _LONGEST = 4096  # characters of a fragment: an invitation has about 500, and a 
 _LIMITS = Limits(None, 0, max_entries=0)
 _LETTERS = re.compile(r"[A-Za-z0-9_-]*")
 _TOKEN = re.compile(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,20})?")  # a time as json.dumps writes it
+_TASK = re.compile(r"[0-9a-f]{32}")
 _PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
+_SAFE = re.compile(r"https://.*|http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])([:/].*)?")
 _SIGNATURE, _KEY = 64, 32
 
 
@@ -82,11 +84,22 @@ def read_link(link: str) -> InvitationLink:
     sizes = len(found.signature), len(found.kgc_key), len(found.sp_key)
     if sizes != (_SIGNATURE, _KEY, _KEY):
         raise FormatError("this link's signature or keys are not of the right length")
+    if not _TASK.fullmatch(found.task):
+        raise FormatError("this link does not name a task")
     if not _TOKEN.fullmatch(found.expires):
         raise FormatError("this link does not say until when it is good")
-    if not all(_PLACE.fullmatch(place) for place in (found.kgc, found.sp or found.kgc)):
-        raise FormatError("this link does not say where KGC or SP is")
+    for place in (found.kgc, found.sp or found.kgc):
+        _require_place(place)
     return found
+
+
+def _require_place(address: str) -> None:
+    if not _PLACE.fullmatch(address):
+        raise FormatError("this link does not say where KGC or SP is")
+    if not _SAFE.fullmatch(address):
+        raise PlainHttpRefused(
+            "this link leads to plain HTTP, which anyone can read and alter: ask for one with https://"
+        )
 
 
 def _decoded(fragment: str) -> InvitationLink:

@@ -4,15 +4,16 @@
 // It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
 // may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.
 
-import { ClaimRefused, Conflict, CrowdFLError, NotAuthenticated, NotReady, TooLate } from "../protocol/errors.js";
+import { ClaimRefused, NotAuthenticated, NotReady, TooLate } from "../protocol/errors.js";
 import { total } from "./claiming.js";
 import { Forgotten, passes, wordsOf } from "./errors.js";
-import { Participant } from "./participant.js";
-import { Backoff, sleep as sleepFor, uniform } from "./retry.js";
+import { Participant, UNDER_WAY } from "./participant.js";
+import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
+import { OneTab } from "./tabs.js";
 
-/** @typedef {import("./participant.js").Trainer} Trainer */
+/** @typedef {import("./affairs.js").Trainer} Trainer */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {import("./participant.js").ParticipantPlatform & {attach?: import("./api.js").Platform["attach"]}} AgentPlatform */
+/** @typedef {import("./affairs.js").ParticipantPlatform & {attach?: import("./api.js").Platform["attach"]}} AgentPlatform */
 /** @typedef {"ended" | "left" | "stopped" | "forgotten"} Outcome */
 /** @typedef {{amount: bigint, owed: number[]}} Unclaimed Millionths, and rounds whose reward is not known yet. */
 
@@ -22,7 +23,7 @@ import { Backoff, sleep as sleepFor, uniform } from "./retry.js";
  * @property {AgentPlatform} platform
  * @property {Invitation} invitation
  * @property {Trainer} trainer
- * @property {import("./participant.js").OnEvent} [onEvent]
+ * @property {import("./affairs.js").OnEvent} [onEvent]
  * @property {import("./retry.js").Sleep} [sleep]
  * @property {LockManager | null} [locks] null: nobody else runs.
  * @property {(low: number, high: number) => number} [jitter]
@@ -33,12 +34,10 @@ import { Backoff, sleep as sleepFor, uniform } from "./retry.js";
 const LONGEST = 80; // seconds between two looks at the platform
 const LOOKS_UNKNOWN = 10; // until a platform that does not know this participant is believed
 const FAREWELL = 15; // seconds that leaving waits for the platform; it is told later
-const UNDER_WAY = ["running", "paused"];
 
 export class Agent {
   /** @param {AgentOptions} options */
-  constructor({ store, platform, invitation, trainer, onEvent = () => {}, sleep = sleepFor, locks = globalThis.navigator?.locks ?? null,
-    jitter = uniform, now, protocol }) {
+  constructor({ store, platform, invitation, trainer, onEvent = () => {}, sleep = sleepFor, locks, jitter = uniform, now, protocol }) {
     const { task, kgcKey, spKey } = invitation;
     this.task = task;
     this.participant = new Participant({ task, store, platform, kgcKey, spKey, onEvent, now, protocol });
@@ -48,7 +47,7 @@ export class Agent {
     this._trainer = trainer;
     this._onEvent = onEvent;
     this._sleep = sleep;
-    this._locks = locks;
+    this._tab = new OneTab(`crowdfl ${task}`, locks === undefined ? globalThis.navigator?.locks ?? null : locks);
     this._jitter = jitter;
     /** @type {{stopper: AbortController, done: Promise<Outcome>} | null} */
     this._running = null;
@@ -71,7 +70,7 @@ export class Agent {
   async join() {
     await this.stop();
     await this._store.open(this.task, this._invitation);
-    return this._alone(async () => {
+    return this._tab.now(async () => {
       await this._prepare();
       return this.participant.join(this._invitation.invitation);
     });
@@ -113,7 +112,7 @@ export class Agent {
    */
   async claim(options) {
     await this.stop();
-    return this._alone(() => this.participant.claim(options));
+    return this._tab.now(() => this.participant.claim(options));
   }
 
   /** Leave the task; whether the platform knows it already. What was earned stays claimable: `run` does that. */
@@ -126,8 +125,8 @@ export class Agent {
   /** What would be lost with the keys. @returns {Promise<Unclaimed>} */
   async unclaimed() {
     const { kept } = this.participant;
-    if ((await kept.has("paid")) || (await kept.has("not-paid")) || !(await kept.has("certificate"))) return { amount: 0n, owed: [] };
-    if (!(await this.participant.hasBudget())) return { amount: 0n, owed: [] };
+    const settled = (await kept.has("paid")) || (await kept.has("not-paid")) || !(await kept.has("certificate"));
+    if (settled || !(await this.participant.rewards.arePaid())) return { amount: 0n, owed: [] };
     return { amount: total((await kept.rewards()).values()), owed: await kept.owed() };
   }
 
@@ -163,7 +162,7 @@ export class Agent {
   /** @param {AbortSignal} stop @returns {Promise<Outcome>} */
   async _run(stop) {
     try {
-      return await this._locked(stop, () => this._takePart(stop));
+      return await this._tab.whenFree(() => this._takePart(stop), stop, () => this._onEvent("elsewhere", {}));
     } catch (error) {
       if (error instanceof Forgotten) return "forgotten";
       if (stop.aborted) return "stopped";
@@ -205,8 +204,8 @@ export class Agent {
   }
 
   async _longestWait() {
-    const { window = 0 } = JSON.parse(await this._store.get(this.task, "definition")).body.settings;
-    return Math.min(LONGEST, Math.max(3, Number(window) / 15));
+    const { window } = await this.participant.affairs.shares();
+    return Math.min(LONGEST, Math.max(3, window / 15));
   }
 
   /** Wait until the task has ended, and claim what was earned; a refusal is an event. @param {AbortSignal} stop */
@@ -215,7 +214,7 @@ export class Agent {
     if (amount === 0n && !owed.length) return; // also of someone who was paid
     try {
       const claim = () => this._patiently(() => this.participant.claim(), stop);
-      await this._repeat(claim, this._idle(stop), (error) => error instanceof NotReady);
+      await retry(claim, this._idle(stop), (error) => error instanceof NotReady);
     } catch (refusal) {
       if (!(refusal instanceof ClaimRefused || refusal instanceof TooLate)) throw refusal;
       await this._store.put(this.task, "not-paid", { why: refusal.message, late: refusal instanceof TooLate });
@@ -245,28 +244,9 @@ export class Agent {
   _patiently(act, stop) {
     let unknown = 0;
     const away = new Backoff({ first: 1.5, longest: LONGEST, jitter: this._jitter, sleep: this._rest, signal: stop });
-    return this._repeat(act, away, (error) => passes(error) || (error instanceof NotAuthenticated && ++unknown < LOOKS_UNKNOWN),
-      (error, seconds) => this._tellAway(error, seconds));
-  }
-
-  /**
-   * @template T
-   * @param {() => Promise<T>} act
-   * @param {Backoff} backoff
-   * @param {(error: CrowdFLError) => boolean} isWaitedFor
-   * @param {(error: unknown, seconds: number) => void} [tell]
-   * @returns {Promise<T>}
-   */
-  async _repeat(act, backoff, isWaitedFor, tell = () => {}) {
-    const attempts = backoff.start();
-    for (;;) {
-      try {
-        return await act();
-      } catch (error) {
-        if (!(error instanceof CrowdFLError) || !isWaitedFor(error) || !(await this.participant.hasJoined())) throw error;
-        await attempts.wait(0, (seconds) => tell(error, seconds));
-      }
-    }
+    const mayPass = (/** @type {unknown} */ error) =>
+      passes(error) || (error instanceof NotAuthenticated && ++unknown < LOOKS_UNKNOWN);
+    return retry(act, away, async (error) => mayPass(error) && this.participant.hasJoined(), this._tellAway);
   }
 
   /** @param {AbortSignal} stop @param {number} [longest] */
@@ -287,52 +267,13 @@ export class Agent {
   };
 
   /** @param {unknown} why @param {number} seconds */
-  _tellAway(why, seconds) {
+  _tellAway = (why, seconds) => {
     this._onEvent("waiting", { why: wordsOf(why), seconds: Math.round(seconds * 10) / 10 });
-  }
+  };
 
   /** @param {AbortSignal} [signal] What ends calls to the platform that are under way. */
   _attach(signal) {
-    this.participant.signal = signal;
-    this._platform.attach?.((error, seconds) => this._tellAway(error, seconds), signal);
-  }
-
-  /**
-   * In one tab at a time.
-   * @template T
-   * @param {AbortSignal} stop @param {() => Promise<T>} act
-   * @returns {Promise<T>}
-   */
-  async _locked(stop, act) {
-    if (!this._locks) return act();
-    const done = await this._ifFree(act);
-    if (done) return done.value;
-    this._onEvent("elsewhere", {});
-    return this._locks.request(this._lock, { signal: stop }, act);
-  }
-
-  /**
-   * @template T
-   * @param {() => Promise<T>} act
-   */
-  async _alone(act) {
-    if (!this._locks) return act();
-    const done = await this._ifFree(act);
-    if (done) return done.value;
-    throw new Conflict("another tab of this browser takes part in this campaign: go on there, or close it");
-  }
-
-  /**
-   * @template T
-   * @param {() => Promise<T>} act
-   * @returns {Promise<{value: T} | null>} null while another tab has it.
-   */
-  _ifFree(act) {
-    const only = async (/** @type {Lock | null} */ lock) => (lock ? { value: await act() } : null);
-    return /** @type {LockManager} */ (this._locks).request(this._lock, { ifAvailable: true }, only);
-  }
-
-  get _lock() {
-    return `crowdfl ${this.task}`;
+    this.participant.affairs.signal = signal;
+    this._platform.attach?.(this._tellAway, signal);
   }
 }

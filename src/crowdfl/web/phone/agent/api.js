@@ -5,6 +5,7 @@ import { fromBase64, hex, sha256 } from "../protocol/bytes.js";
 import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
 import { OCTETS, Service, notTheService, unusable } from "./transport.js";
 
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
 
 const PIECE = 256 * 1024; // a lost connection costs one of them
@@ -85,7 +86,7 @@ export class Platform {
 
   /**
    * An upload, whole or in pieces: it goes on where it stopped, across pages and days. The signed receipt.
-   * @param {string} task @param {number} number @param {Keys} keys @param {Uint8Array} upload
+   * @param {string} task @param {number} number @param {Keys} keys @param {Bytes} upload
    * @param {(sent: number) => void} [onSent] Hears how many bytes have arrived.
    */
   async send(task, number, keys, upload, onSent = () => {}) {
@@ -112,7 +113,7 @@ export class Platform {
 
   /**
    * Have a claim paid. The same claim again, after a lost answer, is the same payment.
-   * @param {string} task @param {Uint8Array} claim @param {Keys} keys @returns {Promise<PaidClaim>}
+   * @param {string} task @param {Bytes} claim @param {Keys} keys @returns {Promise<PaidClaim>}
    */
   async claim(task, claim, keys) {
     const target = `/v1/tasks/${task}/claims`;
@@ -166,7 +167,7 @@ export class Platform {
     }
   }
 
-  /** @param {Sending} sending @param {number} offset @param {Uint8Array} body */
+  /** @param {Sending} sending @param {number} offset @param {Bytes} body */
   async _sendPiece({ target, keys }, offset, body) {
     const request = { method: "PATCH", target: `${target}?offset=${offset}`, body, mediaType: OCTETS, keys };
     return (await this._sp.call(request)).whole("offset");
@@ -178,7 +179,7 @@ export class Platform {
   }
 }
 
-/** @typedef {{target: string, keys: Keys, upload: Uint8Array, onSent: (sent: number) => void}} Sending */
+/** @typedef {{target: string, keys: Keys, upload: Bytes, onSent: (sent: number) => void}} Sending */
 
 function losing() {
   return unusable("SP keeps losing this upload: try again later");

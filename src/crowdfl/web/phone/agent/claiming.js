@@ -9,6 +9,7 @@ import { hex, sha256 } from "../protocol/bytes.js";
 import { MasksDoNotFit, NotReady, TooLate } from "../protocol/errors.js";
 
 /** @typedef {import("./api.js").Status} Status */
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 
 const LONGEST_WAIT = 86400; // seconds
 const FAR = 8; // parts of the time to claim that the platform's clock and this device's may differ by
@@ -38,7 +39,10 @@ export class ClaimTime {
     this._seen ??= { at, left: window };
   }
 
-  /** What the platform says is left; null where it does not know, or where that cannot be. @param {number | null} left @param {number} window */
+  /**
+   * What the platform says is left; null where it does not know, or where that cannot be.
+   * @param {number | null} left @param {number} window
+   */
   believed(left, window) {
     if (left === null) return null;
     this._seen ??= { at: this._now(), left };
@@ -54,10 +58,10 @@ export class ClaimTime {
  * @property {import("./holdings.js").Holdings} kept
  * @property {number} window Seconds to claim.
  * @property {() => Promise<Status>} status
- * @property {(claim: Uint8Array) => Promise<import("./api.js").PaidClaim>} pay
- * @property {(rewards: {round: number, envelope: Uint8Array}[]) => Promise<Uint8Array>} make
+ * @property {(claim: Bytes) => Promise<import("./api.js").PaidClaim>} pay
+ * @property {(rewards: {round: number, envelope: Bytes}[]) => Promise<Bytes>} make
  * @property {(number: number) => Promise<unknown>} openReward
- * @property {import("./participant.js").OnEvent} tell
+ * @property {import("./affairs.js").OnEvent} tell
  * @property {ClaimTime} time
  * @property {Map<number, boolean>} unread Rounds whose reward could not be read, and whether that may pass.
  */

@@ -100,7 +100,7 @@ export class Attempts {
  * @template T
  * @param {() => Promise<T>} call
  * @param {Backoff} backoff
- * @param {(error: unknown) => boolean} passes
+ * @param {(error: unknown) => boolean | Promise<boolean>} passes
  * @param {(error: unknown, seconds: number) => void} [tell]
  * @returns {Promise<T>}
  */
@@ -110,7 +110,7 @@ export async function retry(call, backoff, passes, tell = () => {}) {
     try {
       return await call();
     } catch (error) {
-      if (!passes(error) || !(await attempts.wait(0, (seconds) => tell(error, seconds)))) throw error;
+      if (!(await passes(error)) || !(await attempts.wait(0, (seconds) => tell(error, seconds)))) throw error;
     }
   }
 }

@@ -53,17 +53,18 @@ export async function view(store, task) {
   const [definition, keys, status, left, over, certificate] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
+  const body = definition ? JSON.parse(definition).body : null; // its signature was checked before it was kept
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
-    definition: definition ? JSON.parse(definition).body : null,
+    definition: body,
     who: keys?.who ?? null,
     state: status?.state ?? null,
     ended: status?.ended ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
-    claim: await claimOf(kept, status, rounds),
+    claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
   };
 }
@@ -77,7 +78,10 @@ async function roundsOf(kept, status) {
   return Promise.all(found);
 }
 
-/** @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said] @returns {Promise<RoundView>} */
+/**
+ * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said]
+ * @returns {Promise<RoundView>}
+ */
 async function roundOf(kept, number, said) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
@@ -103,6 +107,11 @@ async function roundOf(kept, number, said) {
 /** @param {string} receipt It was checked before it was kept. */
 function isLate(receipt) {
   return JSON.parse(receipt).body.late === true;
+}
+
+/** @param {any} definition */
+function isPaid(definition) {
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.rule !== "none";
 }
 
 /**

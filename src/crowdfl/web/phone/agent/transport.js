@@ -1,17 +1,18 @@
 // @ts-check
 // One service as a phone reaches it: signatures, retries until a deadline, problems as the errors that they were.
 
-import { CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable, WrongProtocol, errorFrom } from "../protocol/errors.js";
-import { signedHeaders } from "../protocol/request.js";
+import {
+  CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable, WrongProtocol, errorFrom,
+} from "../protocol/errors.js";
+import { PROTOCOL, PROTOCOL_HEADER, signedHeaders } from "../protocol/request.js";
 import { wordsOf } from "./errors.js";
 import { Backoff } from "./retry.js";
 
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
 /** @typedef {typeof globalThis.fetch} Fetch */
 
-export const PROTOCOL = "3";
 export const OCTETS = "application/octet-stream";
-const PROTOCOL_HEADER = "X-CrowdFL-Protocol";
 const AGAIN = [408, 425, 429, 500, 502, 503, 504];
 const RESPONSE_LIMIT = 256 * 1024 * 1024;
 const SECONDS = 180; // for one exchange
@@ -23,7 +24,7 @@ const NEWS = 60; // a smaller difference is no reason for a refusal
  * @typedef {object} Request
  * @property {string} method
  * @property {string} target Path and query.
- * @property {Uint8Array} [body]
+ * @property {Bytes} [body]
  * @property {string} [mediaType]
  * @property {Keys} [keys] Signed with these.
  * @property {boolean} [repeatable] Tried again when the connection or the service fails; the default.
@@ -117,7 +118,7 @@ export class Service {
     const timeout = AbortSignal.timeout(SECONDS * 1000);
     const response = await this.fetch(this.url + target, {
       method,
-      body: body?.length ? /** @type {Uint8Array<ArrayBuffer>} */ (body) : undefined,
+      body: body?.length ? body : undefined,
       headers: { [PROTOCOL_HEADER]: PROTOCOL, ...(mediaType ? { "Content-Type": mediaType } : {}), ...proof },
       cache: "no-store",
       credentials: "omit",
@@ -143,7 +144,7 @@ export class Service {
 
 /** An answer; of one that is not what the service would say, `ServiceUnavailable`. */
 export class Reply {
-  /** @param {number} status @param {Headers} headers @param {Uint8Array} body */
+  /** @param {number} status @param {Headers} headers @param {Bytes} body */
   constructor(status, headers, body) {
     this.status = status;
     this._headers = headers;

@@ -37,11 +37,12 @@ const wave = (x, y) =>
 
 /** Dots without a pattern, the same each time. @param {number} x @param {number} y */
 function noise(x, y) {
-  const dots = Array.from({ length: 40 }, (_, place) => {
-    const across = (place * 7919) % 83;
-    const down = (place * 104729) % 23;
-    return draw("circle", { cx: x + across, cy: y + down, r: 1.6, class: "noise" });
-  });
+  let state = 7 + x;
+  const next = (/** @type {number} */ end) => {
+    state = (state * 48271) % 2147483647;
+    return state % end;
+  };
+  const dots = Array.from({ length: 60 }, () => draw("circle", { cx: x + next(85), cy: y + next(26), r: 1.6, class: "noise" }));
   return draw("g", {}, ...dots);
 }
 

@@ -11,16 +11,19 @@ export class NoSensors extends Error {
   name = "NoSensors";
 }
 
-/** Only browsers on iOS ask before they show motion. */
+/** Where the browser asks before it shows motion. */
 function asking() {
   const motion = /** @type {{ requestPermission?: () => Promise<string> } | undefined} */ (globalThis.DeviceMotionEvent);
   return typeof motion?.requestPermission === "function" ? () => /** @type {any} */ (motion).requestPermission() : null;
 }
 
-/** iOS counts acceleration the other way round than the standard, Android and the task's data do. */
-const sign = () => (asking() ? -1 : 1);
+/** Browsers on iOS count acceleration the other way round than the standard, Android and the task's data do. An iPad says that it is a Mac. */
+function sign() {
+  const isApple = /iPhone|iPad|iPod/.test(navigator.userAgent) || (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
+  return isApple ? -1 : 1;
+}
 
-/** Must be called by a tap: iOS asks the person then. */
+/** Must be called by a tap: iOS, for one, asks the person then. */
 export async function askForSensors() {
   if (!("DeviceMotionEvent" in globalThis)) throw new NoSensors("This browser does not show motion sensors to pages.");
   const ask = asking();

@@ -18,7 +18,7 @@ const SAID_EVERY = 10; // seconds between two words to a screen reader
 export class RecordingSession {
   /**
    * @param {DefinitionBody} definition
-   * @param {(id: string, label: string, samples: Samples) => Promise<void>} keep The same id again replaces what was kept.
+   * @param {(id: string, label: string, samples: Samples, whole: boolean) => Promise<void>} keep The same id again replaces what was kept.
    * @param {() => void} onChange When recording begins or ends.
    */
   constructor(definition, keep, onChange) {
@@ -84,15 +84,16 @@ export class RecordingSession {
     if (!recorder) return;
     this.recorder = null;
     recorder.stop();
-    await this.save(recorder);
+    await this.save(recorder, true);
     this.end(recorder);
     this.onChange();
   }
 
-  /** @param {Recorder} recorder */
-  save(recorder) {
+  /** @param {Recorder} recorder @param {boolean} [whole] */
+  save(recorder, whole = false) {
+    const { id, label } = this;
     const samples = recorder.samples();
-    this.saving = this.saving.catch(() => {}).then(() => this.keep(this.id, this.label, samples));
+    this.saving = this.saving.catch(() => {}).then(() => this.keep(id, label, samples, whole));
     return this.saving;
   }
 

@@ -15,7 +15,7 @@
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "ready" | "waiting" | "sent" | "paid" | "refused" | "over", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "too late", amount: bigint, until: number | null, why: string | null }} ClaimView
  */
 
 /**
@@ -72,7 +72,7 @@
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
- *   keep(task: string, id: string, label: string, samples: Samples): Promise<void>,
+ *   keep(task: string, id: string, label: string, samples: Samples, whole: boolean): Promise<void>,
  *   importCsv(task: string, name: string, text: string): Promise<string>,
  *   deleteRecording(task: string, id: string): Promise<void>,
  *   persisted(): Promise<boolean>,

@@ -1,5 +1,5 @@
 // The text of CSV files as Python's `csv`, `float` and `datetime.fromisoformat` read it.
-import { DataMalformed } from "./errors.js";
+import { DataMalformed } from "../protocol/errors.js";
 
 const LONGEST_FIELD = 131_072;
 const LINE = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/;

@@ -1,7 +1,7 @@
 // A CSV file as a phone's sensor app exports it, as crowdfl.learning.datasets.csv_files reads it; docs/learning.md lists
 // the headers, units and ways to write the time that are understood.
 import { numberOf, rowsOf, secondsOfDate } from "./csv-text.js";
-import { DataMalformed } from "./errors.js";
+import { DataMalformed } from "../protocol/errors.js";
 import { stretchesOf } from "./recordings.js";
 
 /** @typedef {import("./recordings.js").Recording} Recording */

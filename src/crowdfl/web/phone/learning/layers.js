@@ -43,31 +43,33 @@ export function multiply(out, rows, columns, a, aRow, aStep, b, bRow, bStep, inn
 
 /** Parameters, and what Adam keeps of them. */
 class Parameters {
-  #mean;
-  #square;
+  #means;
+  #squares;
 
   /** @param {number} count */
   constructor(count) {
     this.values = new Float32Array(count);
     this.slopes = new Float32Array(count);
-    this.#mean = new Float32Array(count);
-    this.#square = new Float32Array(count);
+    this.#means = new Float32Array(count);
+    this.#squares = new Float32Array(count);
   }
 
   forget() {
-    this.#mean.fill(0);
-    this.#square.fill(0);
+    this.#means.fill(0);
+    this.#squares.fill(0);
   }
 
   /** @param {number} pace The rate, and @param {number} spread the divisor, both corrected for this step. */
   step(pace, spread) {
     const { values, slopes } = this;
-    const [mean, square] = [this.#mean, this.#square];
+    const [means, squares, scale] = [this.#means, this.#squares, 1 / spread];
     for (let at = 0; at < values.length; at++) {
       const slope = slopes[at];
-      mean[at] += (1 - KEEP) * (slope - mean[at]);
-      square[at] = KEEP_SQUARES * square[at] + (1 - KEEP_SQUARES) * slope * slope;
-      values[at] -= (pace * mean[at]) / (Math.sqrt(square[at]) / spread + SMALL);
+      const mean = means[at] + (1 - KEEP) * (slope - means[at]);
+      const square = KEEP_SQUARES * squares[at] + (1 - KEEP_SQUARES) * slope * slope;
+      values[at] -= (pace * mean) / (Math.sqrt(square) * scale + SMALL);
+      means[at] = mean;
+      squares[at] = square;
     }
   }
 }

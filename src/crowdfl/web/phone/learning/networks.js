@@ -1,5 +1,5 @@
 // A network's layers, written as in a task file: `linear N`, `relu`, `tanh`.
-import { ModelMismatch, SettingsError, UnsupportedTask } from "./errors.js";
+import { ModelMismatch, SettingsError, UnsupportedTask } from "../protocol/errors.js";
 
 /** @typedef {{ kind: "linear", width: number, size: number } | { kind: "relu" | "tanh" }} Layer `width` numbers in, `size` out. */
 /** @typedef {[name: string, sides: readonly number[]]} ArrayShape */

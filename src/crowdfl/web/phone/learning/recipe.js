@@ -1,5 +1,5 @@
 // A task's [training] section: the same entries, defaults, bounds and refusals as Python's `Recipe`.
-import { SettingsError, UnsupportedTask } from "./errors.js";
+import { SettingsError, UnsupportedTask } from "../protocol/errors.js";
 import { expectedShape, stackOf } from "./networks.js";
 
 /**

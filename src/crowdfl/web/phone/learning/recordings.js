@@ -1,6 +1,6 @@
 // From recordings to windows, as crowdfl.learning.datasets.recordings: no window crosses a gap in time, and no sample
 // is both trained on and tested on. Each part is resampled and cut into windows after the split.
-import { DataMalformed, NothingToContribute } from "./errors.js";
+import { DataMalformed, NothingToContribute } from "../protocol/errors.js";
 
 /** @typedef {import("./recipe.js").Recipe} Recipe */
 /** @typedef {import("./features.js").Windows} Windows */

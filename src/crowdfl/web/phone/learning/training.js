@@ -1,5 +1,5 @@
 // What every learner shares: the order of the batches, progress, and scores.
-import { DataMalformed, ModelMismatch, SettingsError } from "./errors.js";
+import { DataMalformed, ModelMismatch, SettingsError } from "../protocol/errors.js";
 import { Generator as RandomNumbers } from "./random.js";
 
 /** @typedef {{ epoch: number, done: number, of: number }} Progress Batches done of all; `epoch` counts from 1. */

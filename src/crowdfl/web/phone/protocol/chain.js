@@ -149,5 +149,7 @@ export function chainFromBytes(bytes, parameters) {
  * @param {number} unit
  */
 export function chainWeights(chain, unit) {
-  return Float64Array.from(chain.weights, (weight) => Number(weight) / unit);
+  const weights = new Float64Array(chain.weights.length);
+  for (let i = 0; i < weights.length; i += 1) weights[i] = Number(chain.weights[i]) / unit;
+  return weights;
 }

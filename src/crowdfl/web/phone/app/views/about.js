@@ -45,9 +45,10 @@ function canAnswer(campaign) {
 /** @param {Model} model @param {Campaign | undefined} campaign */
 function papers(model, campaign) {
   if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
-  if (!campaign.definition) return [waiting(model, campaign)];
+  const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
+  if (!campaign.definition) return [refused || waiting(model, campaign)];
   return [
-    campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal),
+    refused,
     h("div.card", null, h("p.headline", null, campaign.definition.purpose), told(campaign, campaign.definition)),
     leaving(campaign.definition),
     h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),

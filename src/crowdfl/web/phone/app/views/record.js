@@ -53,7 +53,7 @@ function recording(model, task, definition, refresh) {
   const chosen = () => labels[choices.findIndex(({ input }) => input.checked)];
   const fieldset = /** @type {HTMLFieldSetElement} */ (h("fieldset.choices", null,
     h("legend", null, "What will you do?"), ...choices.map(({ element }) => element)));
-  const session = new RecordingSession(definition, (id, label, samples) => model.keep(task, id, label, samples), () => {
+  const session = new RecordingSession(definition, (id, label, samples, whole) => model.keep(task, id, label, samples, whole), () => {
     fieldset.disabled = session.isRunning;
     toggle.textContent = session.isRunning ? "Stop" : "Start recording";
     toggle.className = session.isRunning ? "danger" : "main";
@@ -87,14 +87,19 @@ function recordings(model, task, definition, found, refresh) {
     await refresh();
     document.getElementById("kept")?.closest("section")?.querySelector("button")?.focus();
   };
-  const row = (/** @type {RecordingView} */ one) => [
-    one.seconds < short ? h("span", null, one.label, h("br"), h("span.warn", null, "too short")) : one.label,
-    duration(one.seconds),
-    one.seconds > 0 ? `${Math.round((one.samples - 1) / one.seconds)} Hz` : "",
-    one.at === null ? "a file" : moment(one.at),
+  const rows = found.map((one) => [
+    described(one, short),
     button("Delete", () => remove(one), { kind: "danger", small: true, label: `Delete ${one.label}, ${duration(one.seconds)}` }),
-  ];
-  return [table("Recordings on this phone", ["Activity", "Length", "Rate", "When", "Delete"], found.map(row), { empty: "No recording yet." })];
+  ]);
+  return [table("On this phone", ["Recording", "Delete"], rows, { empty: "No recording yet." })];
+}
+
+/** @param {RecordingView} recording @param {number} short */
+function described({ label, seconds, samples, at }, short) {
+  const rate = seconds > 0 ? `, ${Math.round((samples - 1) / seconds)} samples a second` : "";
+  return h("div", null, h("strong", null, label), ` ${duration(seconds)}${rate}`, h("br"),
+    h("span.soft", null, at === null ? "from a file" : moment(at)),
+    seconds < short && h("span.warn", null, " Too short to use."));
 }
 
 /**

@@ -45,18 +45,22 @@ function byRound(rounds) {
  * @param {number} window
  */
 function claiming(model, task, claim, window) {
-  const said = words(claim, window);
   const trouble = h("div");
-  const send = button("Claim now", () => attempt(send, trouble, () => model.claim(task, false), explain), { kind: "main", id: "claim" });
   const rest = button("Claim without the missing rewards", async () => {
     const question = { heading: "Claim without them?", words: ["A claim is paid once. What is missing now is then lost."], yes: "Claim the rest" };
     if (await confirmed(question)) await attempt(rest, trouble, () => model.claim(task, true), explain);
   });
+  rest.hidden = true;
+  const send = button("Claim now", () => attempt(send, trouble, async () => {
+    await model.claim(task, false).catch((wrong) => {
+      rest.hidden = wrong?.name !== "NotReady";
+      throw wrong;
+    });
+  }, explain), { kind: "main", id: "claim" });
   return [
-    h("p", { role: "status" }, said),
+    h("p", { role: "status" }, words(claim, window)),
     claim.why && notice(claim.state === "refused" ? "bad" : "warn", sentence(claim.why)),
-    claim.state === "ready" && h("div.buttons", null, send),
-    claim.state === "waiting" && h("div.buttons", null, send, rest),
+    ["due", "sent"].includes(claim.state) && h("div.buttons", null, send, rest),
     trouble,
   ];
 }
@@ -65,10 +69,9 @@ function claiming(model, task, claim, window) {
 function words({ state, amount, until }, window) {
   const end = until === null ? "" : ` You can claim until ${moment(until)}.`;
   switch (state) {
-    case "none": return "Nothing is paid for this campaign.";
+    case "none": return "There is nothing to claim.";
     case "later": return `You claim once, after the last round, and have ${duration(window)} for it. The page does it by itself if it is open then.`;
-    case "ready": return `You can claim ${money(amount)} now.${end}`;
-    case "waiting": return `Some rewards are not there yet. The page waits for them and then claims by itself.${end}`;
+    case "due": return `You can claim ${money(amount)} now. The page does it by itself while it is open.${end}`;
     case "sent": return `Your claim of ${money(amount)} is on its way.${end}`;
     case "paid": return `You were paid ${money(amount)}.`;
     case "refused": return "The platform refused your claim. It is kept on this phone, as proof.";

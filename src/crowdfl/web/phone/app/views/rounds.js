@@ -66,11 +66,13 @@ function happening({ task, phase, now, problem }) {
 
 /** @param {RoundView[]} rounds */
 function outcome(rounds) {
-  const row = (/** @type {RoundView} */ one) => [one.number, roundWord(one.state), mine(one), percent(one.accuracyBefore),
-    percent(one.accuracyAfter), one.reward === null ? "–" : money(one.reward)];
+  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter),
+    one.reward === null ? "–" : money(one.reward)];
   const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
+  const reasons = rounds.filter(({ why }) => why).map(({ number, why }) => h("li", null, `Round ${number}: ${sentence(why ?? "")}`));
   return [
-    table("Round by round", ["Round", "State", "Your update", "Before", "After", "Reward"], rounds.map(row), { numbers: [0, 3, 4, 5], empty: "No round yet." }),
+    table("Round by round", ["Round", "Your update", "Before", "After", "Reward"], rounds.map(row), { numbers: [0, 2, 3, 4], empty: "No round yet." }),
+    reasons.length > 0 && h("ul", null, ...reasons),
     h("p.soft", null, "Before and after: how often the shared model is right about recordings that your phone held back, before and after the round. Nobody else learns these numbers."),
     measured.length > 1 && plot("Accuracy on your own recordings", measured.map(({ number }) => number), [
       { name: "before the round", values: measured.map(({ accuracyBefore }) => accuracyBefore) },
@@ -80,9 +82,8 @@ function outcome(rounds) {
 }
 
 /** @param {RoundView} round */
-function mine({ mine: state, why }) {
-  const word = mineWord(state);
-  return why ? h("span", null, word, h("br"), h("span.soft", null, sentence(why))) : word;
+function mine({ mine: update, state }) {
+  return h("span", null, mineWord(update), h("br"), h("span.soft", null, `round ${roundWord(state)}`));
 }
 
 /** @param {Campaign["receipts"]} receipts */

@@ -45,7 +45,7 @@ function leaving(model, { task, phase }, trouble) {
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign @param {HTMLElement} trouble */
 function forgetting(model, { task, phase, rewards, claim }, trouble) {
-  const owed = rewards > 0n && !["paid", "over", "none"].includes(claim);
+  const owed = rewards > 0n && !["paid", "too late", "refused", "none"].includes(claim);
   const forget = button("Forget this campaign", async () => {
     const words = ["Deletes its recordings, keys, receipts and rewards from this phone. This cannot be undone."];
     if (owed) words.push(`You have not been paid ${money(rewards)} yet. Without the keys nobody can claim it.`);
