@@ -17,6 +17,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.defining import defined
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import RequesterSettings
 from crowdfl.web.requester_console.app import create_requester_app
@@ -65,6 +66,7 @@ class Office:
         settings = RequesterSettings(**places, **tokens, kgc_key=world.signing.public, min_claim_window=60.0)
         own = RequesterFile(folder, settings, "no token", "no token")
         self.desk = requester_desk(own, world.requester)
+        self.crowd: list[tuple[Participant, LocalTrainer]] = []
 
     def app(self, session: Session) -> FastAPI:
         return create_requester_app(self.desk, session)
@@ -73,19 +75,22 @@ class Office:
         """As the platform's operator."""
         SpClient(self.world.service("sp", self.world.token("sp", "bank"))).confirm_deposit(task, name, amount)
 
-    def train(self, task: str, rounds: int, people: int = 3) -> None:
-        """People of the watch data, to the end of so many rounds."""
+    def gather(self, task: str, people: int = 3) -> None:
+        """People of the watch data join."""
         training = self.world.requester.definition(task).training
-        crowd = [self.world.join(task, f"{task}/{place}") for place in range(people)]
-        trainers = [LocalTrainer(f"watch:{place}", training) for place in range(people)]
+        for place in range(people):
+            self.crowd.append((self.world.join(task, str(place)), LocalTrainer(f"watch:{place}", training)))
         self.world.run()
-        for number in range(1, rounds + 1):
-            for person, trainer in zip(crowd, trainers, strict=True):
-                if number > 1:
-                    person.read(number - 1)
-                person.encrypt(number, *trainer.train(person.model(), training, number))
-                person.send(number)
-            self.world.run()
+
+    def play(self, task: str, number: int) -> None:
+        """A round, by everyone who joined."""
+        training = self.world.requester.definition(task).training
+        for person, trainer in self.crowd:
+            if number > 1:
+                person.read(number - 1)
+            person.encrypt(number, *trainer.train(person.model(), training, number))
+            person.send(number)
+        self.world.run()
 
 
 class Browser:

@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from crowdfl.cli.task.files import template
-from crowdfl.errors import ServiceUnavailable
+from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.learning.models.files import from_npz, from_safetensors
 from crowdfl.roles.invitation_link import read_link
 from crowdfl.schema import settable
@@ -63,7 +63,9 @@ def campaign(portal, tmp_path_factory) -> Iterator[tuple[Office, Browser, str]]:
     (folder / "own").mkdir(mode=0o700)
     with pytest.MonkeyPatch.context() as patch, opened(world, folder / "own", patch) as (office, browser):
         task = browser.create(small_values(settings={"budget": ""}))
-        office.train(task, rounds=2)
+        office.gather(task)
+        for number in (1, 2):
+            office.play(task, number)
         yield office, browser, task
     world.close()
 
@@ -338,7 +340,7 @@ def test_a_task_says_what_it_waits_for(browser, office):
     assert found["waits"][1] == "the platform's operator, who must confirm the deposit first"
     office.confirm(task, "first", 36_000_000)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == ["3 more participants: invite people"]
-    office.train(task, rounds=0)
+    office.gather(task)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == ["uploads to round 1: 0 of 3 have come"]
 
 
@@ -455,6 +457,20 @@ def test_accuracy_is_shown_by_round_with_its_baseline_and_computed_once(campaign
 
     monkeypatch.setattr(type(office.world.requester), "read", never)
     assert browser.done(f"tasks/{task}/accuracy", {"data": ["watch:0", "watch:5"]}) == found
+
+
+def test_a_round_that_the_requester_may_not_read_is_named(campaign, monkeypatch):
+    """As every round but the last is, in the other profiles."""
+    office, browser, task = campaign
+
+    def refuse(*_args: object) -> None:
+        raise NotReady("round 1 is not for this reader")
+
+    monkeypatch.setattr(type(office.world.requester), "read", refuse)
+    found = browser.done(f"tasks/{task}/accuracy", {"data": ["watch:3"]})
+    assert [one["number"] for one in found["rounds"]] == [0]
+    assert [one["number"] for one in found["unread"]] == [1, 2]
+    assert found["unread"][0]["why"] == "round 1 is not for this reader"
 
 
 def test_the_model_is_fetched_in_either_format_or_written_to_a_file(campaign, tmp_path):

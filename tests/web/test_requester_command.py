@@ -5,12 +5,14 @@ import signal
 import socket
 import subprocess
 import time
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from crowdfl.cli.task.console import opened_in_browser
 from crowdfl.web.requester_console.guard import HEADER
 from tests.cli.program import call, start, wait_or_kill
 
@@ -68,6 +70,19 @@ def test_the_console_listens_on_loopback_alone_and_ends_at_an_interrupt(console,
     assert said.count(secret) == 1
     assert opened.json()["half"] not in said
     assert said.endswith("the console has ended\n")
+
+
+def test_the_browser_is_given_a_file_that_nobody_else_can_read(tmp_path, monkeypatch):
+    """Its command line, which others can read, names the file and not the secret."""
+    given: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", given.append)
+    address = "http://127.0.0.1:7999/#open=secret"
+    with opened_in_browser(address, tmp_path):
+        (path,) = tmp_path.iterdir()
+        assert given == [path.as_uri()]
+        assert path.stat().st_mode & 0o077 == 0
+        assert f"url={address}" in path.read_text()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_port_that_is_taken_is_named(settings):

@@ -30,7 +30,7 @@ def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
         with serving_requester(lambda session: create_requester_app(desk, session), port) as session:
             address = session.address
             typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
-            with _opened(address, own.folder) if open_page else nullcontext():
+            with opened_in_browser(address, own.folder) if open_page else nullcontext():
                 _wait_for_signal()
     typer.echo("the console has ended")
 
@@ -63,7 +63,7 @@ def _impatient(requester: Requester) -> Requester:
 
 
 @contextmanager
-def _opened(address: str, folder: Path) -> Iterator[None]:
+def opened_in_browser(address: str, folder: Path) -> Iterator[None]:
     """In the browser, by a file of this user alone: other users could read the address on a browser's command line."""
     path = folder / f".console-{address.partition('#')[0].rpartition(':')[2].strip('/')}.html"
     page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={escape(address)}">'

@@ -31,24 +31,24 @@ export function accuracyCard(task, signal) {
   const { input, element } = dataInput("accuracy-data");
   const place = h("div", null);
   const result = h("div", null);
-  const stale = h("p.soft", { role: "status" });
   let rounds = -1;
   let shown = -1;
   const compute = async () => {
+    const known = rounds;
     const job = await post(`tasks/${task.task}/accuracy`, { data: lines(input) }, signal);
     const found = await follow(job, (now) => place.replaceChildren(progress(now)), signal);
     place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice(`Round ${number} cannot be read: ${why}`, "warn")));
     result.replaceChildren(...curve(task, found.rounds));
-    shown = rounds;
-    stale.textContent = "";
+    shown = known;
   };
+  const button = actionButton("button.main", "Compute", place, compute);
   const show = (/** @type {Standing} */ { status }) => {
     rounds = status.rounds.filter(({ state }) => state === "rewarded").length;
-    if (shown >= 0 && rounds !== shown) stale.textContent = "There is a new round: compute again.";
+    if (shown >= 0 && rounds !== shown) button.click(); // what was computed before is kept
   };
   const note = task.profile === "shares" ? "You can read every average." : "In this profile you can read the last average only.";
   return { element: card("Accuracy by round", h("p", null, `${note} Round 0 is the initial model.`), element,
-    h("div.row", null, actionButton("button.main", "Compute", place, compute), stale), place, result), show };
+    h("div.row", null, button, h("span.soft", null, "Later rounds are added by themselves.")), place, result), show };
 }
 
 /** @param {Task} task @param {readonly Score[]} scores */
