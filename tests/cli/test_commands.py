@@ -57,6 +57,7 @@ def test_the_tree_is_the_one_that_was_promised():
         "resume",
         "cancel",
         "close",
+        "console",
         "fetch",
         "report",
     }
@@ -82,6 +83,8 @@ SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "
     [
         (["--help"], SERVERS | {"httpx"}, 0, "Not installed: pip install 'crowdfl[services]'"),
         (["sp", "serve", "--folder", "x"], SERVERS, 3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["task", "console"], SERVERS, 3, "`crowdfl task console` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["task", "--help"], SERVERS, 0, "console"),
         (["participant", "--help"], SERVERS, 0, "Join and take part"),
         (["participant", "look", "x"], SERVERS | {"httpx"}, 3, "`pip install 'crowdfl[participant]'`"),
         (["audit", "--help"], SERVERS | {"httpx"}, 0, "--check"),

@@ -14,7 +14,7 @@ from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invi
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
-from crowdfl.errors import SettingsError
+from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
@@ -208,8 +208,14 @@ def console(
     ] = False,
 ) -> None:
     """Serve a page on this machine alone: create, fund, invite, watch, evaluate and stop tasks in a browser."""
-    from crowdfl.cli.task.console import serve_console  # late: a server's packages, which the others do not need
-
+    try:  # late: the packages of a server, which the other commands do not need
+        from crowdfl.cli.task.console import serve_console
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("crowdfl"):
+            raise
+        raise PackageMissing(
+            f"`crowdfl task console` needs {missing.name}: `pip install 'crowdfl[services]'`"
+        ) from None
     serve_console(settings, port, open_page=open_page)
 
 

@@ -12,13 +12,13 @@ export async function listView(signal) {
   const { tasks, folder } = /** @type {{ tasks: Summary[], folder: string }} */ (await get("overview", signal));
   const states = new Map(tasks.map(({ task }) => [task, h("span.soft", null, "asking SP …")]));
   const rows = tasks.map(({ task, purpose, profile, rounds, budget }) => [
-    h("a", { href: `#/tasks/${task}` }, purpose || "(no purpose)"), profile, rounds,
+    h("a", { href: `#/tasks/${task}` }, purpose || "(no purpose)"), h("span.id", null, task.slice(0, 8)), profile, rounds,
     budget ? money(budget) : "none", /** @type {HTMLElement} */ (states.get(task))]);
   for (const [task, place] of states) void fill(task, place, signal);
-  const columns = ["what for", "profile", "rounds", "budget of a round", "state"];
+  const columns = ["what for", "task", "profile", "rounds", "budget of a round", "state"];
   const element = h("div", null,
     h("h1", null, "Your tasks"),
-    table("Tasks, the last one first", columns, rows, { numbers: [2, 3], empty: "no task yet" }),
+    table("Tasks, the last one first", columns, rows, { numbers: [3, 4], empty: "no task yet" }),
     h("p", null, h("a.button.main", { href: "#/new" }, "New task")),
     h("details", null, h("summary", null, "Where this is kept"), h("p", null, h("code", null, folder)),
       h("p", null, "Your signing key and the keys of your tasks are in this folder: whoever has it can act as you, and whoever loses it has lost the tasks.")));
