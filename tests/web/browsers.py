@@ -1,0 +1,101 @@
+"""Chromium as tests use it: the one that is installed, with the screen of a phone, or with a profile that survives a kill."""
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 60_000.0  # milliseconds that a page is waited for: long, because a busy machine is slow
+
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 360, "height": 740},
+    "device_scale_factor": 2,
+    "is_mobile": True,
+    "has_touch": True,
+    "locale": "en-GB",
+    "timezone_id": "UTC",
+    "ignore_https_errors": True,
+}
+DESK: dict[str, Any] = {
+    "viewport": {"width": 1200, "height": 900},
+    "locale": "en-GB",
+    "timezone_id": "UTC",
+    "ignore_https_errors": True,
+}
+MISSING = "no Chromium was found: install the package `chromium`, or name the program in CROWDFL_CHROMIUM"
+
+
+def chromium() -> str | None:
+    """The program, where one is installed."""
+    return os.environ.get("CROWDFL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def options() -> dict[str, Any]:
+    """How to start it. The flag about certificates is for service workers too, which a context's own option forgets."""
+    alone = [] if os.geteuid() else ["--no-sandbox"]  # the sandbox refuses root
+    return {"executable_path": chromium(), "args": ["--ignore-certificate-errors", *alone]}
+
+
+def patient(context: BrowserContext) -> BrowserContext:
+    """One whose waits end late."""
+    context.set_default_timeout(PATIENCE)
+    context.set_default_navigation_timeout(PATIENCE)
+    return context
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, look: dict[str, Any], **changes: Any) -> Iterator[BrowserContext]:
+    """A fresh profile in a browser that already runs."""
+    context = patient(browser.new_context(**(look | changes)))
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+def open_profile(playwright: Playwright, folder: Path, look: dict[str, Any], **changes: Any) -> BrowserContext:
+    """A browser of its own, whose data stays in `folder`; close it or `kill_profile` it, then it can be opened again."""
+    return patient(playwright.chromium.launch_persistent_context(folder, **(options() | look | changes)))
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes of the browser whose data lies in `folder`."""
+    wanted = f"--user-data-dir={folder}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if wanted in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def kill_profile(folder: Path) -> int:
+    """End that browser as a phone ends when its battery is taken out. How many processes were killed."""
+    killed = 0
+    while alive := processes_of(folder):
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                killed += 1
+    for lock in ("SingletonLock", "SingletonCookie", "SingletonSocket"):
+        (folder / lock).unlink(missing_ok=True)
+    return killed
+
+
+def complaints(page: Page) -> list[str]:
+    """What goes wrong on a page from now on, as it does: errors of its scripts, what its policy blocked, failed requests."""
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(f"error: {error}"))
+    page.on("console", lambda said: found.append(f"console: {said.text}") if said.type == "error" else None)
+    return found
+
+
+def sideways(page: Page) -> int:
+    """By how many pixels a page is wider than its window: 0, or people must scroll sideways."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
