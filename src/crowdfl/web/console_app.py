@@ -82,6 +82,7 @@ class Console:
     def purge(self, task: str, form: PurgeForm) -> None:
         require_typed(task, form.begins)
         self.desk.purge(self.desk.store.task(task), results=form.results)
+        self.overview.forget()
 
 
 def add_console(app: FastAPI, parts: SpParts) -> Console:

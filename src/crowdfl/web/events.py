@@ -188,14 +188,14 @@ class Looks:
     clock: Callable[[], float] = time.monotonic
     _found: Sections | None = None
     _next: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def rest(self) -> float:
         """Seconds until there can be another look."""
         return max(0.0, self._next - self.clock())
 
     def __call__(self) -> Sections:
-        with self._lock:
+        with self.lock:
             if self._found is None or self.rest() == 0.0:
                 began = self.clock()
                 self._found = self.look()

@@ -5,6 +5,7 @@ million participants.
 """
 
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,10 +25,11 @@ from crowdfl.web.events import Recollection, Row, Sections
 
 ROUNDS = 30  # of a task that are shown if nobody asks for more
 _MOST = 200  # rows of any list
+_FRESH_SECONDS = 60.0  # that rows of tasks with nothing left to do are believed
 _RECENT = 20  # deposits that are decided
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
 _PEER_WORDS = {
-    BreakerState.CLOSED: "answers",
+    BreakerState.CLOSED: "up, no call has failed lately",
     BreakerState.OPEN: "away",
     BreakerState.HALF_OPEN: "away, tried again now",
 }
@@ -37,14 +39,22 @@ class Overview:
     """Reads the store; one that is slow is looked at less often (`events.Looks`)."""
 
     def __init__(self, parts: SpParts, desk: SpDesk, recollection: Recollection) -> None:
-        self._parts, self._sp, self._desk, self._recollection = parts, parts.sp, desk, recollection
-        self._over: dict[str, Row] = {}  # rows of tasks that will never change
+        self._parts, self._sp, self._desk = parts, parts.sp, desk
+        self.recollection = recollection
+        self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
+        self._forgotten = time.monotonic()
 
     @property
     def _store(self) -> SpStore:
         return self._sp.store
 
+    def forget(self) -> None:
+        """Read again what is over, too: a command may have changed it."""
+        self._over, self._forgotten = {}, time.monotonic()
+
     def sections(self) -> Sections:
+        if time.monotonic() - self._forgotten > _FRESH_SECONDS:
+            self.forget()
         now, payments = self._sp.clock.now(), self._store.payments(states=_OPEN)
         return {
             "tasks": {stored.task: self._row(stored) for stored in self._store.tasks()},
@@ -52,7 +62,7 @@ class Overview:
             "payments": {f"{one.task} {one.who}": _payment(one, now) for one in _attention(payments, now)},
             "payouts": _totals(payments, now),
             "health": self._health(),
-            **self._recollection.sections(),
+            **self.recollection.sections(),
         }
 
     def task(self, task: str, rounds: int = ROUNDS) -> Row:
@@ -68,8 +78,8 @@ class Overview:
             "claims_until": claims_until(stored) if stored.state in ENDED else None,
             "not_told": self._desk.not_told(stored),
             "timeline": self._timeline(task, rounds),
-            "watched_since": self._recollection.since,
-            "refusals": self._recollection.refusals(task),
+            "watched_since": self.recollection.since,
+            "refusals": self.recollection.refusals(task),
             "ledger": ledger_by_round(self._sp.ledger(task)),
             "deposits": [_deposit(one) for one in self._store.deposits(task)[-_MOST:]],
             "payments": [_payment(one, now) for one in _attention(payments, now)],
@@ -79,7 +89,7 @@ class Overview:
     def uploads(self, task: str, number: int) -> list[Row]:
         """The last ones of a round, the newest first. When one came, the store does not say: `at` is what this process saw."""
         found = self._store.last_uploads(task, number, _MOST)
-        seen = self._recollection.arrival
+        seen = self.recollection.arrival
         return [{"who": one.who, "late": one.late, "at": seen(task, number, one.who)} for one in found]
 
     def _row(self, stored: StoredTask) -> Row:
@@ -125,18 +135,18 @@ class Overview:
             "clock": {"name": "Clock", "well": sure, "words": clock},
             "tasks": {"name": "Tasks", "well": not failing, "words": steps},
             "disk": _disk(self._parts.folder),
-            "strangers": _strangers(self._recollection.strangers),
+            "strangers": _strangers(self.recollection.strangers),
         }
 
     def _timeline(self, task: str, most: int) -> list[Row]:
         """The newest round first."""
         counts, dropped = self._store.upload_counts(task), self._sp.steps.dropped_from(task)
         return [
-            self._round(task, one, counts.get(one.number, 0), dropped.get(one.number, []))
+            self.round(task, one, counts.get(one.number, 0), dropped.get(one.number, []))
             for one in reversed(self._store.rounds(task)[-most:])
         ]
 
-    def _round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
+    def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
         rejected = self._rejected(task, one)
         rejected |= dict.fromkeys(dropped, "its file was damaged on SP, and dropped")
         rows = [{"who": who, "why": printable(why, 500)} for who, why in sorted(rejected.items())]
@@ -147,7 +157,7 @@ class Overview:
             "uploads": uploads,
             "rejected": len(rows),
             "rejections": rows[:_MOST],
-            "steps": steps_of(one, self._recollection.steps(task, one.number), self._pays(task)),
+            "steps": steps_of(one, self.recollection.steps(task, one.number), self._pays(task)),
         }
 
     def _rejected(self, task: str, one: Round) -> dict[str, str]:
@@ -170,7 +180,9 @@ def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:
     if "rewarded" in times:
         times["published"] = times["rewarded"]  # nobody can read the average before: it is one transaction
     if one.state is RoundState.ABORTED:
-        return [_step("open", times, done=True), _step("aborted", times, done=True)]
+        return [
+            _step(name, times, done=True) for name in ("open", "closed", "aborted") if name != "closed" or name in times
+        ]
     over = one.state is RoundState.REWARDED
     done = {
         "open": True,

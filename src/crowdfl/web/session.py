@@ -118,6 +118,14 @@ class LoginLimit:
         why = f"Many wrong tokens came from your address: wait {wait} s, then paste the right one."
         raise HTTPException(429, why, headers={"Retry-After": str(wait)})
 
+    @property
+    def remembered(self) -> int:
+        return len(self._wrong)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._wrong.clear()
+
     def record(self, address: str) -> None:
         with self._lock:
             self._wrong.setdefault(address, deque(maxlen=self.most)).append(self.now())
