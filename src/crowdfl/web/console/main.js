@@ -26,7 +26,7 @@ class Console {
     this.data = null;
     this.timer = 0;
     this.announcer = new Announcer(place("news"));
-    this.status = h("span.soft", null, LINKS.connecting);
+    this.status = h("span.state", { title: "The connection to SP" }, LINKS.connecting);
     this.follow = () => this.show();
     window.addEventListener("hashchange", this.follow);
     this.head(who);
@@ -96,6 +96,7 @@ class Console {
   /** @param {import("./live.js").Link} link */
   linked(link) {
     this.status.textContent = LINKS[link];
+    this.status.className = link === "live" ? "state good" : "state warn";
     if (link === "ended") this.end("Your session has ended. Log in again.");
   }
 

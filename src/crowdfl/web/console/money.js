@@ -34,7 +34,7 @@ function deposits(live) {
 
 /** @param {string} caption @param {Row[]} rows @param {Live} live @param {string} empty */
 export function depositTable(caption, rows, live, empty) {
-  return table(caption, ["announced", "task", "name", "amount", "state", ""],
+  return table(caption, ["announced", "task", "name", "amount", "state", "decide"],
     rows.map((row) => [moment(row.announced_at), taskName(row.task, live), row.name, amount(row.amount), decision(row), buttons(row)]),
     { numbers: [3], empty });
 }
@@ -44,13 +44,16 @@ function decision(row) {
   return h("span", null, h(stateClass(row.state), null, row.state), row.decided_at ? ` ${moment(row.decided_at)}` : "");
 }
 
+/** What a button is about, for whoever does not see its row. @param {string} words */
+const of = (words) => h("span.for-readers", null, ` ${words}`);
+
 /** @param {Row} row */
 function buttons(row) {
   if (row.state !== "pending") return "";
   const key = `${row.task}-${row.name}`;
   return h("span", null,
-    h("button", { id: `confirm-${key}`, onclick: () => confirm(row), "aria-label": `Confirm deposit ${row.name}` }, "Confirm …"),
-    h("button.danger", { id: `reject-${key}`, onclick: () => reject(row), "aria-label": `Reject deposit ${row.name}` }, "Reject …"));
+    h("button", { id: `confirm-${key}`, onclick: () => confirm(row) }, "Confirm …", of(`deposit ${row.name}`)),
+    h("button.danger", { id: `reject-${key}`, onclick: () => reject(row) }, "Reject …", of(`deposit ${row.name}`)));
 }
 
 /** @param {Row} row */
@@ -84,7 +87,7 @@ function payouts(live) {
 
 /** @param {string} caption @param {Row[]} rows @param {Live} live */
 export function paymentTable(caption, rows, live) {
-  return table(caption, ["since", "task", "participant", "amount", "state", "attempts", "why", ""],
+  return table(caption, ["since", "task", "participant", "amount", "state", "attempts", "why", "resolve"],
     rows.map((row) => [moment(row.since), taskName(row.task, live), h("code", null, row.who), amount(row.amount),
       h(stateClass(row.state), null, row.state), row.attempts, row.error ?? "", resolution(row)]),
     { numbers: [3, 5], empty: "none" });
@@ -93,8 +96,8 @@ export function paymentTable(caption, rows, live) {
 /** @param {Row} row */
 function resolution(row) {
   const key = `${row.task}-${row.who}`;
-  const paid = h("button", { id: `paid-${key}`, onclick: () => paidByHand(row), "aria-label": `Payment to ${row.who} was made` }, "It was paid …");
-  const again = h("button.danger", { id: `again-${key}`, onclick: () => payAgain(row), "aria-label": `Pay ${row.who} again` }, "Pay again …");
+  const paid = h("button", { id: `paid-${key}`, onclick: () => paidByHand(row) }, "It was paid …", of(`payment to ${row.who}`));
+  const again = h("button.danger", { id: `again-${key}`, onclick: () => payAgain(row) }, "Pay again …", of(`payment to ${row.who}`));
   if (row.state === "unknown") return h("span", null, paid, again);
   return row.state === "pending" ? paid : "";
 }

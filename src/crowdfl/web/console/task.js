@@ -59,7 +59,7 @@ function facts(about) {
     ["Profile", about.profile],
     ["Ended", about.ended && `${about.ended}, on ${moment(about.ended_at)}`],
     ["Claims until", about.claims_until && moment(about.claims_until)],
-    ["Have not heard of its end", about.not_told.join(", ")],
+    ["Have not heard of its end", about.state === "settled" && about.not_told.join(", ")],
     ["Task", h("code", null, about.task)],
     ["Requester's key", h("code", null, about.requester)],
   ].filter(([, value]) => value);
