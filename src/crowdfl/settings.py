@@ -69,8 +69,12 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{host}" + ("" if usual else f":{parts.port}")
 
 
-def _is_origin(value: str) -> bool:
-    return _is_url(value) and origin_of(value) == value
+def is_origin(value: str) -> bool:
+    """Whether a browser would write an origin so."""
+    try:
+        return _is_url(value) and origin_of(value) == value
+    except ValueError:
+        return False
 
 
 def _key(value: object) -> object:
@@ -123,7 +127,7 @@ _Texts = Annotated[tuple[_Text, ...], Field(strict=False), Expected("a list of s
 _Host = Annotated[str, _fitting(is_host), Expected("a plain host name or an IP address, without scheme or port")]
 _Url = Annotated[str, _fitting(_is_url), Expected("an address such as https://host:7101")]
 _Origins = Annotated[
-    tuple[Annotated[str, _fitting(_is_origin)], ...],
+    tuple[Annotated[str, _fitting(is_origin)], ...],
     Field(strict=False),
     Expected('a list of origins in lower case, without a path, as in ["https://host:7102"]'),
 ]

@@ -1,5 +1,6 @@
 """`crowdfl task`: what a requester does, one command for each step; `run` does them all."""
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,14 @@ from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, warnings, write_model
+from crowdfl.cli.task.links import (
+    code_in_letters,
+    link_of,
+    phone_page,
+    require_for_phones,
+    write_codes,
+    write_links,
+)
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
@@ -96,14 +105,32 @@ def invite(
     folder: _Folder,
     count: Annotated[int, typer.Option("--count", "-n", min=1)] = 1,
     days: Annotated[float, typer.Option(min=0.001)] = 30.0,
+    links: Annotated[
+        bool, typer.Option("--links", help="Write each as a link for a phone too, beside its file.")
+    ] = False,
+    codes: Annotated[
+        bool, typer.Option("--qr", help="Write each as a QR code of its link too, and show it on a terminal.")
+    ] = False,
     settings: _Settings = _SETTINGS,
     as_json: Json = False,
 ) -> None:
-    """Write single-use invitations, each with all that its holder needs to find and check the task."""
-    own = RequesterFile.read(settings)
+    """Write single-use invitations, each with all that its holder needs to find and check the task.
+
+    Whoever has a file, link or code first can join with it: hand each to one person, by a way that others do not see.
+    """
+    own, page = RequesterFile.read(settings), ""
     with open_requester(own) as requester:
-        paths = [str(path) for path in write_invitations(own, requester, task, folder, count, days)]
-    show({"invitations": paths}, "\n".join(paths), as_json=as_json)
+        if links or codes:
+            page = phone_page(own.settings)
+            require_for_phones(requester.definition(task))
+        made = write_invitations(own, requester, task, folder, count, days)
+    files = {"invitations": made, "links": write_links(made, page) if links else []}
+    files["codes"] = write_codes(made, page) if codes else []
+    named = {kind: [str(path) for path in paths] for kind, paths in files.items() if paths}
+    show(named, "\n".join(path for paths in named.values() for path in paths), as_json=as_json)
+    if codes and not as_json and sys.stdout.isatty():
+        for path in made:
+            typer.echo(f"\n{path.stem}\n{code_in_letters(link_of(path, page))}")
 
 
 @app.command()

@@ -1,0 +1,73 @@
+// In place of join/app/model.js: campaigns that a test has put into `window.given`, and a note of what the page asked for.
+
+/** @param {unknown} value Texts that end with n are whole numbers of any size, as JSON has none. */
+function revived(value) {
+  if (typeof value === "string" && /^\d+n$/.test(value)) return BigInt(value.slice(0, -1));
+  if (Array.isArray(value)) return value.map(revived);
+  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, revived(one)]));
+  return value;
+}
+
+export async function openModel() {
+  const given = revived(globalThis.given ?? { campaigns: [], recordings: [] });
+  const listeners = new Set();
+  const tell = () => listeners.forEach((listener) => listener());
+  const asked = (globalThis.asked = []);
+  const note = (/** @type {string} */ name) => async (...details) => {
+    asked.push([name, ...details]);
+    if (given.fails?.[name]) throw Object.assign(new Error(given.fails[name]), { name: "Refused" });
+  };
+  const find = (task) => given.campaigns.find((one) => one.task === task);
+  globalThis.change = (task, changes) => {
+    Object.assign(find(task), revived(changes));
+    tell();
+  };
+  globalThis.kept = given.recordings;
+  return {
+    campaigns: () => given.campaigns,
+    get: find,
+    accept: async (fragment) => {
+      await note("accept")(fragment);
+      return given.campaigns[0].task;
+    },
+    look: note("look"),
+    join: async (task, least) => {
+      await note("join")(task, least);
+      globalThis.change(task, { phase: "joined" });
+    },
+    leave: async (task) => {
+      await note("leave")(task);
+      globalThis.change(task, { phase: "left" });
+    },
+    forget: async (task) => {
+      await note("forget")(task);
+      given.campaigns = given.campaigns.filter((one) => one.task !== task);
+      tell();
+    },
+    forgetAll: async () => {
+      await note("forgetAll")();
+      given.campaigns = [];
+      tell();
+    },
+    claim: note("claim"),
+    recordings: async () => globalThis.kept.map(({ signal: _, times: __, ...shown }) => shown),
+    keep: async (task, id, label, { times, signal, channels }, whole) => {
+      const seconds = times.at(-1) - times[0];
+      const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal], whole };
+      globalThis.kept = [...globalThis.kept.filter((one) => one.id !== id), made];
+    },
+    importCsv: async (task, name, text) => {
+      await note("importCsv")(task, name, text);
+      return `${name}: 1 recording.`;
+    },
+    deleteRecording: async (task, id) => {
+      await note("deleteRecording")(task, id);
+      globalThis.kept = globalThis.kept.filter((one) => one.id !== id);
+    },
+    persisted: async () => true,
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
