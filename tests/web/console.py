@@ -14,6 +14,7 @@ from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.client.breaker import Breaker
+from crowdfl.services.http.tls import make_ca, make_server_certificate
 from crowdfl.services.run import SpParts
 from crowdfl.services.server import running
 from crowdfl.settings import PeerSettings, SpSettings
@@ -54,9 +55,13 @@ class ConsoleWorld(ObservedWorld):
         return operator
 
     @contextlib.contextmanager
-    def served(self) -> Iterator[str]:
-        """Over plain HTTP on loopback; nothing moves but what the test moves."""
-        with running(self.apps["sp"], self.settings) as url:
+    def served(self, *, tls: bool = False) -> Iterator[str]:
+        """Over plain HTTP on loopback, or TLS; nothing moves but what the test moves."""
+        settings = self.settings
+        if tls:
+            made = make_server_certificate(self.folder, make_ca(self.folder), "sp")
+            settings = settings.changed(plain_http=False, **vars(made))
+        with running(self.apps["sp"], settings) as url:
             yield url
 
 

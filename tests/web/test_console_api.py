@@ -2,24 +2,31 @@
 
 import contextlib
 import json
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 from starlette.requests import Request
 
-from crowdfl.errors import Forbidden, NotAuthenticated
+from crowdfl.errors import Forbidden, NotAuthenticated, StoreUnavailable
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.services.server import running
+from crowdfl.storage.atomic import write_private
 from crowdfl.web import events, overview
 from crowdfl.web.session import HEADER, LoginLimit, Session, Sessions, require_own_page
-from tests.hosts import INITIAL_MODEL
+from tests import subprocesses
+from tests.hosts import INITIAL_MODEL, Desk
 from tests.http import conftest as http
+from tests.http.live import finished_desk
 from tests.http.observed import SHORT
 from tests.http.world import DEPOSIT, task_definition
 from tests.web.console import ConsoleWorld, Operator
@@ -310,6 +317,28 @@ def test_a_request_of_another_page_is_refused(method, change):
 def test_the_consoles_own_page_is_let_in(headers):
     """An older browser does not say which site asks, but says the origin."""
     assert require_own_page(request_of("POST", **headers)) is None
+
+
+def test_a_proxy_on_the_same_machine_may_speak_tls_for_sp(shared):
+    """Plain HTTP arrives, and the browser says that its page is https: the cookie is marked as over TLS."""
+    with shared.served() as url, httpx.Client(base_url=url) as http:
+        operator = Operator(http)
+        operator.headers["Origin"] = operator.headers["Origin"].replace("http://", "https://")
+        answer = operator.log_in(shared.token("sp", "operator").token)
+        assert answer.headers["set-cookie"].startswith(f"{COOKIE}=")
+        assert "secure" in answer.headers["set-cookie"].lower()
+        value = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
+        operator.headers["Cookie"] = f"{COOKIE}={value}"
+        assert operator.get("session").status_code == 200
+
+
+def test_over_tls_the_cookies_plain_name_opens_nothing(shared):
+    """Somebody between could have set it."""
+    operator = shared.operator()
+    value = operator.http.cookies[COOKIE]
+    operator.http.cookies.clear()
+    operator.http.cookies.set("crowdfl-console", value)
+    assert operator.get("session").status_code == 401
 
 
 def test_reading_is_for_the_own_page_too():
@@ -637,6 +666,22 @@ def test_a_stream_ends_with_its_session(world, watching):
     assert watching.get("events").status_code == 401
 
 
+def test_a_store_that_is_away_is_said_and_all_is_told_when_it_is_back(world, watching):
+    """The connection stays."""
+    looks = world.console.streams.looks
+    good = looks.look
+
+    def bad() -> events.Sections:
+        raise StoreUnavailable("the database is away")
+
+    with watching.watch() as heard:
+        assert heard.next()[0] == "snapshot"
+        looks.look = bad
+        assert heard.next()[0] == "trouble"
+        looks.look = good
+        assert "snapshot" in (heard.next()[0] for _ in range(100))
+
+
 def test_streams_are_few_and_one_that_ends_makes_room(world, watching):
     """Whoever comes too late is told so."""
     streams = world.console.streams
@@ -682,6 +727,63 @@ def test_the_server_stops_although_streams_are_open(world, caplog):
         serving.close()
         assert heard.rest() == []
     assert "Cancel" not in caplog.text
+
+
+@pytest.mark.second
+def test_a_process_with_open_consoles_stops_in_time_and_leaves_nothing(tmp_path):
+    """SIGTERM, as a service manager sends it: its streams end, and so do its threads."""
+    desk = finished_desk(tmp_path)
+    with consoles_process(desk, tmp_path) as (process, url, log), contextlib.ExitStack() as stack:
+        watching = []
+        for _ in range(3):
+            operator = Operator(stack.enter_context(httpx.Client(base_url=url)))
+            assert (
+                operator.log_in(Tokens(desk.folder / "sp" / "tokens.json").add(f"n{_}", "operator")).status_code == 204
+            )
+            watching.append(stack.enter_context(operator.watch()))
+            assert desk.task in watching[-1].next()[1]["tasks"]
+        process.terminate()
+        assert [heard.rest() for heard in watching] == [[], [], []]
+        assert process.wait(timeout=60) == 0
+    found = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert found[-1] == "stopped"
+    assert "left unfinished work behind" not in found
+
+
+SERVE = """
+import json, sys
+from pathlib import Path
+from crowdfl.services.server import serve_sp
+from crowdfl.settings import PeerSettings, SpSettings
+from crowdfl.web.console_app import add_console
+data, key = Path(sys.argv[1]), bytes.fromhex(sys.argv[2])
+peer = PeerSettings(url="http://127.0.0.1:9", token=data / "peer.token")
+own = {"host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
+settings = SpSettings(data=data, kgc=peer, csp=peer, kgc_key=key, **own)
+serve_sp(settings, extend=lambda app, _settings: add_console(app, app.state.parts) and None)
+"""
+
+
+@contextlib.contextmanager
+def consoles_process(desk: Desk, folder: Path) -> Iterator[tuple[subprocess.Popen, str, Path]]:
+    """SP over a desk's files, with its console; its peers are away. Its process, address and log."""
+    data, log = desk.folder / "sp", folder / "sp.log"
+    write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
+    command = [sys.executable, "-c", SERVE, str(data), desk.signing.public.hex()]
+    with log.open("wb") as errors, subprocesses.running(command, stderr=errors) as process:
+        yield process, listening(process, log), log
+
+
+def listening(process: subprocess.Popen, log: Path) -> str:
+    """The address, once it is logged."""
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
+        whole = log.read_text().rpartition("\n")[0].splitlines()
+        urls = [line["url"] for line in map(json.loads, whole) if line["event"] == "listening"]
+        if urls:
+            return str(urls[0])
+        time.sleep(0.05)
+    raise AssertionError(log.read_text())
 
 
 def test_looking_takes_a_tenth_of_the_time_at_most():

@@ -82,8 +82,8 @@ def desk(world, browser: Browser) -> Iterator[Office]:
 
 
 def seated(world: ConsoleWorld, browser: Browser, look: dict) -> Iterator[Office]:
-    """Whatever the page complains about fails the test."""
-    with world.served() as url, browsers.opened(browser, look) as context:
+    """At a desk over TLS, on a phone by plain HTTP on loopback; whatever the page complains about fails the test."""
+    with world.served(tls=look is browsers.DESK) as url, browsers.opened(browser, look) as context:
         page = context.new_page()
         office = Office(world, url, page, browsers.complaints(page))
         yield office
@@ -99,6 +99,9 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(d
     expect(desk.page.get_by_role("alert")).to_contain_text("not known to this service")
     desk.log_in()
     expect(desk.page.get_by_role("heading", name="Tasks").first).to_be_visible()
+    (cookie,) = desk.page.context.cookies()
+    assert (cookie["name"], cookie["path"]) == ("__Secure-crowdfl-console", "/console")
+    assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"], cookie["expires"]) == (True, True, "Strict", -1)
     kept = desk.page.evaluate("() => [document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
     assert kept == ["", "{}", "{}"]
     assert desk.world.token("sp", "operator").token not in desk.page.content()

@@ -71,7 +71,7 @@ class Recollection:
 
     def hear(self, event: str, /, **fields: object) -> None:
         """An event of the store's or the role's; amounts that participants earn are in none."""
-        at, shown = self.now(), {name: fields[name] for name in _FIELDS if name in fields}
+        at, shown = self.now(), {name: _plain(fields[name]) for name in _FIELDS if name in fields}
         with self._lock:
             self._news.append({"id": next(self._numbers), "at": at, "event": event, **shown})
             step, task, number = _STEPS.get(event), fields.get("task"), fields.get("number")
@@ -141,6 +141,10 @@ class Recollection:
             listener()
 
 
+def _plain(value: object) -> str | int | bool | None:
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
 def _keep(where: "OrderedDict[Any, Any]", key: object, value: object, most: int) -> None:
     where[key] = value
     where.move_to_end(key)
@@ -198,9 +202,10 @@ class Looks:
         with self.lock:
             if self._found is None or self.rest() == 0.0:
                 began = self.clock()
-                self._found = self.look()
-                ended = self.clock()
-                self._next = ended + max(self.least, 10 * (ended - began))
+                try:
+                    self._found = self.look()
+                finally:
+                    self._next = self.clock() + max(self.least, 10 * (self.clock() - began))
             return self._found
 
 
@@ -253,26 +258,48 @@ class Streams:
         self._open += 1
         end = self.recollection.listen(watch.nudge)
         try:
-            known = await self._look()
-            yield f"retry: 3000\n{message('snapshot', known)}"
-            spoken = time.monotonic()
-            while await watch.wait(self.pulse, self.looks.rest):
-                if not is_alive():
+            yield "retry: 3000\n\n"
+            known: Sections | None = None
+            spoken, going_on = time.monotonic(), True
+            while going_on:
+                fresh = await self._look()
+                said = _said(known, fresh)
+                if said or time.monotonic() - spoken > self.quiet:
+                    yield said or ": nothing new\n\n"
+                    spoken = time.monotonic()
+                known = fresh
+                going_on = await watch.wait(self.pulse, self.looks.rest)
+                if going_on and not _holds(is_alive):
                     yield message("ended", {})
                     return
-                fresh = await self._look()
-                change = difference(known, fresh)
-                known = fresh
-                if change or time.monotonic() - spoken > self.quiet:
-                    yield message("change", change) if change else ": nothing new\n\n"
-                    spoken = time.monotonic()
         finally:
             self._open -= 1
             end()
 
-    async def _look(self) -> Sections:
-        """In one thread at a time, whoever asks; the others wait without one."""
-        return await to_thread.run_sync(self.looks, limiter=self._limiter)
+    async def _look(self) -> Sections | None:
+        """In one thread at a time, whoever asks; the others wait without one. None while the store cannot be read."""
+        try:
+            return await to_thread.run_sync(self.looks, limiter=self._limiter)
+        except (CrowdFLError, OSError):  # the log has it from those whose work it stops
+            return None
+
+
+def _said(known: Sections | None, fresh: Sections | None) -> str:
+    """What a browser is to hear; after a time without, all of it."""
+    if fresh is None:
+        return message("trouble", {})
+    if known is None:
+        return message("snapshot", fresh)
+    change = difference(known, fresh)
+    return message("change", change) if change else ""
+
+
+def _holds(is_alive: Callable[[], bool]) -> bool:
+    """A token file that cannot be read lets nobody in."""
+    try:
+        return is_alive()
+    except (CrowdFLError, OSError):
+        return False
 
 
 class _Watch:

@@ -23,7 +23,8 @@ HEADER = "X-CrowdFL-Console"  # which no form of another page can send
 BY_OPERATOR, BY_PAGE = "operator", "page"  # who made the page send this: the latter does not keep a session alive
 PATH = "/console"
 ROLE = "operator"
-_COOKIE = "crowdfl-console"
+# Over TLS a name that browsers take from nobody but a TLS server.
+_NAMES = {True: "__Secure-crowdfl-console", False: "crowdfl-console"}
 _SAME = ("same-origin", "none")  # none: typed into the address bar
 _SAFE = ("GET", "HEAD")
 
@@ -145,7 +146,7 @@ class Door:
         """A dependency: the request is of a session, and of the console's own page."""
         require_own_page(request)
         using = request.headers.get(HEADER) == BY_OPERATOR
-        return self.sessions.find(request.cookies.get(_name(request), ""), using=using)
+        return self.sessions.find(_cookie(request), using=using)
 
     def log_in(self, request: Request, token: str, response: Response) -> Session:
         """Another session of this browser ends."""
@@ -157,13 +158,15 @@ class Door:
             self.limit.record(address)
             raise
         self.log_out(request)
-        response.set_cookie(_name(request), value, path=PATH, secure=_is_tls(request), httponly=True, samesite="strict")
+        secure = _is_tls(request)
+        response.set_cookie(_NAMES[secure], value, path=PATH, secure=secure, httponly=True, samesite="strict")
         return self.sessions.find(value, using=True)
 
     def log_out(self, request: Request, response: Response | None = None) -> None:
-        self.sessions.end(request.cookies.get(_name(request), ""))
+        self.sessions.end(_cookie(request))
         if response is not None:
-            response.delete_cookie(_name(request), path=PATH, secure=_is_tls(request), httponly=True, samesite="strict")
+            secure = _is_tls(request)
+            response.delete_cookie(_NAMES[secure], path=PATH, secure=secure, httponly=True, samesite="strict")
 
 
 def require_own_page(request: Request) -> None:
@@ -173,18 +176,24 @@ def require_own_page(request: Request) -> None:
         raise Forbidden("this request comes from another page: use the console itself")
     if request.method in _SAFE:
         return
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if request.headers.get("origin") != own or request.headers.get(HEADER) not in (BY_OPERATOR, BY_PAGE):
+    if request.headers.get("origin") not in _own(request) or request.headers.get(HEADER) not in (BY_OPERATOR, BY_PAGE):
         raise Forbidden("this request does not come from the console's own page: use the console itself")
 
 
-def _name(request: Request) -> str:
-    """Over TLS a name that browsers take from nobody but a TLS server."""
-    return f"__Secure-{_COOKIE}" if _is_tls(request) else _COOKIE
+def _own(request: Request) -> tuple[str, ...]:
+    """The origins of this page: plain HTTP is for loopback, where a proxy on the same machine may speak TLS for SP."""
+    host = request.headers.get("host", "")
+    return (f"https://{host}",) if request.url.scheme == "https" else (f"https://{host}", f"http://{host}")
 
 
 def _is_tls(request: Request) -> bool:
-    return request.url.scheme == "https"
+    """As the browser sees it, which says so where something is changed."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+
+
+def _cookie(request: Request) -> str:
+    plain = "" if request.url.scheme == "https" else request.cookies.get(_NAMES[False], "")
+    return request.cookies.get(_NAMES[True], plain)
 
 
 def _address(request: Request) -> str:

@@ -1,7 +1,7 @@
 // What SP tells by server-sent events: a snapshot, then changes. After a break there is a snapshot again.
 
 /** @typedef {Record<string, any>} Row */
-/** @typedef {"connecting" | "live" | "ended"} Link */
+/** @typedef {"connecting" | "live" | "trouble" | "ended"} Link */
 
 const RETRY = 5000; // milliseconds, after an answer that was a refusal: the browser itself tries again after a break only
 
@@ -39,6 +39,7 @@ export class Live {
     source.addEventListener("open", () => this.onLink("live"));
     source.addEventListener("snapshot", (event) => this.replace(JSON.parse(event.data)));
     source.addEventListener("change", (event) => this.apply(JSON.parse(event.data)));
+    source.addEventListener("trouble", () => this.onLink("trouble"));
     source.addEventListener("ended", () => this.end());
     source.addEventListener("error", () => this.broken(source));
   }
@@ -50,6 +51,7 @@ export class Live {
 
   /** @param {Record<string, Record<string, Row>>} found */
   replace(found) {
+    this.onLink("live");
     this.sections = new Map(Object.entries(found).map(([name, rows]) => [name, new Map(Object.entries(rows))]));
     this.onChange([...this.sections.keys()], null);
   }

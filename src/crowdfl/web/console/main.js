@@ -12,7 +12,7 @@ import { tasksPanels } from "./tasks.js";
 
 const PAUSE = 1000; // milliseconds at least between two looks at the same task
 const TASK = /^#\/tasks\/([0-9a-f]{32})$/;
-const LINKS = { connecting: "connecting …", live: "live", ended: "ended" };
+const LINKS = { connecting: "connecting …", live: "live", trouble: "SP cannot read its store", ended: "ended" };
 
 /** @param {string} id */
 const place = (id) => /** @type {HTMLElement} */ (document.getElementById(id));

@@ -34,14 +34,15 @@ function deposits(live) {
 
 /** @param {string} caption @param {Row[]} rows @param {Live} live @param {string} empty */
 export function depositTable(caption, rows, live, empty) {
-  return table(caption, ["announced", "task", "name", "amount", "state", "decide"],
-    rows.map((row) => [moment(row.announced_at), taskName(row.task, live), row.name, amount(row.amount), decision(row), buttons(row)]),
-    { numbers: [3], empty });
+  return table(caption, ["name", "amount", "state", "task", "announced"],
+    rows.map((row) => [row.name, amount(row.amount), decision(row), taskName(row.task, live), moment(row.announced_at)]),
+    { numbers: [1], empty });
 }
 
-/** @param {Row} row */
+/** What was decided, or the buttons for it: near the amount, where a phone shows them. @param {Row} row */
 function decision(row) {
-  return h("span", null, h(stateClass(row.state), null, row.state), row.decided_at ? ` ${moment(row.decided_at)}` : "");
+  if (row.state === "pending") return buttons(row);
+  return h("span", null, h(stateClass(row.state), null, row.state), ` ${moment(row.decided_at)}`);
 }
 
 /** What a button is about, for whoever does not see its row. @param {string} words */
@@ -49,7 +50,6 @@ const of = (words) => h("span.for-readers", null, ` ${words}`);
 
 /** @param {Row} row */
 function buttons(row) {
-  if (row.state !== "pending") return "";
   const key = `${row.task}-${row.name}`;
   return h("span", null,
     h("button", { id: `confirm-${key}`, onclick: () => confirm(row) }, "Confirm …", of(`deposit ${row.name}`)),
@@ -87,10 +87,10 @@ function payouts(live) {
 
 /** @param {string} caption @param {Row[]} rows @param {Live} live */
 export function paymentTable(caption, rows, live) {
-  return table(caption, ["since", "task", "participant", "amount", "state", "attempts", "why", "resolve"],
-    rows.map((row) => [moment(row.since), taskName(row.task, live), h("code", null, row.who), amount(row.amount),
-      h(stateClass(row.state), null, row.state), row.attempts, row.error ?? "", resolution(row)]),
-    { numbers: [3, 5], empty: "none" });
+  return table(caption, ["amount", "state", "participant", "why", "attempts", "task", "since"],
+    rows.map((row) => [amount(row.amount), h("span", null, h(stateClass(row.state), null, row.state), " ", resolution(row)),
+      h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), moment(row.since)]),
+    { numbers: [0, 4], empty: "none" });
 }
 
 /** @param {Row} row */
