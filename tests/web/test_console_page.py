@@ -143,7 +143,7 @@ def test_a_round_is_followed_from_its_opening_to_its_rewards(office: Office, sho
     assert_usable_by_all(office.page)
     assert browsers.sideways(office.page) == 0
     width = "wide" if office.page.viewport_size["width"] > 400 else "narrow"
-    shoot(office.page, f"console-task-{width}")
+    shoot(office.page, f"console-task-{width}", whole=width == "wide")
 
 
 def test_a_deposit_is_confirmed_by_typing_what_came_in(office: Office, shoot):
@@ -254,14 +254,15 @@ def test_every_view_can_be_read_in_light_and_dark(office: Office, shoot, scheme)
     )
     for _ in range(3):
         office.world.breakers[1].record(answered=False)
-    office.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     office.open()
     expect(office.page.locator("#arrivals code")).to_have_count(2)
     width = "wide" if office.page.viewport_size["width"] > 400 else "narrow"
     for view, name in (("#/", "tasks"), ("#/money", "money")):
+        office.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         office.page.goto(f"{office.url}/console/{view}")
         expect(office.page.locator("main table").first).to_be_visible()
         assert_usable_by_all(office.page)
         assert browsers.sideways(office.page) == 0
         if scheme == "light" or (name, width) == ("tasks", "wide"):
-            shoot(office.page, f"console-{name}-{width}{'' if scheme == 'light' else '-dark'}", scheme)
+            dark = "-dark" if scheme == "dark" else ""
+            shoot(office.page, f"console-{name}-{width}{dark}", scheme, whole=width == "wide")
