@@ -10,12 +10,15 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from tests.web import axe, browsers, motion, phone_states
-from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, campaign, definition
+from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition
 from tests.web.sites import opened_sp, sp_settings
 
+image = pytest.importorskip("PIL.Image")
 FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
 SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
 PATIENCE = browsers.PATIENCE
+LONG = ("invitation", "small-crowd", "refused")  # pages whose pictures would be large
+_LARGEST = 80_000  # bytes of a picture in the documents
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +34,15 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", recordings=(), fails=None, **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
         page.complaints = browsers.complaints(page)
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
-        given = json.dumps({"campaigns": campaigns, "recordings": list(recordings), "fails": fails or {}})
-        page.add_init_script(f"globalThis.given = {given};")
+        given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
         page.wait_for_selector("h1")
@@ -52,7 +55,14 @@ def show(browser, site):
 
 def shown(show, name, **look):
     place, campaigns = STATES[name]
-    return show(campaigns, place, RECORDINGS if name == "record" else (), **look)
+    recorded = {"recordings": RECORDINGS, "windows": WINDOWS} if name == "record" else {}
+    return show(campaigns, place, **recorded, **look)
+
+
+def shrink(path):
+    """Few colours are enough for a page: the documents stay small."""
+    image.open(path).convert("RGB").quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < _LARGEST
 
 
 def until(page, expression):
@@ -67,13 +77,14 @@ def until(page, expression):
 @pytest.mark.parametrize("name", STATES)
 def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
     """No sideways scrolling, nothing that axe-core calls serious, nothing blocked, nobody else asked."""
-    page = shown(show, name, color_scheme=scheme)
+    sharpness = {"device_scale_factor": 1} if name in LONG else {}
+    page = shown(show, name, color_scheme=scheme, **sharpness)
     axe.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
     if scheme == "light":
-        shoot(page, f"phone-{name}")
+        shrink(shoot(page, f"phone-{name}"))
 
 
 def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
@@ -94,6 +105,17 @@ def test_a_link_that_is_opened_while_the_page_is_open_is_taken_too(show):
     expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
     assert page.evaluate("asked[0]") == ["accept", SECRET]
     assert "s3cr3t" not in page.url
+
+
+def test_a_link_can_be_pasted_into_an_installed_page(show, site):
+    """Which has no address bar."""
+    page = show([campaign()], "#/campaigns")
+    page.get_by_text("Paste a link").click()
+    page.get_by_label("Invitation link").fill(f"{site}/join/#{SECRET}")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    assert page.evaluate("asked") == [["accept", SECRET], ["look", TASK]]
+    assert not [url for url in page.requests if "s3cr3t" in url]
 
 
 def test_a_damaged_link_says_what_to_do(show):
@@ -254,7 +276,9 @@ def test_a_recording_can_be_deleted(show):
 def test_a_csv_file_is_imported(show):
     page = shown(show, "record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files({"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"})
+    page.get_by_label("CSV files").set_input_files(
+        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
+    )
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 

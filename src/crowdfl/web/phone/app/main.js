@@ -15,7 +15,7 @@ import { recordView } from "./views/record.js";
 import { rewardsView } from "./views/rewards.js";
 import { roundsView } from "./views/rounds.js";
 import { settingsView } from "./views/settings.js";
-import { explain } from "./words.js";
+import { explain, explainLink } from "./words.js";
 
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {{ element: HTMLElement, update(): unknown, close?(): unknown }} View */
@@ -73,7 +73,7 @@ class Page {
       go("about", task);
       void this.model.look(task);
     } catch (wrong) {
-      notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explain(wrong)));
+      notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explainLink(wrong)));
     }
   }
 }

@@ -18,7 +18,7 @@ import { explain } from "./words.js";
 /** @typedef {import("./types.js").Samples} Samples */
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {{ agent: Agent, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
+/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
 
 /** @type {NowView} */
 const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
@@ -40,6 +40,8 @@ class PhoneModel {
     this.again = false;
     this.others = new BroadcastChannel("crowdfl"); // tabs of the same browser
     this.others.onmessage = () => void this.refresh(false);
+    addEventListener("online", () => this.wake());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake());
   }
 
   /** What was going on when the page was closed goes on. */
@@ -127,7 +129,9 @@ class PhoneModel {
 
   /** @param {string} task */
   async forget(task) {
-    await (await this.part(task)).agent.forget({ loseRewards: true });
+    const { agent, trainer } = await this.part(task);
+    await agent.forget({ loseRewards: true });
+    trainer.close();
     this.parts.delete(task);
     await this.refresh();
   }
@@ -145,6 +149,25 @@ class PhoneModel {
       await this.refresh();
       void this.run(task);
     }
+  }
+
+  /** What may have changed while the page slept or was offline; what had failed is tried again. */
+  wake() {
+    for (const [task, { agent, runs, problem }] of this.parts) {
+      if (runs) agent.wake();
+      else if (problem) void this.retry(task);
+    }
+  }
+
+  /** @param {string} task */
+  async retry(task) {
+    if (this.get(task)?.phase === "invited") await this.look(task);
+    else void this.run(task);
+  }
+
+  /** @param {string} task */
+  async windows(task) {
+    return (await this.part(task)).trainer.windows();
   }
 
   /** @param {string} task @returns {Promise<RecordingView[]>} The newest first. */
@@ -260,7 +283,7 @@ class PhoneModel {
       trainer,
       onEvent: (what, details) => this.hear(task, what, details),
     });
-    const part = this.parts.get(task) ?? { agent, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
+    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
     this.parts.set(task, part);
     return part;
   }

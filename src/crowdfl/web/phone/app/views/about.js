@@ -21,13 +21,15 @@ export function aboutView(model, task) {
   const trouble = h("div");
   const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
   const paper = part("div", null, (/** @type {Campaign | undefined} */ campaign) => papers(model, campaign));
+  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", `${sentence(why)} The page tries again by itself.`)] : []);
   const heading = title("You are invited");
-  const element = h("div", null, heading, paper.element, answer.element, trouble);
+  const element = h("div", null, heading, paper.element, answer.element, waits.element, trouble);
   const update = () => {
     const campaign = model.get(task);
     heading.textContent = campaign?.phase === "invited" ? "You are invited" : "About this campaign";
     paper.show(campaign && { ...campaign, rounds: [], receipts: [], now: { ...campaign.now, kind: "idle", done: 0, of: 0, why: null } });
     answer.show(canAnswer(campaign));
+    waits.show(campaign?.now.kind === "waiting" ? campaign.now.why : null);
   };
   update();
   return { element, update };

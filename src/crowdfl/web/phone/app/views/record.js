@@ -22,13 +22,17 @@ export function recordView(model, task) {
   const definition = model.get(task)?.definition;
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
   const list = part("div", null, (/** @type {RecordingView[]} */ found) => recordings(model, task, definition, found, () => refresh()));
+  const usable = part("p", { role: "status" }, (/** @type {Windows} */ windows) => [usableWords(windows, definition)]);
   /** @returns {Promise<void>} */
-  const refresh = async () => list.show(await model.recordings(task));
+  const refresh = async () => {
+    list.show(await model.recordings(task));
+    usable.show(await model.windows(task));
+  };
   const sensors = recordsWithSensors(definition) ? recording(model, task, definition, refresh) : null;
   const element = h("div", null, title("Record"), introduction(definition),
     sensors?.element ?? notice("warn", `This task needs ${sensorsOf(definition)}.`),
     h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
-      h("p.soft", null, "They are stored on this phone only."), list.element),
+      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element),
     importing(model, task, refresh),
     h("p", null, h("a", { href: hashOf("rounds", task) }, "Go on to the rounds")));
   void refresh();
@@ -92,6 +96,17 @@ function recordings(model, task, definition, found, refresh) {
     button("Delete", () => remove(one), { kind: "danger", small: true, label: `Delete ${one.label}, ${duration(one.seconds)}` }),
   ]);
   return [table("On this phone", ["Recording", "Delete"], rows, { empty: "No recording yet." })];
+}
+
+/** @typedef {Awaited<ReturnType<Model["windows"]>>} Windows */
+
+/** @param {Windows} windows @param {DefinitionBody} definition */
+function usableWords(windows, { settings, training }) {
+  if (!windows) return "There is nothing to train on yet.";
+  const seconds = (training.window ?? 100) / (training.hertz ?? 50);
+  const each = windows.labels.map(({ label, train }) => `${label} ${train}`).join(", ");
+  const most = windows.train > settings.max_samples ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
+  return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
 }
 
 /** @param {RecordingView} recording @param {number} short */

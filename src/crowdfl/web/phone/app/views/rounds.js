@@ -4,7 +4,7 @@
 import { h, table } from "../../../web/common/dom.js";
 import { money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
-import { notice, part, title } from "../parts.js";
+import { button, notice, part, title } from "../parts.js";
 import { hashOf } from "../router.js";
 import { mineWord, roundWord, sentence } from "../words.js";
 
@@ -17,7 +17,7 @@ import { mineWord, roundWord, sentence } from "../words.js";
  * @param {string} task
  */
 export function roundsView(model, task) {
-  const now = part("div", null, (/** @type {Campaign} */ campaign) => [happening(campaign)]);
+  const now = part("div", null, (/** @type {Campaign} */ campaign) => [happening(model, campaign)]);
   const words = part("p.headline", { role: "status", "aria-live": "polite" }, (/** @type {string} */ said) => [said]);
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
@@ -50,8 +50,8 @@ export function headline({ phase, now, rounds, definition }) {
   return rounds.length ? `Waiting for the next round. ${rounds.length} of ${of} have begun.` : "Waiting for the first round.";
 }
 
-/** @param {Campaign} campaign */
-function happening({ task, phase, now, problem }) {
+/** @param {Model} model @param {Campaign} campaign */
+function happening(model, { task, phase, now, problem }) {
   const busy = now.kind === "training" || now.kind === "sending";
   const bar = busy && h("progress", { max: Math.max(now.of, 1), value: now.done, "aria-label": now.kind === "training" ? "Training" : "Sending" });
   const open = phase === "joined" && now.kind !== "elsewhere";
@@ -59,6 +59,7 @@ function happening({ task, phase, now, problem }) {
     busy && h("p.soft", null, `${Math.floor((100 * now.done) / Math.max(now.of, 1))}% done.`),
     now.kind === "waiting" && now.why && notice("warn", `${sentence(now.why)} The page tries again by itself.`),
     problem && notice("bad", problem),
+    problem && button("Try again", () => model.retry(task)),
     open && h("p.soft", null, "Keep this page open: a phone does nothing for a page that is closed. What is done is kept, and the page goes on where it stopped."),
     phase === "ended" && h("p", null, h("a", { href: hashOf("rewards", task) }, "See your rewards")),
     open && h("p", null, h("a", { href: hashOf("record", task) }, "Record more")));
@@ -83,7 +84,7 @@ function outcome(rounds) {
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
-  return h("span", null, mineWord(update), h("br"), h("span.soft", null, `round ${roundWord(state)}`));
+  return h("span", null, mineWord(update), state !== "rewarded" && h("span.soft", null, ` (round ${roundWord(state)})`));
 }
 
 /** @param {Campaign["receipts"]} receipts */
