@@ -154,7 +154,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     assert_fits(page)
     shoot(page, "requester-tasks")
     page.get_by_role("link", name=PURPOSE).click()
-    expect_funding(page, office, task, shoot)
+    expect_funding(page, office, task)
     expect_invitations(page, task, shoot)
     office.gather(task)
     office.play(task, 1)
@@ -171,7 +171,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     assert [text for text in wrong if "422" not in text] == []  # the refused amount is one, by the browser's own word
 
 
-def expect_funding(page: Page, office: Office, task: str, shoot: Any) -> None:
+def expect_funding(page: Page, office: Office, task: str) -> None:
     """Refused at first, then pending, then confirmed by the operator."""
     waits, money = card(page, "Where it stands").get_by_text("It waits for:"), card(page, "Money")
     expect(waits).to_contain_text("money: 36.00 more")
@@ -182,7 +182,6 @@ def expect_funding(page: Page, office: Office, task: str, shoot: Any) -> None:
     page.get_by_role("button", name="Announce the deposit").click()
     expect(money.get_by_role("cell", name="pending")).to_be_visible()
     expect(waits).to_contain_text("who must confirm the deposit page-")
-    shoot(page, "requester-money", whole=False)
     (deposit,) = office.world.requester.sp.deposits(task)
     office.confirm(task, deposit["name"], deposit["amount"])
     expect(money.get_by_role("cell", name="confirmed")).to_be_visible()
