@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-phone test format lint types unit test-all test-slow fuzz bench peers clean
+.PHONY: demo demo-phone test format lint types unit test-all pages test-slow fuzz bench peers screenshots clean
 
 # PROFILE=shares plays the same campaign with the third profile.
 PROFILE ?= hardened
@@ -34,9 +34,24 @@ types: $(VENV)/.ready
 unit: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "not second and not slow"
 
-# The second tier: processes that are killed, clusters, benchmarks, PostgreSQL where CROWDFL_TEST_POSTGRES names a server.
-test-all: $(VENV)/.ready
+# The second tier: processes that are killed, clusters, benchmarks, pages in a browser, PostgreSQL where CROWDFL_TEST_POSTGRES
+# names a server.
+test-all: $(VENV)/.ready pages
 	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
+
+# The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
+pages: node_modules/.package-lock.json
+	npm run --silent types
+	npm test --silent
+
+# npm writes this file when it has installed. A link to packages that lie elsewhere is left alone.
+node_modules/.package-lock.json: package-lock.json
+	@command -v npm >/dev/null || { echo "the checks of the pages need node 20 or later, with npm"; exit 1; }
+	@test -L node_modules || npm ci
+
+# The pictures in the documents, as the tests of pages take them.
+screenshots: $(VENV)/.ready node_modules/.package-lock.json
+	CROWDFL_SCREENSHOTS=docs/screenshots $(BIN)/pytest -n auto -m "second and not slow" tests/web
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow
@@ -63,4 +78,4 @@ $(PEERS)/.ready: constraints-peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

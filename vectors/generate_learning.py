@@ -201,6 +201,11 @@ SPLITS: tuple[tuple[str, dict[str, Json], tuple[tuple[str, dict[str, Json]], ...
         {"window": 20, "hertz": 25, "channels": 6, "held_out": 0.25, "features": "flat"},
         (("sit", stream("ten", 90, 25, 6)), ("walk", stream("eleven", 3, 25, 6))),
     ),
+    (
+        "one channel",
+        {"window": 12, "hertz": 20, "channels": 1, "standardise": True},
+        (("sit", stream("thirteen", 150, 20, 1)),),
+    ),
     ("even", {"window": 10, "step": 1, "gap": 0, "hertz": 20}, (("sit", stream("twelve", 25, 20, jitter=0)),)),
 )
 

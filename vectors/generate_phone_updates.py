@@ -100,8 +100,9 @@ def update(
 
 
 def updates() -> list[Json]:
-    model = [round(value * 10**6) for value in fractions("model", 300)]
-    weights = [value / 10**6 + 0.3 * change for value, change in zip(model, fractions("change", 300), strict=True)]
+    # With 303 of these, another order of adding gives another last digit of the norm.
+    model = [round(value * 10**6) for value in fractions("model", 303)]
+    weights = [value / 10**6 + 0.3 * change for value, change in zip(model, fractions("change", 303), strict=True)]
     halves = [step / 2 for step in range(-9, 10)]
     return [
         update("nothing to clip", model, weights, 500),
@@ -199,6 +200,12 @@ def models() -> Body:
         ("another shape", npz(whole | {"arr_0.npy": npy(MATRIX, "(3, 2)")}), "ModelMismatch"),
         ("integers", npz(whole | {"arr_0.npy": npy(MATRIX, "(2, 3)", "<i8")}), "ModelMismatch"),
         ("objects", npz(whole | {"arr_0.npy": npy(MATRIX, "(2, 3)", "|O")}), "ModelMismatch"),
+        ("a weight more", npz(whole | {"arr_0.npy": npy([*MATRIX, 1.0], "(2, 3)")}), "FormatError"),
+        (
+            "many more bytes",
+            npz(whole | {"arr_0.npy": npy([0.0] * 9999, "(2, 3)")}, zipfile.ZIP_DEFLATED),
+            "FormatError",
+        ),
         ("a weight less", npz(whole | {"arr_0.npy": npy(MATRIX[1:], "(2, 3)")}), "FormatError"),
         (
             "version 2",

@@ -4,11 +4,12 @@ import contextlib
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 60_000.0  # milliseconds that a page is waited for: long, because a busy machine is slow
@@ -88,14 +89,27 @@ def kill_profile(folder: Path) -> int:
     return killed
 
 
+def _in_words(said: ConsoleMessage) -> str:
+    return f"console: {said.text} ({said.location['url']})"
+
+
 def complaints(page: Page) -> list[str]:
     """What goes wrong on a page from now on, as it does: errors of its scripts, what its policy blocked, failed requests."""
     found: list[str] = []
     page.on("pageerror", lambda error: found.append(f"error: {error}"))
-    page.on("console", lambda said: found.append(f"console: {said.text}") if said.type == "error" else None)
+    page.on("console", lambda said: found.append(_in_words(said)) if said.type == "error" else None)
     return found
 
 
 def sideways(page: Page) -> int:
     """By how many pixels a page is wider than its window: 0, or people must scroll sideways."""
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def until(page: Page, expression: str, arg: object = None) -> Any:
+    """Wait until it is true. `page.wait_for_function` cannot: the policy of our pages blocks its second try."""
+    end = time.monotonic() + PATIENCE / 1000
+    while not (value := page.evaluate(expression, arg)):
+        assert time.monotonic() < end, f"never became true: {expression}"
+        page.wait_for_timeout(20)
+    return value

@@ -1,6 +1,9 @@
 // In place of join/app/model.js: campaigns that a test has put into `window.given`, and a note of what the page asked for.
 
-/** @param {unknown} value Texts that end with n are whole numbers of any size, as JSON has none. */
+/** @type {any} */
+const page = globalThis;
+
+/** @param {any} value Texts that end with n are whole numbers of any size, as JSON has none. @returns {any} */
 function revived(value) {
   if (typeof value === "string" && /^\d+n$/.test(value)) return BigInt(value.slice(0, -1));
   if (Array.isArray(value)) return value.map(revived);
@@ -8,21 +11,24 @@ function revived(value) {
   return value;
 }
 
+/** @returns {Promise<import("#web/phone/app/types.js").Model>} */
 export async function openModel() {
-  const given = revived(globalThis.given ?? { campaigns: [], recordings: [] });
+  const given = revived(page.given ?? { campaigns: [], recordings: [] });
+  /** @type {Set<() => void>} */
   const listeners = new Set();
   const tell = () => listeners.forEach((listener) => listener());
-  const asked = (globalThis.asked = []);
-  const note = (/** @type {string} */ name) => async (...details) => {
+  /** @type {unknown[][]} */
+  const asked = (page.asked = []);
+  const note = (/** @type {string} */ name) => async (/** @type {unknown[]} */ ...details) => {
     asked.push([name, ...details]);
     if (given.fails?.[name]) throw Object.assign(new Error(given.fails[name]), { name: "Refused" });
   };
-  const find = (task) => given.campaigns.find((one) => one.task === task);
-  globalThis.change = (task, changes) => {
+  const find = (/** @type {string} */ task) => given.campaigns.find((/** @type {any} */ one) => one.task === task);
+  page.change = (/** @type {string} */ task, /** @type {object} */ changes) => {
     Object.assign(find(task), revived(changes));
     tell();
   };
-  globalThis.kept = given.recordings;
+  page.kept = given.recordings;
   return {
     campaigns: () => given.campaigns,
     get: find,
@@ -33,15 +39,15 @@ export async function openModel() {
     look: note("look"),
     join: async (task, least) => {
       await note("join")(task, least);
-      globalThis.change(task, { phase: "joined" });
+      page.change(task, { phase: "joined" });
     },
     leave: async (task) => {
       await note("leave")(task);
-      globalThis.change(task, { phase: "left" });
+      page.change(task, { phase: "left" });
     },
     forget: async (task) => {
       await note("forget")(task);
-      given.campaigns = given.campaigns.filter((one) => one.task !== task);
+      given.campaigns = given.campaigns.filter((/** @type {any} */ one) => one.task !== task);
       tell();
     },
     forgetAll: async () => {
@@ -50,11 +56,13 @@ export async function openModel() {
       tell();
     },
     claim: note("claim"),
-    recordings: async () => globalThis.kept.map(({ signal: _, times: __, ...shown }) => shown),
+    retry: note("retry"),
+    windows: async () => given.windows ?? null,
+    recordings: async () => page.kept.map((/** @type {any} */ { signal: _, times: __, ...shown }) => shown),
     keep: async (task, id, label, { times, signal, channels }, whole) => {
-      const seconds = times.at(-1) - times[0];
+      const seconds = times[times.length - 1] - times[0];
       const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal], whole };
-      globalThis.kept = [...globalThis.kept.filter((one) => one.id !== id), made];
+      page.kept = [...page.kept.filter((/** @type {any} */ one) => one.id !== id), made];
     },
     importCsv: async (task, name, text) => {
       await note("importCsv")(task, name, text);
@@ -62,7 +70,7 @@ export async function openModel() {
     },
     deleteRecording: async (task, id) => {
       await note("deleteRecording")(task, id);
-      globalThis.kept = globalThis.kept.filter((one) => one.id !== id);
+      page.kept = page.kept.filter((/** @type {any} */ one) => one.id !== id);
     },
     persisted: async () => true,
     onChange: (listener) => {

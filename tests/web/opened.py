@@ -45,7 +45,10 @@ class BothHalves:
         sealing = ReaderKey(SharesCspBundle.from_bytes(self.csp_bundle, Limits.plain()).sealing)
         seed = open_seed(sealing, body.place, body.who, body.digest, body.sealed)
         ring = shape.ring
-        mine, theirs = ring.decode(body.shares), ring.decode(expanded_update(seed, body.place, body.who, shape.share_bytes))
+        mine, theirs = (
+            ring.decode(body.shares),
+            ring.decode(expanded_update(seed, body.place, body.who, shape.share_bytes)),
+        )
         counted = int.from_bytes(body.samples, "little") + expanded_samples(seed, body.place, body.who)
         return OpenedUpload(body.who, body.base, ring.signed(ring.reduced(mine + theirs)), counted % REWARD_MODULUS)
 

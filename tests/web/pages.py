@@ -19,6 +19,8 @@ _FOLDERS = {"/web/common/": WEB / "common", "/web/vendor/": WEB / "vendor"}
 
 
 def _content(path: str, files: Mapping[str, str]) -> bytes | None:
+    if path == "/favicon.ico":
+        return b""
     if path in files:
         return files[path].encode()
     folder, _, name = path.rpartition("/")

@@ -22,6 +22,7 @@ DEFINITION: Campaign = {
         "min_participants": 6,
         "budget": "36.00",
         "rule": "gate",
+        "max_samples": 200,
     },
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }
@@ -45,6 +46,9 @@ def campaign(**changes: Any) -> Campaign:
         "receipts": [],
         "now": IDLE,
         "problem": None,
+        "state": "running",
+        "ended": None,
+        "recorded": 0,
     } | changes
 
 
@@ -81,6 +85,7 @@ RECORDINGS = [
     {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
     {"id": "c", "label": "climbing stairs", "seconds": 300.0, "samples": 15001, "channels": 6, "at": None},
 ]
+WINDOWS = {"train": 260, "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}]}
 
 STATES: dict[str, tuple[str, list[Campaign]]] = {
     "empty": ("#/campaigns", []),

@@ -1,7 +1,8 @@
 """SP and KGC opened over empty folders, as the command line opens them; called without a network."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.web.pages import add_pages
 from tests.http.world import InProcess
 
-__all__ = ["browsing", "kgc_settings", "opened_kgc", "opened_sp", "sp_settings"]
+__all__ = ["Loop", "browsing", "kgc_settings", "opened_kgc", "opened_sp", "sp_settings"]
 
 LOCAL = {"host": "127.0.0.1", "port": 0, "plain_http": True}
 
@@ -50,15 +51,19 @@ def opened_kgc(settings: KgcSettings) -> Iterator[FastAPI]:
         yield app
 
 
-class _Loop:
-    """An event loop for one call."""
+class Loop:
+    """An event loop for one call, in a thread: that of a test may have one already, a browser's."""
 
-    call = staticmethod(anyio.run)
+    @staticmethod
+    def call(work: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+        """What the work returns."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(anyio.run, work, *given).result()
 
 
 def browsing(app: FastAPI) -> httpx.Client:
     """A client that follows no redirect, and sees a failure as its status."""
-    return httpx.Client(transport=InProcess(lambda: app, _Loop()), base_url="https://sp.example")  # type: ignore[arg-type]
+    return httpx.Client(transport=InProcess(lambda: app, Loop()), base_url="https://sp.example")  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def test_sensors_replay_samples_in_order(phone, page_with):
         sensors = motion.Motion(phone)
         phone.goto(address)
         motion.replay({sensors: [(0.1 * step, 0.0, 1.0, 0.0, 0.0, 0.1 * step) for step in range(10)]}, hertz=20)
-        phone.wait_for_function("seen.length && seen.at(-1)[1] > 8.7 && seen.at(-1)[6] > 51")
+        browsers.until(phone, "seen.length && seen.at(-1)[1] > 8.7 && seen.at(-1)[6] > 51")
         seen = phone.evaluate("seen")
     times = [one[0] for one in seen]
     pulls = [one[1] for one in seen]
@@ -61,7 +61,7 @@ def test_the_policy_blocks_what_it_should_and_the_test_sees_it(phone, page_with)
         found = browsers.complaints(phone)
         phone.goto(address)
         phone.wait_for_selector("h1")
-        phone.wait_for_function("document.querySelector('style') !== null")
+        browsers.until(phone, "document.querySelector('style') !== null")
     assert any("Content Security Policy" in one for one in found)
 
 
@@ -69,19 +69,19 @@ def test_a_killed_browser_keeps_what_it_had_stored(open_profile, page_with, tmp_
     with page_with(NUMBER) as address:
         page = open_profile(tmp_path).new_page()
         page.goto(address)
-        page.wait_for_function("window.ready")
+        browsers.until(page, "window.ready")
         page.evaluate("keep(42)")
         assert browsers.kill_profile(tmp_path) > 0
         page = open_profile(tmp_path).new_page()
         page.goto(address)
-        page.wait_for_function("window.ready")
+        browsers.until(page, "window.ready")
         assert page.evaluate("kept()") == 42
 
 
 def test_a_service_worker_may_be_registered_with_a_certificate_of_the_tests(phone, page_with):
     with page_with(WORKER, **{"/service-worker.js": "// nothing"}) as address:
         phone.goto(address)
-        phone.wait_for_function("window.ready")
+        browsers.until(phone, "window.ready")
         assert phone.evaluate("ready") == "registered"
 
 

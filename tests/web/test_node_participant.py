@@ -76,6 +76,13 @@ class Phone:
 
     def hear(self, event: str) -> dict[str, Any]:
         """Everything that it says until this; its end, or silence for minutes, is an error."""
+        for one in self.lines():
+            if one["event"] == event:
+                return one
+        raise AssertionError(f"the phone has ended without {event!r}: {self.told[-3:]}")
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What it says from now on, as it says it."""
         assert self.process is not None
         assert self.process.stdout is not None
         limit = threading.Timer(subprocesses.PATIENCE, self.process.kill)
@@ -83,11 +90,9 @@ class Phone:
         try:
             for line in self.process.stdout:
                 self.told.append(json.loads(line))
-                if self.told[-1]["event"] == event:
-                    return self.told[-1]
+                yield self.told[-1]
         finally:
             limit.cancel()
-        raise AssertionError(f"the phone has ended without {event!r}: {self.told[-3:]}")
 
     def kill(self) -> None:
         assert self.process is not None
@@ -171,40 +176,88 @@ def rewards_of(person: Participant) -> dict[int, int]:
     return person.rewards()
 
 
-def test_a_phone_that_is_killed_in_an_upload_goes_on_and_everyone_is_paid(platform: Loopback, tmp_path: Path):
-    """The average of every round is the oracle's; what was sent before the kill is not sent again, and nothing else is."""
+@dataclass
+class Campaign:
+    """A task with Python participants, and a phone that is invited."""
+
+    platform: Loopback
+    requester: Requester
+    task: str
+    phone: Phone
+    people: list[Participant]
+    learners: list[Learner]
+
+    def play(self) -> None:
+        """The Python participants' part, to the last upload."""
+        for number in range(1, ROUNDS + 1):
+            for person, learner in zip(self.people, self.learners, strict=True):
+                play(person, learner, number)
+
+    def require_the_oracles_averages(self) -> None:
+        """Of what everyone has trained, in every round."""
+        for number in range(1, ROUNDS + 1):
+            models = [self.phone.trained(number), *(learner.trained[number] for learner in self.learners)]
+            average = fedavg([weights for weights, _ in models], [samples for _, samples in models])
+            assert np.max(np.abs(self.requester.read(self.task, number).weights - average)) < 2e-5
+
+    def require_everyone_paid(self, end: dict[str, Any]) -> None:
+        """Every budget is spent, and claimed by those who earned it."""
+        rewards = [wait_for(partial(rewards_of, person)) for person in self.people]
+        view = end["view"]
+        own = {one["number"]: one["reward"] for one in view["rounds"]}
+        for number in range(1, ROUNDS + 1):
+            assert BUDGET - 10 <= own[number] + sum(of[number] for of in rewards) <= BUDGET
+        assert (end["outcome"], view["phase"], view["claim"]["state"]) == ("ended", "ended", "paid")
+        assert view["claim"]["amount"] == sum(own.values()) > 0
+        assert [wait_for(person.claim) for person in self.people] == [sum(of.values()) for of in rewards]
+        assert [one["mine"] for one in view["rounds"]] == ["arrived"] * ROUNDS
+
+
+@pytest.fixture
+def campaign(platform: Loopback, tmp_path: Path) -> Campaign:
+    """Nobody but the Python participants has joined yet."""
     requester = platform.requester()
     task = post(platform, requester)
     phone = invite(platform, requester, task, tmp_path / "phone")
-    phone.start(hang_after=2)
     people = [platform.join(requester, task) for _ in range(PYTHON)]
-    learners = [Learner(place) for place in range(PYTHON)]
+    return Campaign(platform, requester, task, phone, people, [Learner(place) for place in range(PYTHON)])
+
+
+def test_a_phone_that_is_killed_in_an_upload_goes_on_and_everyone_is_paid(campaign: Campaign):
+    """The average of every round is the oracle's; what was sent before the kill is not sent again, and nothing else is."""
+    phone = campaign.phone
+    phone.start(hang_after=2)
     phone.hear("halfway")
     phone.kill()
     phone.start()
-    for number in range(1, ROUNDS + 1):
-        for person, learner in zip(people, learners, strict=True):
-            play(person, learner, number)
+    campaign.play()
     end = phone.hear("over")
     assert phone.end() == 0
-
-    for number in range(1, ROUNDS + 1):
-        models = [phone.trained(number), *(learner.trained[number] for learner in learners)]
-        average = fedavg([weights for weights, _ in models], [samples for _, samples in models])
-        assert np.max(np.abs(requester.read(task, number).weights - average)) < 2e-5
+    campaign.require_the_oracles_averages()
     resumed = [one["sent"] for one in phone.said("sending") if one["round"] == 1]
     assert resumed[:4] == [0, 500, 1000, 1000]  # at the offset that SP has, not from the beginning
     assert [one["round"] for one in phone.said("trained")] == [1, 2, 3]  # once each: the kill came after the first
     assert [one["round"] for one in phone.said("uploaded")] == [1, 2, 3]
-
-    rewards = [wait_for(partial(rewards_of, person)) for person in people]
-    view = end["view"]
-    own = {one["number"]: one["reward"] for one in view["rounds"]}
-    for number in range(1, ROUNDS + 1):
-        assert BUDGET - 10 <= own[number] + sum(of[number] for of in rewards) <= BUDGET
-    assert (end["outcome"], view["phase"], view["claim"]["state"]) == ("ended", "ended", "paid")
-    assert view["claim"]["amount"] == sum(own.values()) > 0
-    assert [wait_for(person.claim) for person in people] == [sum(of.values()) for of in rewards]
-    assert [one["mine"] for one in view["rounds"]] == ["arrived"] * ROUNDS
-    accuracies = [(one["accuracyBefore"] is None, one["accuracyAfter"] is None) for one in view["rounds"]]
+    campaign.require_everyone_paid(end)
+    accuracies = [(one["accuracyBefore"] is None, one["accuracyAfter"] is None) for one in end["view"]["rounds"]]
     assert accuracies == [(False, False), (False, False), (False, True)]  # the last average is for the requester
+
+
+def test_a_phone_that_is_killed_again_and_again_comes_to_the_same_end(campaign: Campaign):
+    """After every few words; wherever that is, no upload is refused and nothing is paid twice."""
+    phone = campaign.phone
+    others = threading.Thread(target=campaign.play, daemon=True)
+    others.start()
+    for words in (1, 2, 3, 4, 5, 6):
+        phone.start()
+        for _ in zip(range(words), phone.lines(), strict=False):
+            pass
+        phone.kill()
+    phone.start()
+    end = phone.hear("over")
+    others.join()
+    assert phone.end() == 0
+    assert not phone.said("refused")
+    assert {one["who"] for one in phone.said("joined")} == {end["view"]["who"]}
+    campaign.require_the_oracles_averages()
+    campaign.require_everyone_paid(end)

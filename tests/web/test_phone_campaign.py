@@ -1,4 +1,4 @@
-"""A phone's page takes part in a real campaign over TLS: from the link to the payment, closed in between, without network for a while."""
+"""A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
 import time
 
@@ -123,6 +123,11 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     expect(page.get_by_text("You were paid")).to_be_visible()
     mine = page.locator(".headline").inner_text().removeprefix("You have earned ").rstrip(".")
     earned = round(float(mine) * 1_000_000)
+    kept = page.evaluate(
+        "async () => (await (await caches.open((await caches.keys())[0])).keys()).map(({ url }) => url)"
+    )
+    assert kept
+    assert not [url for url in kept if "/v1/" in url]
     rest = sum(paid(person) for person, _ in others)
     assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
 

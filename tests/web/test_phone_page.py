@@ -10,12 +10,15 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from tests.web import axe, browsers, motion, phone_states
-from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, campaign, definition
+from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition
 from tests.web.sites import opened_sp, sp_settings
 
+image = pytest.importorskip("PIL.Image")
 FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
 SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
 PATIENCE = browsers.PATIENCE
+LONG = ("invitation", "small-crowd", "refused")  # pages whose pictures would be large
+_LARGEST = 80_000  # bytes of a picture in the documents
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +34,15 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", recordings=(), fails=None, **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
         page.complaints = browsers.complaints(page)
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
-        given = json.dumps({"campaigns": campaigns, "recordings": list(recordings), "fails": fails or {}})
-        page.add_init_script(f"globalThis.given = {given};")
+        given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
         page.wait_for_selector("h1")
@@ -52,7 +55,14 @@ def show(browser, site):
 
 def shown(show, name, **look):
     place, campaigns = STATES[name]
-    return show(campaigns, place, RECORDINGS if name == "record" else (), **look)
+    recorded = {"recordings": RECORDINGS, "windows": WINDOWS} if name == "record" else {}
+    return show(campaigns, place, **recorded, **look)
+
+
+def shrink(path):
+    """Few colours are enough for a page: the documents stay small."""
+    image.open(path).convert("RGB").quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < _LARGEST
 
 
 def until(page, expression):
@@ -67,13 +77,14 @@ def until(page, expression):
 @pytest.mark.parametrize("name", STATES)
 def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
     """No sideways scrolling, nothing that axe-core calls serious, nothing blocked, nobody else asked."""
-    page = shown(show, name, color_scheme=scheme)
+    sharpness = {"device_scale_factor": 1} if name in LONG else {}
+    page = shown(show, name, color_scheme=scheme, **sharpness)
     axe.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
     if scheme == "light":
-        shoot(page, f"phone-{name}")
+        shrink(shoot(page, f"phone-{name}"))
 
 
 def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
@@ -94,6 +105,17 @@ def test_a_link_that_is_opened_while_the_page_is_open_is_taken_too(show):
     expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
     assert page.evaluate("asked[0]") == ["accept", SECRET]
     assert "s3cr3t" not in page.url
+
+
+def test_a_link_can_be_pasted_into_an_installed_page(show, site):
+    """Which has no address bar."""
+    page = show([campaign()], "#/campaigns")
+    page.get_by_text("Paste a link").click()
+    page.get_by_label("Invitation link").fill(f"{site}/join/#{SECRET}")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    assert page.evaluate("asked") == [["accept", SECRET], ["look", TASK]]
+    assert not [url for url in page.requests if "s3cr3t" in url]
 
 
 def test_a_damaged_link_says_what_to_do(show):
@@ -205,6 +227,42 @@ def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
     expect(page.get_by_label("Receipt of round 2")).to_contain_text('"kind": "receipt"')
 
 
+def test_a_focused_link_stays_focused_while_training_goes_on(show):
+    page = shown(show, "training")
+    page.get_by_role("link", name="Record more").focus()
+    page.evaluate("([task, now]) => change(task, {now})", [TASK, phone_states.TRAINING["now"] | {"done": 9}])
+    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
+    expect(page.get_by_role("link", name="Record more")).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "paused"}, "The campaign is paused."),
+        ({"phase": "ended", "ended": "cancelled by requester"}, "The campaign has ended: cancelled by requester."),
+        ({"phase": "left"}, "You have left this campaign."),
+        ({"rounds": []}, "Waiting for the first round."),
+        ({"now": {"kind": "elsewhere"}}, "Another tab of this page is at work."),
+        ({"rounds": [phone_states.task_round(1, "nothing", state="open")]}, "there is nothing to send. Record first."),
+    ],
+)
+def test_the_headline_says_where_the_campaign_stands(show, changes, words):
+    page = show([JOINED | changes], f"#/rounds/{TASK}")
+    expect(page.locator(".headline")).to_contain_text(words)
+
+
+def test_what_stopped_the_agent_is_shown_and_can_be_tried_again(show):
+    page = show([JOINED | {"problem": "The platform does not know you."}], f"#/rounds/{TASK}")
+    expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
+    page.get_by_role("button", name="Try again").click()
+    assert page.evaluate("asked") == [["retry", TASK]]
+
+
+def test_an_invitation_whose_time_is_over_says_so(show):
+    page = show([campaign(expires=1_700_000_000)], f"#/about/{TASK}")
+    expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
+
+
 def test_rounds_are_a_real_table_with_accuracy_before_and_after(show):
     page = shown(show, "ended")
     cells = page.get_by_role("table", name="Round by round").get_by_role("row").nth(1).get_by_role("cell")
@@ -254,7 +312,9 @@ def test_a_recording_can_be_deleted(show):
 def test_a_csv_file_is_imported(show):
     page = shown(show, "record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files({"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"})
+    page.get_by_label("CSV files").set_input_files(
+        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
+    )
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 
@@ -324,6 +384,17 @@ def test_a_page_in_the_background_warns_that_time_is_missing(show):
     until(page, "kept.length === 1")  # it may never come back
     page.evaluate(hide % "visible")
     expect(page.get_by_text("This page was in the background.")).to_be_visible()
+
+
+def test_sensors_that_wake_after_the_view_was_left_record_nothing(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    page.get_by_role("button", name="Start recording").click()
+    page.get_by_role("link", name="Rounds", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
+    page.evaluate("""() => { for (let turn = 0; turn < 500; turn++) dispatchEvent(new DeviceMotionEvent("devicemotion", {
+      accelerationIncludingGravity: {x: 0, y: 0, z: 9.8}, rotationRate: {alpha: 0, beta: 0, gamma: 0}})); }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("kept") == []
 
 
 def test_leaving_the_view_ends_and_keeps_the_recording(show):

@@ -4,14 +4,13 @@ import hashlib
 from pathlib import Path
 from urllib.parse import unquote
 
-import anyio
 import pytest
 from fastapi import FastAPI
 
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.web import pages, static
 from crowdfl.web.static import PACKAGE, add_static, load_assets, page_headers
-from tests.web.sites import browsing, opened_sp, sp_settings
+from tests.web.sites import Loop, browsing, opened_sp, sp_settings
 
 KGC = "https://kgc.example:7101"
 FILES = {
@@ -116,7 +115,7 @@ def test_no_path_leads_to_anything_else(page, path):
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": []}
-    anyio.run(page, scope | {"query_string": b"", "http_version": "1.1", "scheme": "https"}, receive, send)
+    Loop.call(page, scope | {"query_string": b"", "http_version": "1.1", "scheme": "https"}, receive, send)
     assert sent[0]["status"] == 404
 
 

@@ -6,9 +6,9 @@ import { test } from "node:test";
 
 import { view } from "#web/phone/agent/state.js";
 import {
-  ClaimRefused, Conflict, MasksDoNotFit, NotAuthenticated, NotReady, ServiceUnavailable, TaskFull, TooLate,
+  ClaimRefused, Conflict, MasksDoNotFit, NotAuthenticated, NotReady, ServiceUnavailable, TaskFull, TaskNotRunning, TooLate,
 } from "#web/phone/protocol/errors.js";
-import { FakeLocks, FakePhone, FakePlatform, TASK, until } from "./fakes.js";
+import { FakeLocks, FakePhone, FakePlatform, TASK, protocol, until } from "./fakes.js";
 
 /** @param {import("./fakes.js").FakeOptions} [options] */
 async function invited(options) {
@@ -109,6 +109,24 @@ test("a run that is stopped while it trains uploads nothing", async () => {
   };
   assert.equal(await agent.run(), "stopped");
   assert.equal(platform.seen.size, 0);
+});
+
+test("whoever stops an agent does not wait for its training, or for a figure", async () => {
+  for (const work of /** @type {const} */ (["train", "evaluate"])) {
+    const { phone, platform } = await invited();
+    const agent = phone.open();
+    let began = false;
+    Object.assign(phone.trainer, { [work]: () => {
+      began = true;
+      return new Promise(() => {});
+    } });
+    const running = agent.run();
+    await until(() => began);
+    assert.equal(await agent.leave(), true);
+    assert.equal(await running, "stopped");
+    assert.equal(platform.seen.size, 0);
+    assert.deepEqual(phone.events("not evaluated"), []);
+  }
 });
 
 test("of two tabs one runs, and the other takes over when it is closed", async () => {
@@ -232,19 +250,19 @@ test("masks that CSP has lost cost the newest round only, and the refused claim 
   assert.equal((await phone.store.keys(TASK, "refused-claims/")).length, 1);
 });
 
-test("a claim that SP says came too early is made again with the later rewards", async () => {
-  const { agent, platform, phone } = await invited();
-  let early = true;
-  const pay = platform._claim.bind(platform);
+test("a claim that SP says came too early is made again, with the rewards of that time", async () => {
+  const { phone, platform } = await invited();
+  const [pay, made] = [platform._claim.bind(platform), /** @type {unknown[]} */ ([])];
   platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
-    if (early) {
-      early = false;
-      throw new NotReady("the task is not over");
-    }
+    if (made.length === 1) throw new NotReady("the task is not over");
     return pay(claim);
   };
-  assert.equal(await agent.run(), "ended");
-  assert.equal(phone.events("paid").length, 1);
+  const makeClaim = async (/** @type {Parameters<typeof protocol.makeClaim>} */ ...given) => {
+    made.push(given);
+    return protocol.makeClaim(...given);
+  };
+  assert.equal(await phone.open(undefined, { protocol: { ...protocol, makeClaim } }).run(), "ended");
+  assert.deepEqual([made.length, phone.events("paid").length], [2, 1]);
 });
 
 test("a claim that was paid in part says what is missing", async () => {
@@ -318,4 +336,50 @@ test("an agent in another tab ends without a trace when the campaign is forgotte
   assert.equal(await running, "forgotten");
   assert.equal(/** @type {any} */ (phone.tables).kept.size, 0);
   assert.equal(await phone.open().run(), "forgotten");
+});
+
+test("whoever leaves in another tab while this one enrols has left", async () => {
+  const { phone, agent, platform } = await invited();
+  await agent.join();
+  const enrol = platform._acts(/** @type {any} */ ({})).enrol;
+  platform.instead.enrol = async (task, certificate) => {
+    await phone.open().leave();
+    return enrol(task, certificate);
+  };
+  assert.equal(await phone.open().run(), "left");
+  assert.deepEqual([phone.trainer.trained, platform.quits], [[], 2]); // SP was told again after the enrolment
+});
+
+test("a mistake in a listener ends nothing, and is reported", async () => {
+  const { phone, platform } = await invited();
+  /** @type {unknown[]} */
+  const reported = [];
+  const hear = (/** @type {unknown} */ error) => reported.push(error);
+  const others = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", hear);
+  try {
+    assert.equal(await phone.open(undefined, { onEvent: () => { throw new Error("of the page"); } }).run(), "ended");
+    await until(() => reported.length > 3);
+  } finally {
+    process.removeListener("uncaughtException", hear);
+    others.forEach((one) => process.on("uncaughtException", one));
+  }
+  assert.equal(platform.paid, 1);
+});
+
+test("whom SP no longer knows after the end still sees how the task ended", async () => {
+  const { phone, agent, platform } = await invited();
+  await agent.join();
+  Object.assign(platform, { state: "cancelled", rounds: [] });
+  platform.instead.enrol = () => { throw new TaskNotRunning("the task is cancelled"); };
+  assert.equal(await phone.open().run(), "ended");
+  assert.equal((await view(phone.store, TASK))?.state, "cancelled");
+});
+
+test("a refused claim is not forgotten without a question", async () => {
+  const { agent, platform } = await invited();
+  platform.instead.claim = () => { throw new ClaimRefused("no"); };
+  await agent.run();
+  assert.deepEqual((await agent.forget()).unclaimed, { amount: 600n, owed: [] });
 });

@@ -151,6 +151,19 @@ test("a missing average keeps the phone out of the next round, and is told once"
   assert.deepEqual(phone.trainer.trained, [1, 2]);
 });
 
+test("an average is not asked for before the one that it follows from", async () => {
+  const { step, platform } = await joined({ rounds: 4 });
+  for (const number of [1, 2]) platform.finish(number);
+  /** @type {number[]} */
+  const asked = [];
+  platform.instead.average = (_task, number) => {
+    asked.push(number);
+    throw new NotReady("gone");
+  };
+  await step();
+  assert.deepEqual(asked, [1]);
+});
+
 test("a platform that is away is not trained past", async () => {
   const { phone, step, platform } = await joined();
   await step();

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { readPublication, standing } from "#web/phone/protocol/average.js";
 import { openBundle, requireRing } from "#web/phone/protocol/bundle.js";
-import { concat, fromHex, hex, utf8 } from "#web/phone/protocol/bytes.js";
+import { concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { placeOf, startChain } from "#web/phone/protocol/chain.js";
 import { signDocument } from "#web/phone/protocol/documents.js";
 import { enrolmentRequest, openEnrolled } from "#web/phone/protocol/enrolment.js";
@@ -37,8 +37,8 @@ const names = uploads.map((/** @type {{ who: string }} */ { who }) => who);
 
 /**
  * A publication that CSP itself has signed, with something about it changed.
- * @param {Partial<{ task: string, number: number, base: Bytes, accepted: string[], rejected: string[], reasons: string[], round: number,
- *   t: Bytes, samples: bigint, audience: string, sums: Bytes, signer: { signing: CryptoKeyPair } }>} change
+ * @param {Partial<{ task: string, number: number, base: Bytes, accepted: string[], rejected: string[], reasons: string[],
+ *   round: number, t: Bytes, samples: bigint, audience: string, sums: Bytes, signer: { signing: CryptoKeyPair } }>} change
  */
 async function published(change = {}) {
   const { task: name = id, number = 1, base = start.base, accepted = names, rejected = [], reasons = [], round = 1 } = change;
@@ -63,7 +63,8 @@ async function sealedFor(audience, plaintext, place) {
   const input = await crypto.subtle.importKey("raw", fromHex(secrets[audience]), "HKDF", false, ["deriveBits"]);
   const derivation = { name: "HKDF", hash: "SHA-256", salt, info: utf8("crowdfl audience 1") };
   const key = new Uint8Array(await crypto.subtle.deriveBits(derivation, input, 256));
-  return concat(salt, chacha20poly1305(key, new Uint8Array(12), place("crowdfl mask seed 1", utf8(audience))).encrypt(plaintext));
+  const cipher = chacha20poly1305(key, new Uint8Array(12), place("crowdfl mask seed 1", utf8(audience)));
+  return concat(salt, cipher.encrypt(plaintext));
 }
 
 const read = (/** @type {Bytes} */ bytes, round = 1, chain = start) => readPublication(task, bundle, chain, bytes, round);
@@ -133,7 +134,7 @@ test("a publication with any bit altered is refused, or names another model than
   for (let place = 0; place < publication.length; place += 1) {
     const outcome = await read(altered(publication, place, 1 << (place % 8))).catch((error) => error);
     if (outcome instanceof Error) assert.ok(outcome instanceof CrowdFLError, `byte ${place}: ${outcome.stack}`);
-    else assert.notEqual(hex(outcome.chain.base), honest); // SP's own sums, which nobody else has: its next upload would be refused
+    else assert.notEqual(hex(outcome.chain.base), honest); // SP's own sums: nobody else has them, and no upload would fit
   }
 });
 
@@ -173,7 +174,7 @@ test("an envelope that is cut off or altered anywhere is refused", async () => {
 async function rewarded(v, mask, signer = csp) {
   const salt = new Uint8Array(32).fill(3);
   const digits = fromHex(mask ? mask.toString(16).padStart(2 * Math.ceil(mask.toString(16).length / 2), "0") : "");
-  const commitment = new Uint8Array(await crypto.subtle.digest("SHA-256", concat(utf8("crowdfl commitment 1"), Uint8Array.of(0, 32), salt, digits)));
+  const commitment = await sha256(concat(utf8("crowdfl commitment 1"), Uint8Array.of(0, 32), salt, digits));
   const context = utf8(`crowdfl task ${id} round 1`);
   const value = fromHex(v.toString(16).padStart(32, "0"));
   const parts = [context, utf8(keys.who), commitment, value].flatMap((part) => [Uint8Array.of(0, 0, 0, part.length), part]);
@@ -183,7 +184,8 @@ async function rewarded(v, mask, signer = csp) {
 }
 
 test("rewards lie between nothing and the round's budget", async () => {
-  const open = async (/** @type {bigint} */ v, /** @type {bigint} */ mask) => openReward(task, bundle, keys, await rewarded(v, mask), 1);
+  const open = async (/** @type {bigint} */ v, /** @type {bigint} */ mask) =>
+    openReward(task, bundle, keys, await rewarded(v, mask), 1);
   assert.equal(await open(5n, 5n), 0n);
   assert.equal(await open(0n, 0n), 0n);
   assert.equal(await open(task.payment, 0n), task.payment);
@@ -196,7 +198,8 @@ test("rewards lie between nothing and the round's budget", async () => {
 test("a claim holds each round once, in order, and only what was earned", async () => {
   await refuses("ClaimRefused", () => makeClaim(task, keys, [{ round: 1, envelope }, { round: 1, envelope }], bundle));
   await refuses("SealBroken", () => makeClaim(task, keys, [{ round: 2, envelope }], bundle));
-  await refuses("RewardOutOfRange", async () => makeClaim(task, keys, [{ round: 1, envelope: await rewarded(0n, 1n) }], bundle));
+  const less = { round: 1, envelope: await rewarded(0n, 1n) };
+  await refuses("RewardOutOfRange", () => makeClaim(task, keys, [less], bundle));
 });
 
 test("a bundle that is not one is refused", async () => {
@@ -219,7 +222,8 @@ test("CSP's sealing key that no secret can be agreed with is refused", async () 
 
 test("two uploads of the same model share no byte of seed, seal or shares", async () => {
   const trained = new Float64Array(4);
-  const [one, other] = [await makeUpload(task, bundle, keys, start, trained, 1, 1), await makeUpload(task, bundle, keys, start, trained, 1, 1)];
+  const one = await makeUpload(task, bundle, keys, start, trained, 1, 1);
+  const other = await makeUpload(task, bundle, keys, start, trained, 1, 1);
   const shares = [one, other].map(({ bytes }) => hex(bytes.slice(-20)));
   assert.notEqual(shares[0], shares[1]);
   assert.equal(one.bytes.length, other.bytes.length);

@@ -34,7 +34,8 @@ export function vectors(name) {
  */
 export async function pairOf(name, digits) {
   const bytes = fromHex(PKCS8[name] + digits);
-  const { x } = await crypto.subtle.exportKey("jwk", await crypto.subtle.importKey("pkcs8", bytes, { name }, true, USAGES[name]));
+  const readable = await crypto.subtle.importKey("pkcs8", bytes, { name }, true, USAGES[name]);
+  const { x } = await crypto.subtle.exportKey("jwk", readable);
   const usages = /** @type {KeyUsage[]} */ (name === "Ed25519" ? ["verify"] : []);
   const publicKey = await crypto.subtle.importKey("jwk", { kty: "OKP", crv: name, x }, { name }, true, usages);
   return { privateKey: await crypto.subtle.importKey("pkcs8", bytes, { name }, false, USAGES[name]), publicKey };
@@ -93,7 +94,8 @@ export function definitionOf({ task, settings, parameters }) {
 export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
   const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes"];
-  const [name, number, from, who, digest, sealed, signature, samples, shares] = decode(53, types, bytes, limitsOf(task, bundle));
+  const fields = decode(53, types, bytes, limitsOf(task, bundle));
+  const [name, number, from, who, digest, sealed, signature, samples, shares] = fields;
   const lengths = [shares, samples, sealed, number, digest, signature].map((field) => field.length);
   const expected = [(task.parameters * bundle.ringBits) / 8, 16, 80, 4, 32, 64];
   if (lengths.join() !== expected.join()) throw new errors.LengthMismatch("a field has another length");

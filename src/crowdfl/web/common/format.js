@@ -60,7 +60,8 @@ export function bytes(count) {
   if (count < 1000) return count === 1 ? "1 byte" : `${count} bytes`;
   const power = Math.min(Math.floor(Math.log10(count) / 3), SIZES.length);
   const value = count / 1000 ** power;
-  return value >= 999.5 && power < SIZES.length ? `1 ${SIZES[power]}` : `${trimmed(value, value < 10 ? 1 : 0)} ${SIZES[power - 1]}`;
+  if (value >= 999.5 && power < SIZES.length) return `1 ${SIZES[power]}`;
+  return `${trimmed(value, value < 10 ? 1 : 0)} ${SIZES[power - 1]}`;
 }
 
 /** A share between 0 and 1: 0.875 is "87.5%". @param {Maybe} share */

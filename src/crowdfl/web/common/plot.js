@@ -1,5 +1,5 @@
 // Lines over numbers: a picture for those who see it, and the same numbers as a table for everyone.
-// A page that draws links vendor/uplot.css and common/style.css.
+// A page that draws links common/style.css and common/plot.css.
 
 import uPlot from "../vendor/uplot.js";
 import { h, table } from "./dom.js";
@@ -15,8 +15,9 @@ import { h, table } from "./dom.js";
  */
 
 const COLOURS = ["--brand", "--warn", "--good", "--bad", "--soft"];
-const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 8]]; // lines that differ without colour too
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 8]]; // lines that differ without colour too: as in plot.css
 const PLAIN = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+const FONT = "13px system-ui, sans-serif";
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000];
 
 /**
@@ -30,12 +31,19 @@ export function plot(title, x, series, options = {}) {
   const picture = h("div.plot", { "aria-hidden": "true" });
   const figure = h("figure", null, h("figcaption", null, h("strong", null, title)));
   if (x.length) {
-    figure.append(picture, h("details", null, h("summary", null, "The same as a table"), numbers(title, x, series, options)));
+    const words = h("details", null, h("summary", null, "The same as a table"), numbers(title, x, series, options));
+    figure.append(...legend(series), picture, words);
     keepDrawn(picture, x, series, options);
   } else {
     figure.append(h("p.soft", null, "nothing yet"));
   }
   return figure;
+}
+
+/** Which line is which; the table says it to those who do not see it. @param {readonly Series[]} series */
+function legend(series) {
+  const names = series.map(({ name }, place) => h(`li.line-${place % COLOURS.length}`, null, name));
+  return series.length > 1 ? [h("ul.plot-lines", { "aria-hidden": "true" }, ...names)] : [];
 }
 
 /** @param {string} title @param {readonly number[]} x @param {readonly Series[]} series @param {PlotOptions} options */
@@ -70,15 +78,18 @@ function keepDrawn(picture, x, series, options) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   /** @type {uPlot | null} */
   let chart = null;
-  const recolour = () => chart?.redraw(false, true);
   const remove = () => {
-    dark.removeEventListener("change", recolour);
+    dark.removeEventListener("change", redraw);
     chart?.destroy();
     chart = null;
   };
   const draw = () => {
     chart = new uPlot({ ...looks(picture, x, series, options), ...sizeOf(picture) }, aligned(x, series), picture);
-    dark.addEventListener("change", recolour);
+    dark.addEventListener("change", redraw);
+  };
+  const redraw = () => {
+    remove();
+    draw();
   };
   new ResizeObserver(() => {
     if (!picture.isConnected) remove();
@@ -90,8 +101,11 @@ function keepDrawn(picture, x, series, options) {
 /** @param {HTMLElement} picture */
 function sizeOf(picture) {
   const width = Math.max(picture.clientWidth, 200);
-  return { width, height: Math.round(Math.min(Math.max(width * 0.5, 180), 320)) };
+  return { width, height: Math.round(Math.min(Math.max(width * 0.6, 200), 320)) };
 }
+
+/** Room for the longest number beside the axis. @param {uPlot} _ @param {string[] | null} values */
+const widest = (_, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((text) => text.length));
 
 /**
  * @param {HTMLElement} picture @param {readonly number[]} x @param {readonly Series[]} series @param {PlotOptions} options
@@ -104,18 +118,19 @@ function looks(picture, x, series, { xLabel, yLabel, yRange, xFormat = PLAIN.for
     stroke: colour(COLOURS[place % COLOURS.length]),
     dash: DASHES[place % DASHES.length],
     width: 2,
-    points: { size: 6 },
-    value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => isNumber(value) ? yFormat(value) : "–",
+    points: { size: 6, fill: colour(COLOURS[place % COLOURS.length]) },
   });
   const lines = { stroke: colour("--line"), width: 1 };
-  const axis = { stroke: colour("--soft"), grid: lines, ticks: lines, font: "13px system-ui, sans-serif", labelFont: "13px system-ui, sans-serif" };
+  const axis = { stroke: colour("--soft"), grid: lines, ticks: lines, font: FONT, labelFont: FONT, labelSize: 20 };
+  const steps = x.every(Number.isInteger) ? { incrs: STEPS } : {};
   return {
-    cursor: { drag: { x: false, y: false } },
+    cursor: { show: false },
+    legend: { show: false },
     scales: { x: { time: false }, y: yRange ? { range: [yRange[0], yRange[1]] } : {} },
     axes: [
-      { ...axis, label: xLabel, ...(x.every(Number.isInteger) ? { incrs: STEPS } : {}), values: (_, splits) => splits.map(xFormat) },
-      { ...axis, label: yLabel, size: 60, values: (_, splits) => splits.map(yFormat) },
+      { ...axis, label: xLabel, size: 36, ...steps, values: (_, splits) => splits.map(xFormat) },
+      { ...axis, label: yLabel, size: widest, values: (_, splits) => splits.map(yFormat) },
     ],
-    series: [{ label: xLabel ?? "x", value: (_, value) => isNumber(value) ? xFormat(value) : "–" }, ...series.map(line)],
+    series: [{}, ...series.map(line)],
   };
 }

@@ -4,7 +4,7 @@
 // It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
 // may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.
 
-import { ClaimRefused, NotAuthenticated, NotReady, TooLate } from "../protocol/errors.js";
+import { ClaimRefused, NotAuthenticated, NotReady, TaskNotRunning, TooLate } from "../protocol/errors.js";
 import { total } from "./claiming.js";
 import { Forgotten, passes, wordsOf } from "./errors.js";
 import { Participant, UNDER_WAY } from "./participant.js";
@@ -37,17 +37,19 @@ const FAREWELL = 15; // seconds that leaving waits for the platform; it is told 
 
 export class Agent {
   /** @param {AgentOptions} options */
-  constructor({ store, platform, invitation, trainer, onEvent = () => {}, sleep = sleepFor, locks, jitter = uniform, now, protocol }) {
+  constructor(options) {
+    const { store, platform, invitation, trainer, onEvent = () => {}, now, protocol } = options;
+    const { sleep = sleepFor, locks = globalThis.navigator?.locks ?? null, jitter = uniform } = options;
     const { task, kgcKey, spKey } = invitation;
     this.task = task;
-    this.participant = new Participant({ task, store, platform, kgcKey, spKey, onEvent, now, protocol });
+    this._onEvent = unbroken(onEvent);
+    this.participant = new Participant({ task, store, platform, kgcKey, spKey, onEvent: this._onEvent, now, protocol });
     this._store = store;
     this._platform = platform;
     this._invitation = invitation;
     this._trainer = trainer;
-    this._onEvent = onEvent;
     this._sleep = sleep;
-    this._tab = new OneTab(`crowdfl ${task}`, locks === undefined ? globalThis.navigator?.locks ?? null : locks);
+    this._tab = new OneTab(`crowdfl ${task}`, locks);
     this._jitter = jitter;
     /** @type {{stopper: AbortController, done: Promise<Outcome>} | null} */
     this._running = null;
@@ -125,7 +127,7 @@ export class Agent {
   /** What would be lost with the keys. @returns {Promise<Unclaimed>} */
   async unclaimed() {
     const { kept } = this.participant;
-    const settled = (await kept.has("paid")) || (await kept.has("not-paid")) || !(await kept.has("certificate"));
+    const settled = (await kept.has("paid")) || (await kept.get("not-paid"))?.late || !(await kept.has("certificate"));
     if (settled || !(await this.participant.rewards.arePaid())) return { amount: 0n, owed: [] };
     return { amount: total((await kept.rewards()).values()), owed: await kept.owed() };
   }
@@ -177,12 +179,19 @@ export class Agent {
     if (!(await this._store.has(this.task, "invitation"))) return "forgotten";
     if (await this._store.has(this.task, "over")) return "ended";
     await this._prepare();
-    if (!(await this.participant.hasLeft())) {
-      await this._patiently(() => this.participant.join(this._invitation.invitation), stop);
-    }
+    if (!(await this.participant.hasLeft())) await this._patiently(() => this._enrol(), stop);
     await this._follow(stop);
     await this._claim(stop);
     return this._finish();
+  }
+
+  /** Again on every page: SP may have been restored from a backup. After the end it takes nobody whom it does not know. */
+  async _enrol() {
+    try {
+      await this.participant.enrol(this._invitation.invitation);
+    } catch (ended) {
+      if (!(ended instanceof TaskNotRunning) || !(await this.participant.hasJoined())) throw ended;
+    }
   }
 
   /** Someone who cannot train must not take a place. */
@@ -276,4 +285,19 @@ export class Agent {
     this.participant.affairs.signal = signal;
     this._platform.attach?.(this._tellAway, signal);
   }
+}
+
+/**
+ * A listener whose mistakes end nothing; they are reported as any error of the page.
+ * @param {import("./affairs.js").OnEvent} onEvent
+ * @returns {import("./affairs.js").OnEvent}
+ */
+function unbroken(onEvent) {
+  return (what, details) => {
+    try {
+      onEvent(what, details);
+    } catch (error) {
+      queueMicrotask(() => { throw error; });
+    }
+  };
 }

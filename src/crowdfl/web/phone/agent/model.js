@@ -43,12 +43,14 @@ export class KeptModel {
 
   /**
    * A round's average, after those before it; false if there was nothing to read.
-   * @param {number} number @param {Trainer} trainer
+   * @param {number} number @param {Status} status @param {Trainer} trainer
    */
-  async read(number, trainer) {
+  async read(number, status, trainer) {
     const { protocol, tell } = this._affairs;
-    const [task, chain] = [await this._affairs.shares(), await this.chain()];
-    if (number <= chain.number || number >= task.rounds) return false; // the last average is for the requester
+    const task = await this._affairs.shares();
+    if (number >= task.rounds || (await this._kept.hasAny(number, "average"))) return false; // the last is for the requester
+    if (!(await this.hasCaughtUp(number, status))) return false;
+    const chain = await this.chain();
     let opened;
     try {
       const publication = await this._affairs.platform.average(task.task, number, await this._affairs.keys());
@@ -87,8 +89,9 @@ export class KeptModel {
    */
   async evaluate(trainer, weights) {
     try {
-      return metricsOf(await trainer.evaluate(weights));
+      return metricsOf(await this._affairs.unlessStopped(trainer.evaluate(weights)));
     } catch (wrong) {
+      this._affairs.signal?.throwIfAborted();
       this._affairs.tell("not evaluated", { why: wordsOf(wrong) });
       return null;
     }

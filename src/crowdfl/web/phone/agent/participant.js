@@ -32,6 +32,7 @@ export class Participant {
     this.claimTime = new ClaimTime(this.affairs.now);
     this.state = "running"; // the task's, when this participant last looked
     this._platform = this.affairs.platform;
+    this._hasQuit = false;
   }
 
   /**
@@ -63,21 +64,32 @@ export class Participant {
     return this.kept.put("least", least);
   }
 
-  /** Enrol with KGC and SP; safe to repeat. The name that this participant goes by. @param {string} invitation */
+  /** Take a place, also again after leaving; safe to repeat. @param {string} invitation */
   async join(invitation) {
+    const who = await this.enrol(invitation);
+    if (await this.hasLeft()) await this.kept.change({}, ["left"]);
+    return who;
+  }
+
+  /**
+   * Enrol with KGC and SP; safe to repeat. Whoever leaves meanwhile, in another tab, has left. The name that this participant
+   * goes by.
+   * @param {string} invitation
+   */
+  async enrol(invitation) {
     const { appointment } = await this._papers();
     await this.affairs.requireCompany();
     if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.affairs.protocol.newKeys());
-    if (!(await this.hasJoined())) await this._enrol(invitation, appointment);
+    if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     await this._platform.enrol(this.task, await this.kept.get("certificate"));
-    if ((await this.hasLeft()) || (await this.kept.has("quit"))) await this.kept.change({}, ["quit", "left"]);
+    this._hasQuit = false;
     const { who } = await this.affairs.keys();
     this.affairs.tell("joined", { who });
     return who;
   }
 
   /** @param {string} invitation @param {import("../protocol/documents.js").Appointment} appointment */
-  async _enrol(invitation, appointment) {
+  async _certify(invitation, appointment) {
     const { protocol, kgcKey } = this.affairs;
     const keys = await this.affairs.keys();
     const asked = await protocol.enrolmentRequest(this.task, invitation, keys);
@@ -120,7 +132,7 @@ export class Participant {
     const made = await this.kept.hasAny(number, "upload"); // its receipt may have been lost
     if (state === "open" || made) did = await this.uploads.takePart(number, status, trainer);
     if (state === "rewarded") {
-      did = (await this.model.read(number, trainer)) || did;
+      did = (await this.model.read(number, status, trainer)) || did;
       did = (await this.rewards.look(number)) || did;
     }
     if (state === "aborted") did = (await this.uploads.explain(number)) || did;
@@ -185,9 +197,10 @@ export class Participant {
     this.affairs.tell("left", {});
   }
 
+  /** Once by each page: nobody knows what another tab told the platform last. */
   async _quit() {
-    if ((await this.kept.has("quit")) || !(await this.hasJoined())) return;
+    if (this._hasQuit || !(await this.hasJoined())) return;
     await this._platform.quit(this.task, await this.affairs.keys());
-    await this.kept.put("quit", true);
+    this._hasQuit = true;
   }
 }

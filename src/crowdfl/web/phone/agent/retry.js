@@ -24,8 +24,8 @@ export const uniform = (low, high) => low + Math.random() * (high - low);
 export function sleep(seconds, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => finish(resolve), seconds * 1000);
-    const wake = () => {
-      if (globalThis.document?.visibilityState !== "hidden") finish(resolve);
+    const wake = (/** @type {Event} */ { type }) => {
+      if (type === "online" || document.visibilityState === "visible") finish(resolve);
     };
     const stop = () => finish(() => reject(signal?.reason));
     const finish = (/** @type {() => void} */ end) => {

@@ -15,7 +15,7 @@ import { Backoff } from "./retry.js";
 export const OCTETS = "application/octet-stream";
 const AGAIN = [408, 425, 429, 500, 502, 503, 504];
 const RESPONSE_LIMIT = 256 * 1024 * 1024;
-const SECONDS = 180; // for one exchange
+const SECONDS = 300; // for one exchange
 const DEADLINE = 120; // for all tries of one call
 const FARTHEST = 86400; // seconds that a service's clock may differ from this device's
 const NEWS = 60; // a smaller difference is no reason for a refusal

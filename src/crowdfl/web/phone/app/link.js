@@ -23,5 +23,22 @@ export function takeInvitation() {
   return fragment;
 }
 
-take();
-addEventListener("hashchange", take);
+/**
+ * The part of a pasted link that holds the invitation.
+ * @param {string} pasted
+ * @param {{ origin: string, host: string }} page
+ */
+export function fragmentOf(pasted, page) {
+  const text = pasted.trim();
+  if (!text.includes("#")) throw new Error("This is not an invitation link: it has no #");
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url && url.origin !== page.origin) {
+    throw new Error(`This link leads to ${url.host}, and this page is of ${page.host}: open it in your browser`);
+  }
+  return text.slice(text.indexOf("#") + 1);
+}
+
+if ("location" in globalThis) { // a test has no address bar
+  take();
+  addEventListener("hashchange", take);
+}

@@ -1,6 +1,7 @@
 // @ts-check
 // The page: one view at a time, chosen by the address; the heading of a new view takes the focus.
 
+import { blockedWords, onBlocked } from "../../web/common/blocked.js";
 import { h } from "../../web/common/dom.js";
 import { takeInvitation } from "./link.js";
 import { openModel } from "./model.js";
@@ -15,7 +16,7 @@ import { recordView } from "./views/record.js";
 import { rewardsView } from "./views/rewards.js";
 import { roundsView } from "./views/rounds.js";
 import { settingsView } from "./views/settings.js";
-import { explain } from "./words.js";
+import { explain, explainLink } from "./words.js";
 
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {{ element: HTMLElement, update(): unknown, close?(): unknown }} View */
@@ -73,7 +74,7 @@ class Page {
       go("about", task);
       void this.model.look(task);
     } catch (wrong) {
-      notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explain(wrong)));
+      notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explainLink(wrong)));
     }
   }
 }
@@ -106,6 +107,7 @@ function keepSkipLinkLocal() {
 
 async function start() {
   keepSkipLinkLocal();
+  onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
   tellStanding();
   addEventListener("online", tellStanding);
   addEventListener("offline", tellStanding);

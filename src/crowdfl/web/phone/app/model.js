@@ -18,7 +18,7 @@ import { explain } from "./words.js";
 /** @typedef {import("./types.js").Samples} Samples */
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {{ agent: Agent, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
+/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
 
 /** @type {NowView} */
 const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
@@ -38,13 +38,20 @@ class PhoneModel {
     /** @type {Promise<void> | null} */
     this.reading = null;
     this.again = false;
+    this.recordedTimes = 0;
     this.others = new BroadcastChannel("crowdfl"); // tabs of the same browser
-    this.others.onmessage = () => void this.refresh(false);
+    this.others.onmessage = () => {
+      this.recordedTimes += 1; // perhaps
+      void this.refresh(false);
+    };
+    addEventListener("online", () => this.wake());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake());
   }
 
   /** What was going on when the page was closed goes on. */
   async resume() {
     for (const { task, phase } of await this.store.tasks()) {
+      await this.tidy(task);
       if (phase === "joined" || phase === "left") void this.run(task);
       else if (phase === "invited") void this.look(task);
     }
@@ -127,7 +134,9 @@ class PhoneModel {
 
   /** @param {string} task */
   async forget(task) {
-    await (await this.part(task)).agent.forget({ loseRewards: true });
+    const { agent, trainer } = await this.part(task);
+    await agent.forget({ loseRewards: true });
+    trainer.close();
     this.parts.delete(task);
     await this.refresh();
   }
@@ -145,6 +154,25 @@ class PhoneModel {
       await this.refresh();
       void this.run(task);
     }
+  }
+
+  /** What may have changed while the page slept or was offline; what had failed is tried again. */
+  wake() {
+    for (const [task, { agent, runs, problem }] of this.parts) {
+      if (runs) agent.wake();
+      else if (problem) void this.retry(task);
+    }
+  }
+
+  /** @param {string} task */
+  async retry(task) {
+    if (this.get(task)?.phase === "invited") await this.look(task);
+    else void this.run(task);
+  }
+
+  /** @param {string} task */
+  async windows(task) {
+    return (await this.part(task)).trainer.windows();
   }
 
   /** @param {string} task @returns {Promise<RecordingView[]>} The newest first. */
@@ -183,6 +211,7 @@ class PhoneModel {
   /** @param {string} task @param {string} id */
   async deleteRecording(task, id) {
     await this.store.deleteRecording(task, id);
+    this.recordedTimes += 1;
     await this.refresh();
   }
 
@@ -193,9 +222,16 @@ class PhoneModel {
   /** @param {string} task */
   async recorded(task) {
     const part = this.parts.get(task);
+    this.recordedTimes += 1;
     part?.agent.wake();
     await this.refresh();
     if (part && this.get(task)?.phase === "joined") void this.run(task); // where it had stopped
+  }
+
+  /** A page may have been closed after a recording was whole, and before what it was made of was deleted. @param {string} task */
+  async tidy(task) {
+    const ids = new Set(await this.store.recordingIds(task));
+    for (const id of ids) if (ids.has(id + UNFINISHED)) await this.store.deleteRecording(task, id + UNFINISHED);
   }
 
   /** @param {string} task */
@@ -235,9 +271,11 @@ class PhoneModel {
     const [shown, invitation] = await Promise.all([view(this.store, task), this.store.get(task, "invitation")]);
     if (!shown || !invitation) return null;
     const part = this.parts.get(task);
-    const { definition, phase, who, rounds, total, claim, receipts } = shown;
+    const { total, ...rest } = shown;
     return {
-      task, phase, definition, who, rounds, claim, receipts, rewards: total,
+      ...rest,
+      rewards: total,
+      recorded: this.recordedTimes,
       refusal: part?.refusal ?? null,
       problem: part?.problem ?? null,
       now: part?.now ?? IDLE,
@@ -260,7 +298,7 @@ class PhoneModel {
       trainer,
       onEvent: (what, details) => this.hear(task, what, details),
     });
-    const part = this.parts.get(task) ?? { agent, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
+    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
     this.parts.set(task, part);
     return part;
   }

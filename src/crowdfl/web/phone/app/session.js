@@ -32,6 +32,7 @@ export class RecordingSession {
     this.saved = 0;
     this.said = 0;
     this.busy = false;
+    this.closed = false;
     this.saving = Promise.resolve();
     this.trace = new Trace();
     this.counter = h("p.counter", null, "0 s");
@@ -74,6 +75,7 @@ export class RecordingSession {
     this.id = `${new Date().toISOString()} ${crypto.randomUUID().slice(0, 8)}`;
     this.saved = this.said = 0;
     await recorder.start();
+    if (this.closed) return recorder.stop(); // while the sensors woke up
     this.recorder = recorder;
     this.say(`Recording ${label}.`);
     this.onChange();
@@ -87,6 +89,12 @@ export class RecordingSession {
     await this.save(recorder, true);
     this.end(recorder);
     this.onChange();
+  }
+
+  /** The view goes away: what was recorded is kept. */
+  close() {
+    this.closed = true;
+    return this.stop();
   }
 
   /** @param {Recorder} recorder @param {boolean} [whole] */

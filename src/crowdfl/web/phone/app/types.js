@@ -47,7 +47,10 @@
  *   receipts: { round: number, text: string }[],
  *   now: NowView,
  *   problem: string | null,
- * }} Campaign
+ *   state: string | null,
+ *   ended: string | null,
+ *   recorded: number,
+ * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended; `recorded` changes with the recordings.
  */
 
 /**
@@ -71,7 +74,9 @@
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,
+ *   retry(task: string): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
+ *   windows(task: string): Promise<{ train: number, labels: { label: string, train: number }[] } | null>,
  *   keep(task: string, id: string, label: string, samples: Samples, whole: boolean): Promise<void>,
  *   importCsv(task: string, name: string, text: string): Promise<string>,
  *   deleteRecording(task: string, id: string): Promise<void>,

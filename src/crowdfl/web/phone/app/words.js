@@ -7,14 +7,11 @@
 /** @type {Record<string, string>} */
 const ROUNDS = {
   open: "open",
-  closed: "closed",
-  checking: "being checked",
-  checked: "checked",
-  averaging: "being averaged",
-  averaged: "averaged",
-  published: "published",
+  closed: "being added up",
+  weighed: "being added up",
   rewarded: "finished",
   aborted: "given up",
+  unknown: "not known",
 };
 
 /** @type {Record<RoundView["mine"], string>} */
@@ -38,24 +35,18 @@ export const mineWord = (mine) => MINE[mine] ?? mine;
 /** @param {Campaign["phase"]} phase */
 export const phaseWord = (phase) => PHASES[phase] ?? phase;
 
-/** What to do about an error, by its name. @type {Record<string, string>} */
+/** What to do about an error whose message does not say it, by its name. @type {Record<string, string>} */
 const ADVICE = {
-  FormatError: "The link is damaged. Open it again from the message that you got, or scan the code once more.",
-  Truncated: "The link is not complete. Copy all of it, or scan the code once more.",
-  TrailingBytes: "The link is damaged. Open it again from the message that you got, or scan the code once more.",
-  UnsupportedVersion: "The link was made by another version of CrowdFL. Ask for a new one.",
   InvitationRefused: "Ask whoever invited you for a new link.",
-  TooFewParticipants: "Take part only if that is enough for you.",
-  UnsupportedTask: "This page cannot take part. Whoever invited you can tell you about the program that can.",
   BadSignature: "Do not go on. Tell whoever invited you.",
   DocumentError: "Do not go on. Tell whoever invited you.",
-  QuotaExceededError: "Your phone has no room left. Delete recordings or other data, then try again.",
+  UnknownTask: "Ask whoever invited you whether the campaign is over.",
+  TaskFull: "All places are taken.",
 };
 
-/** @param {unknown} wrong */
+/** Whether the same may succeed in a while. @param {unknown} wrong */
 function isAway(wrong) {
-  const known = wrong instanceof Error ? /** @type {{ passes?: boolean }} */ (wrong) : {};
-  return known.passes === true || (wrong instanceof TypeError && /fetch|network|load failed/i.test(wrong.message));
+  return wrong instanceof Error && /** @type {{ passes?: boolean }} */ (wrong).passes === true;
 }
 
 /**
@@ -63,12 +54,15 @@ function isAway(wrong) {
  * @param {unknown} wrong
  */
 export function explain(wrong) {
+  if (isAway(wrong) && !navigator.onLine) return "Your phone is offline. Connect it, then try again.";
   const error = wrong instanceof Error ? wrong : new Error(String(wrong));
-  if (!navigator.onLine) return "Your phone is offline. Connect it, then try again.";
-  if (wrong instanceof TypeError && isAway(wrong)) return "The platform cannot be reached. Try again in a minute.";
   const advice = ADVICE[error.name] ?? (isAway(wrong) ? "Try again in a minute." : "");
   return [sentence(error.message), advice].filter(Boolean).join(" ");
 }
+
+/** The same of a link that cannot be read. @param {unknown} wrong */
+export const explainLink = (wrong) =>
+  `${explain(wrong)} Open it again from the message that you got, or scan the code once more.`;
 
 /** @param {string} text */
 export function sentence(text) {

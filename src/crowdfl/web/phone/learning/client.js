@@ -11,8 +11,12 @@ import * as errors from "../protocol/errors.js";
 /** @typedef {import("./training.js").Progress} Progress */
 /** @typedef {import("./training.js").Scores} Scores */
 
-/** @typedef {{ resolve: (result: any) => void, reject: (error: Error) => void, onProgress?: (progress: Progress) => void }} Waiting */
-/** @typedef {{ onProgress?: (progress: Progress) => void, signal?: AbortSignal }} Options An abort is answered with Cancelled. */
+/**
+ * @typedef {{ resolve: (result: any) => void, reject: (error: Error) => void, onProgress?: (progress: Progress) => void }} Waiting
+ */
+/**
+ * @typedef {{ onProgress?: (progress: Progress) => void, signal?: AbortSignal }} Options An abort is answered with Cancelled.
+ */
 
 /** What is used of a Worker, so that tests can do without one.
  * @typedef {Pick<Worker, "postMessage" | "terminate" | "addEventListener">} WorkerLike
@@ -39,12 +43,18 @@ export class TrainingWorker {
     return this.#ask({ kind: "train", training, shape, weights, recordings, round, name }, options);
   }
 
-  /** On held-out windows; null if there are none. @param {EvaluateJob} job @param {Options} [options] @returns {Promise<Scores | null>} */
+  /**
+   * On held-out windows; null if there are none.
+   * @param {EvaluateJob} job @param {Options} [options] @returns {Promise<Scores | null>}
+   */
   evaluate({ training, shape, weights, recordings }, options) {
     return this.#ask({ kind: "evaluate", training, shape, weights, recordings }, options);
   }
 
-  /** How many windows the recordings give, or why they cannot be used. @param {Data} job @param {Options} [options] @returns {Promise<Prepared>} */
+  /**
+   * How many windows the recordings give, or why they cannot be used.
+   * @param {Data} job @param {Options} [options] @returns {Promise<Prepared>}
+   */
   prepare({ training, shape, recordings }, options) {
     return this.#ask({ kind: "prepare", training, shape, recordings }, options);
   }

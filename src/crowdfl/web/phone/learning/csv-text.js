@@ -55,7 +55,10 @@ function readLine(line, delimiter, { row, open }) {
   return isQuoted ? { row: fields, open: field } : { row: [...fields, field], open: null };
 }
 
-/** A finite number, or null. With a delimiter other than the comma, a comma is the decimal sign. @param {string} text @param {string} delimiter */
+/**
+ * A finite number, or null. With a delimiter other than the comma, a comma is the decimal sign.
+ * @param {string} text @param {string} delimiter
+ */
 export function numberOf(text, delimiter) {
   const plain = (delimiter === "," ? text : text.replaceAll(",", ".")).trim();
   if (!NUMBER.test(plain)) return null;
@@ -87,7 +90,10 @@ function dayOf(match) {
   return moment.getUTCMonth() === month - 1 && moment.getUTCDate() === day ? moment.getTime() / (DAY * 1000) : null;
 }
 
-/** ISO weeks begin on Monday; the first one holds January 4th. @param {number} year @param {number} week @param {number} weekday */
+/**
+ * ISO weeks begin on Monday; the first one holds January 4th.
+ * @param {number} year @param {number} week @param {number} weekday
+ */
 function dayOfWeek(year, week, weekday) {
   const start = (/** @type {number} */ of) => {
     const fourth = new Date(0);

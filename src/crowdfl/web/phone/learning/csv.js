@@ -105,7 +105,9 @@ function tripleOf(pattern, names) {
   return places.includes(-1) ? null : places;
 }
 
-/** @param {readonly string[][]} rows @param {Columns} columns @param {string} delimiter @param {string} file @returns {CsvTable} */
+/**
+ * @param {readonly string[][]} rows @param {Columns} columns @param {string} delimiter @param {string} file @returns {CsvTable}
+ */
 function tableOf(rows, columns, delimiter, file) {
   const found = rows.map((row) => sampleOf(row, columns, delimiter));
   const samples = found.filter((one) => typeof one !== "string");
@@ -166,7 +168,10 @@ function toSeconds(times, unit) {
   return times.map((time) => time * factor);
 }
 
-/** In g and rad/s. Without a unit, acceleration far above 1 is read as m/s^2: gravity is always there. @param {Float64Array} signal @param {number} channels @param {readonly string[]} units */
+/**
+ * In g and rad/s. Without a unit, acceleration far above 1 is read as m/s^2: gravity is always there.
+ * @param {Float64Array} signal @param {number} channels @param {readonly string[]} units
+ */
 function toUnits(signal, channels, units) {
   const lengths = Float64Array.from({ length: signal.length / channels }, (_, at) =>
     Math.hypot(...signal.subarray(at * channels, at * channels + 3)));

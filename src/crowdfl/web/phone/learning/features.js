@@ -1,6 +1,8 @@
 // From windows to a model's inputs, as crowdfl.learning.features: in single precision, added up in NumPy's order.
 
-/** @typedef {{ values: Float32Array, count: number, length: number, channels: number }} Windows (count, length, channels), row by row */
+/**
+ * @typedef {{ values: Float32Array, count: number, length: number, channels: number }} Windows (count, length, channels), row by row
+ */
 
 const FREQUENCIES = 6;
 const FLOOR = Math.fround(0.02); // keeps the logarithm of stillness finite

@@ -12,14 +12,22 @@ import { splitRecordings } from "./recordings.js";
 /** @typedef {import("./training.js").Progress} Progress */
 /** @typedef {import("./training.js").Scores} Scores */
 
-/** @typedef {{ training: unknown, shape: readonly import("./networks.js").ArrayShape[], recordings: readonly Recording[] }} Data `training` is the definition's. */
+/**
+ * @typedef {{ training: unknown, shape: readonly import("./networks.js").ArrayShape[], recordings: readonly Recording[] }} Data `training` is the definition's.
+ */
 /** @typedef {Data & { weights: Float64Array }} EvaluateJob */
-/** @typedef {EvaluateJob & { round: number, name: string }} TrainJob `name` is any that stays the same: the order of the batches follows from it. */
-/** @typedef {{ weights: Float64Array, samples: number, before: Scores | null, after: Scores | null }} Trained Scores of held-out windows. */
+/**
+ * @typedef {EvaluateJob & { round: number, name: string }} TrainJob `name` is any that stays the same: the order of the batches follows from it.
+ */
+/**
+ * @typedef {{ weights: Float64Array, samples: number, before: Scores | null, after: Scores | null }} Trained Scores of held-out windows.
+ */
 /** @typedef {{ label: string, train: number, heldOut: number }} LabelCount Windows. */
 /** @typedef {{ train: number, heldOut: number, labels: LabelCount[] }} Prepared */
 
-/** @typedef {{ kind: "train" } & TrainJob | { kind: "evaluate" } & EvaluateJob | { kind: "prepare" } & Data | { kind: "cancel" }} Order */
+/**
+ * @typedef {{ kind: "train" } & TrainJob | { kind: "evaluate" } & EvaluateJob | { kind: "prepare" } & Data | { kind: "cancel" }} Order
+ */
 /** @typedef {Order & { id: number }} Request Of a cancellation, `id` is the one of what is cancelled. */
 /**
  * @typedef {{ id: number } & (
@@ -73,7 +81,10 @@ const fed = ({ windows, labels }, name) => ({ inputs: features(name, windows), l
 /** @param {Learner} learner @param {{ inputs: Float32Array, labels: Int32Array }} data */
 const scoresOf = (learner, { inputs, labels }) => (labels.length ? learner.evaluate(inputs, labels) : null);
 
-/** Lets waiting messages in; unlike a timer's, its turn is not put off in a tab that nobody looks at. @returns {Promise<void>} */
+/**
+ * Lets waiting messages in; unlike a timer's, its turn is not put off in a tab that nobody looks at.
+ * @returns {Promise<void>}
+ */
 const nextTask = () => new Promise((resolve) => {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => {

@@ -30,7 +30,9 @@ export class NetworkLearner {
   #linear;
   #scores; // of one sample
 
-  /** @param {number} inputs @param {number} labels @param {readonly Layer[]} stack The last is linear, with one output per label. */
+  /**
+   * @param {number} inputs @param {number} labels @param {readonly Layer[]} stack The last is linear, with one output per label.
+   */
   constructor(inputs, labels, stack) {
     this.#inputs = inputs;
     this.#labels = labels;
@@ -112,7 +114,10 @@ export class NetworkLearner {
     return this.#scores;
   }
 
-  /** The loss's slopes by every parameter. @param {Workspace} space @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch */
+  /**
+   * The loss's slopes by every parameter.
+   * @param {Workspace} space @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch
+   */
   #slopes(space, inputs, labels, batch) {
     const scores = this.#forward(space, inputs, batch);
     const last = space.slopes[this.#layers.length - 1];

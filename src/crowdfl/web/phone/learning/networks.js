@@ -1,10 +1,15 @@
 // A network's layers, written as in a task file: `linear N`, `relu`, `tanh`.
 import { ModelMismatch, SettingsError, UnsupportedTask } from "../protocol/errors.js";
 
-/** @typedef {{ kind: "linear", width: number, size: number } | { kind: "relu" | "tanh" }} Layer `width` numbers in, `size` out. */
+/**
+ * @typedef {{ kind: "linear", width: number, size: number } | { kind: "relu" | "tanh" }} Layer `width` numbers in, `size` out.
+ */
 /** @typedef {[name: string, sides: readonly number[]]} ArrayShape */
 
 const LARGEST = 10 ** 8;
+
+export const noConvolutions = () =>
+  new UnsupportedTask("this task trains a convolutional network, which this page cannot: take part with the Python program");
 
 /**
  * The layers of a recipe, or why they cannot be built. Softmax regression has none.
@@ -31,7 +36,7 @@ function layerOf(line, width) {
   const words = line.split(/\s+/).filter(Boolean);
   const [kind, size] = words;
   if (kind === "conv" || kind === "pool") {
-    throw new UnsupportedTask("this task trains a convolutional network, which this page cannot: take part with the Python program");
+    throw noConvolutions();
   }
   if ((kind === "relu" || kind === "tanh") && words.length === 1) return { kind };
   if (kind !== "linear" || words.length !== 2 || !/^[0-9]{1,9}$/.test(size) || Number(size) === 0) {

@@ -103,7 +103,10 @@ export class Generator {
     return Number(long & WORD);
   }
 
-  /** A number from 0 to `most`, each as likely: drawn with as many bits as it has, again while it is above. @param {number} most */
+  /**
+   * A number from 0 to `most`, each as likely: drawn with as many bits as it has, again while it is above.
+   * @param {number} most
+   */
   #upTo(most) {
     const mask = 2 ** (32 - Math.clz32(most)) - 1;
     for (;;) {

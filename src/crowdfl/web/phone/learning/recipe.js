@@ -1,6 +1,6 @@
 // A task's [training] section: the same entries, defaults, bounds and refusals as Python's `Recipe`.
 import { SettingsError, UnsupportedTask } from "../protocol/errors.js";
-import { expectedShape, stackOf } from "./networks.js";
+import { expectedShape, noConvolutions, stackOf } from "./networks.js";
 
 /**
  * @typedef {object} Recipe
@@ -22,7 +22,9 @@ import { expectedShape, stackOf } from "./networks.js";
  * @property {bigint} seed
  */
 
-/** @typedef {{ read: (value: unknown) => unknown, words: string, usual?: unknown }} Entry `read` gives undefined for a wrong value. */
+/**
+ * @typedef {{ read: (value: unknown) => unknown, words: string, usual?: unknown }} Entry `read` gives undefined for a wrong value.
+ */
 
 const LONGEST = 10_000; // of what a phone is asked to do
 const ENDLESS = 2 ** 63;
@@ -144,9 +146,7 @@ function supported({ held_out, step, gap, module, ...rest }) {
     throw new UnsupportedTask(`this task trains its own code (${module.slice(0, SHOWN)}), which a web page does not run: `
       + "take part with the Python program");
   }
-  if (rest.learner === "conv") {
-    throw new UnsupportedTask("this task trains a convolutional network, which this page cannot: take part with the Python program");
-  }
+  if (rest.learner === "conv") throw noConvolutions();
   const recipe = {
     ...rest,
     heldOut: held_out,

@@ -109,7 +109,10 @@ function requireSound(times, signal, channels) {
   }
 }
 
-/** The samples before the cut and those after the gap, evenly spaced. @param {Stretch} stretch @param {number} channels @param {Recipe} recipe */
+/**
+ * The samples before the cut and those after the gap, evenly spaced.
+ * @param {Stretch} stretch @param {number} channels @param {Recipe} recipe
+ */
 function partsOf({ times, signal }, channels, { heldOut, gap, hertz }) {
   const end = times.length - roundToEven(times.length * heldOut);
   const after = times[Math.max(end - 1, 0)] + gap / hertz;
@@ -136,7 +139,10 @@ export function resampled(times, signal, channels, hertz) {
   return interpolated(times, smooth, channels, Float64Array.from({ length: samples }, (_, at) => times[0] + at / hertz));
 }
 
-/** A running mean, so that frequencies above the new rate are damped. @param {Float64Array} signal @param {number} channels @param {number} width */
+/**
+ * A running mean, so that frequencies above the new rate are damped.
+ * @param {Float64Array} signal @param {number} channels @param {number} width
+ */
 function smoothed(signal, channels, width) {
   if (width < 2) return signal;
   const count = signal.length / channels;
@@ -185,7 +191,10 @@ function sideOf(cuts, { window: length, step, channels }) {
   return { windows: { values, count, length, channels }, labels };
 }
 
-/** Every channel with mean 0 and deviation 1 over the training windows, in single precision as NumPy. @param {Split} split @returns {Split} */
+/**
+ * Every channel with mean 0 and deviation 1 over the training windows, in single precision as NumPy.
+ * @param {Split} split @returns {Split}
+ */
 function standardised({ train, heldOut }) {
   const { values, channels } = train.windows;
   const mean = channelMeans(values, channels);
@@ -200,7 +209,7 @@ function standardised({ train, heldOut }) {
 
 /** @param {Float32Array} values @param {number} channels */
 function channelMeans(values, channels) {
-  const sums = new Float32Array(channels);
+  const sums = new (channels === 1 ? Float64Array : Float32Array)(channels); // NumPy adds one channel pairwise, several in order
   values.forEach((value, place) => { sums[place % channels] += value; });
-  return sums.map((sum) => sum / (values.length / channels));
+  return Float32Array.from(sums, (sum) => sum / (values.length / channels));
 }

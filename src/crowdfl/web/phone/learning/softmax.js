@@ -66,7 +66,9 @@ export class SoftmaxLearner {
     softmax(into);
   }
 
-  /** @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch @param {number} rate @param {Float64Array} errors */
+  /**
+   * @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch @param {number} rate @param {Float64Array} errors
+   */
   #descend(inputs, labels, batch, rate, errors) {
     const step = rate / batch.length;
     for (let place = 0; place < batch.length; place++) {
@@ -77,7 +79,9 @@ export class SoftmaxLearner {
     for (let place = 0; place < batch.length; place++) this.#add(inputs, batch[place], errors, place * this.#labels, -step);
   }
 
-  /** @param {Float32Array} inputs @param {number} sample @param {Float64Array} errors @param {number} at @param {number} step */
+  /**
+   * @param {Float32Array} inputs @param {number} sample @param {Float64Array} errors @param {number} at @param {number} step
+   */
   #add(inputs, sample, errors, at, step) {
     const [width, labels] = [this.#inputs, this.#labels];
     for (let label = 0; label < labels; label++) this.#bias[label] += step * errors[at + label];

@@ -49,7 +49,9 @@ async function openBody(text, kind, key) {
 function parts(text, kind) {
   if (text.length > LONGEST) throw new DocumentError(`a ${kind} of ${text.length} characters; at most ${LONGEST} are read`);
   const document = parseJson(text);
-  if (!(document instanceof Map)) throw new DocumentError(`this is not a ${kind}: it must be JSON with kind, body and signature`);
+  if (!(document instanceof Map)) {
+    throw new DocumentError(`this is not a ${kind}: it must be JSON with kind, body and signature`);
+  }
   const [found, body] = [document.get("kind"), document.get("body")];
   const signature = fromDigits(document, "signature", kind);
   if (found !== kind) throw new DocumentError(`another document where a ${kind} is expected`);

@@ -1,5 +1,6 @@
 // @ts-check
-// Messages: magic, version, kind, then each field behind its length (docs/formats.md). Lengths are checked before memory is taken.
+// Messages: magic, version, kind, then each field behind its length (docs/formats.md).
+// Lengths are checked before memory is taken.
 
 import { concat, fromNumber, text, toNumber, u32, utf8 } from "./bytes.js";
 import { FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion } from "./errors.js";

@@ -1,5 +1,6 @@
 // @ts-check
-// NumPy's npz: a model's arrays in a ZIP file. What the task promises is compared before anything is taken; no array can hold code.
+// NumPy's npz: a model's arrays in a ZIP file. What the task promises is compared before memory is taken.
+// No array can hold code.
 
 import { FormatError, ModelMismatch } from "./errors.js";
 
@@ -107,7 +108,7 @@ function memberAt(bytes, view, place, end) {
   if (nameEnd > end || local + 30 > end || view.getUint32(local, true) !== LOCAL) unreadable("its directory is damaged");
   const start = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
   if (start + packedSize > end) unreadable("it was cut off");
-  const name = String.fromCharCode(...bytes.subarray(place + 46, nameEnd));
+  const name = Array.from(bytes.subarray(place + 46, nameEnd), (byte) => String.fromCharCode(byte)).join("");
   return { name, method: view.getUint16(place + 10, true), packed: bytes.slice(start, start + packedSize), size, crc };
 }
 
@@ -116,7 +117,7 @@ function memberAt(bytes, view, place, end) {
  * @param {number} most Bytes that an honest one has.
  */
 async function content({ method, packed, size, crc }, most) {
-  if (size > most) throw new ModelMismatch("an array in the file is larger than the model's");
+  if (size > most) unreadable("an array in it holds more bytes than its shape says"); // before memory is taken
   if (method !== STORED && method !== DEFLATED) unreadable("it is packed in a way that this page does not know");
   const bytes = method === STORED ? packed : await inflated(packed, size);
   if (bytes.length !== size || crc32(bytes) !== crc) unreadable("an array in it is damaged");
@@ -166,7 +167,9 @@ function crc32(bytes) {
  */
 function readNpy(bytes, name, sides) {
   const version = Array.from(bytes.subarray(0, 8), (byte) => String.fromCharCode(byte)).join("");
-  if (version !== "\x93NUMPY\x01\x00" || bytes.length < 10) unreadable(`the array '${name}' is not in version 1.0 of NumPy's format`);
+  if (version !== "\x93NUMPY\x01\x00" || bytes.length < 10) {
+    unreadable(`the array '${name}' is not in version 1.0 of NumPy's format`);
+  }
   const start = 10 + bytes[8] + 256 * bytes[9];
   if (start - 10 > LONGEST_HEADER || bytes.length < start) unreadable(`the array '${name}' has no header`);
   const header = HEADER.exec(String.fromCharCode(...bytes.subarray(10, start)));

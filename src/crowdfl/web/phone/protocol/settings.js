@@ -118,8 +118,8 @@ export function sharesTask({ task, body }) {
 /** @param {unknown} profile */
 function requireShares(profile) {
   if (profile === "shares") return;
-  const why = PROFILES.get(String(profile)) ?? "this task is of a kind that this page does not know: reload the page, or ask the requester";
-  throw new UnsupportedTask(why);
+  const unknown = "this task is of a kind that this page does not know: reload the page, or ask the requester";
+  throw new UnsupportedTask(PROFILES.get(String(profile)) ?? unknown);
 }
 
 /** @param {Record<string, any>} settings */
@@ -157,11 +157,11 @@ export function toMillionths(amount) {
   const [, sign, whole, part = "", power = "0"] = AMOUNT.exec(String(amount)) ?? [];
   const digits = `${whole ?? ""}${part}`.replace(/^0+/, "");
   const exponent = Number(power) - part.length;
-  const given = whole !== undefined && whole.length + part.length > 0;
-  if (!given || (sign === "-" && digits) || exponent < -40 || exponent > 20 || digits.length > 60) throw refused("its budget is not an amount of money");
-  const scaled = BigInt(digits || "0") * 10n ** BigInt(exponent + 46);
+  const given = whole !== undefined && whole.length + part.length > 0 && !(sign === "-" && digits);
+  const fits = given && exponent >= -40 && exponent <= 20 && digits.length <= 60;
+  const scaled = fits ? BigInt(digits || "0") * 10n ** BigInt(exponent + 46) : -1n; // times 10^40
   const millionths = scaled / 10n ** 40n;
-  if (scaled % 10n ** 40n || millionths > LARGEST_AMOUNT) throw refused("its budget is not an amount of money");
+  if (scaled < 0n || scaled % 10n ** 40n || millionths > LARGEST_AMOUNT) throw refused("its budget is not an amount of money");
   return millionths;
 }
 

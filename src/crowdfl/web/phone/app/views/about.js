@@ -20,18 +20,25 @@ import { explain, grouped, sentence } from "../words.js";
 export function aboutView(model, task) {
   const trouble = h("div");
   const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
-  const paper = part("div", null, (/** @type {Campaign | undefined} */ campaign) => papers(model, campaign));
+  const paper = part("div", null, (/** @type {Shown | undefined} */ campaign) => papers(model, campaign));
+  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", `${sentence(why)} The page tries again by itself.`)] : []);
   const heading = title("You are invited");
-  const element = h("div", null, heading, paper.element, answer.element, trouble);
+  const element = h("div", null, heading, paper.element, answer.element, waits.element, trouble);
   const update = () => {
     const campaign = model.get(task);
     heading.textContent = campaign?.phase === "invited" ? "You are invited" : "About this campaign";
-    paper.show(campaign && { ...campaign, rounds: [], receipts: [], now: { ...campaign.now, kind: "idle", done: 0, of: 0, why: null } });
+    paper.show(campaign && pick(campaign));
     answer.show(canAnswer(campaign));
+    waits.show(campaign?.now.kind === "waiting" ? campaign.now.why : null);
   };
   update();
   return { element, update };
 }
+
+/** @typedef {ReturnType<typeof pick>} Shown */
+
+/** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
+const pick = ({ task, phase, definition, refusal, problem, expires, sp }) => ({ task, phase, definition, refusal, problem, expires, sp });
 
 /** @typedef {{ task: string, fewest: number, small: boolean, back: boolean } | null} Answer */
 
@@ -42,7 +49,7 @@ function canAnswer(campaign) {
   return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left" };
 }
 
-/** @param {Model} model @param {Campaign | undefined} campaign */
+/** @param {Model} model @param {Shown | undefined} campaign */
 function papers(model, campaign) {
   if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
   const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
@@ -56,7 +63,7 @@ function papers(model, campaign) {
   ];
 }
 
-/** @param {Model} model @param {Campaign} campaign */
+/** @param {Model} model @param {Shown} campaign */
 function waiting(model, { task, problem, sp }) {
   const place = h("div");
   const again = button("Try again", () => attempt(again, place, () => model.look(task), explain));
@@ -68,7 +75,7 @@ function waiting(model, { task, problem, sp }) {
 /** @param {string[]} words */
 const lines = (words) => words.map((said) => h("p", null, said));
 
-/** @param {Campaign} campaign @param {DefinitionBody} definition */
+/** @param {Shown} campaign @param {DefinitionBody} definition */
 function told(campaign, definition) {
   const labels = (definition.training.labels ?? []).join(", ");
   const least = about.leastSeconds(definition);
@@ -79,8 +86,14 @@ function told(campaign, definition) {
     ["Which sensors", h("p", null, `${sentence(about.sensorsOf(definition))} Only while you record.`)],
     ["How long", ...lines(about.durationWords(definition))],
     ["How many people", ...lines(about.crowdWords(definition))],
-    campaign.expires !== null && campaign.phase === "invited" && ["Invitation", `It can be used until ${moment(campaign.expires)}.`],
+    campaign.expires !== null && campaign.phase === "invited" && ["Invitation", invitationWords(campaign.expires)],
   ]);
+}
+
+/** @param {number} expires Seconds. */
+function invitationWords(expires) {
+  const when = moment(expires);
+  return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
 }
 
 /** @param {DefinitionBody} definition */

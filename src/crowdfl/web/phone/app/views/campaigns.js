@@ -3,9 +3,10 @@
 
 import { h } from "../../../web/common/dom.js";
 import { money } from "../../../web/common/format.js";
-import { part, title } from "../parts.js";
-import { hashOf } from "../router.js";
-import { phaseWord } from "../words.js";
+import { attempt, button, part, title } from "../parts.js";
+import { fragmentOf } from "../link.js";
+import { go, hashOf } from "../router.js";
+import { explainLink, phaseWord } from "../words.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -14,11 +15,25 @@ import { phaseWord } from "../words.js";
 export function campaignsView(model) {
   const list = part("div", null, (/** @type {Campaign[]} */ campaigns) =>
     campaigns.length ? campaigns.map(card) : empty());
-  const element = h("div", null, title("Your campaigns"), list.element,
+  const element = h("div", null, title("Your campaigns"), list.element, pasting(model),
     h("p", null, h("a", { href: hashOf("device") }, "This phone: storage, install, forget everything")));
   const update = () => list.show(model.campaigns());
   update();
   return { element, update };
+}
+
+/** An installed page has no address bar. @param {Model} model */
+function pasting(model) {
+  const trouble = h("div");
+  const input = /** @type {HTMLInputElement} */ (h("input", { id: "link", type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off" }));
+  const open = button("Open", () => attempt(open, trouble, async () => {
+    const task = await model.accept(fragmentOf(input.value, location));
+    input.value = "";
+    go("about", task);
+    void model.look(task);
+  }, explainLink));
+  return h("details.card", null, h("summary", null, "Paste a link"), h("label", { for: "link" }, "Invitation link"), input,
+    h("div.buttons", null, open), trouble);
 }
 
 /** @param {Campaign} campaign */

@@ -22,17 +22,29 @@ export function recordView(model, task) {
   const definition = model.get(task)?.definition;
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
   const list = part("div", null, (/** @type {RecordingView[]} */ found) => recordings(model, task, definition, found, () => refresh()));
+  const usable = part("p", { role: "status" }, (/** @type {Windows | string} */ windows) => [usableWords(windows, definition)]);
   /** @returns {Promise<void>} */
-  const refresh = async () => list.show(await model.recordings(task));
+  const refresh = async () => {
+    list.show(await model.recordings(task));
+    usable.show(await model.windows(task).catch(explain));
+  };
   const sensors = recordsWithSensors(definition) ? recording(model, task, definition, refresh) : null;
   const element = h("div", null, title("Record"), introduction(definition),
     sensors?.element ?? notice("warn", `This task needs ${sensorsOf(definition)}.`),
     h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
-      h("p.soft", null, "They are stored on this phone only."), list.element),
+      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element),
     importing(model, task, refresh),
     h("p", null, h("a", { href: hashOf("rounds", task) }, "Go on to the rounds")));
-  void refresh();
-  return { element, update: refresh, close: () => sensors?.close() };
+  /** @type {number | undefined} */
+  let last;
+  const update = () => {
+    const now = model.get(task)?.recorded;
+    if (now === last) return;
+    last = now;
+    void refresh();
+  };
+  update();
+  return { element, update, close: () => sensors?.close() };
 }
 
 /** @param {DefinitionBody} definition */
@@ -62,7 +74,7 @@ function recording(model, task, definition, refresh) {
   const toggle = button("Start recording", () => session.toggle(chosen()), { kind: "main", id: "toggle" });
   const element = h("section.card", { "aria-labelledby": "now" }, h("h2", { id: "now" }, "Record now"),
     fieldset, h("div.buttons", null, toggle), session.element);
-  return { element, close: () => session.stop() };
+  return { element, close: () => session.close() };
 }
 
 /** @param {string} label @param {boolean} first */
@@ -92,6 +104,18 @@ function recordings(model, task, definition, found, refresh) {
     button("Delete", () => remove(one), { kind: "danger", small: true, label: `Delete ${one.label}, ${duration(one.seconds)}` }),
   ]);
   return [table("On this phone", ["Recording", "Delete"], rows, { empty: "No recording yet." })];
+}
+
+/** @typedef {Awaited<ReturnType<Model["windows"]>>} Windows */
+
+/** @param {Windows | string} windows Or why there are none. @param {DefinitionBody} definition */
+function usableWords(windows, { settings, training }) {
+  if (typeof windows === "string") return windows;
+  if (!windows) return "There is nothing to train on yet.";
+  const seconds = (training.window ?? 100) / (training.hertz ?? 50);
+  const each = windows.labels.map(({ label, train }) => `${label} ${train}`).join(", ");
+  const most = windows.train > settings.max_samples ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
+  return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
 }
 
 /** @param {RecordingView} recording @param {number} short */

@@ -4,7 +4,7 @@
 import { h, table } from "../../../web/common/dom.js";
 import { money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
-import { notice, part, title } from "../parts.js";
+import { button, notice, part, title } from "../parts.js";
 import { hashOf } from "../router.js";
 import { mineWord, roundWord, sentence } from "../words.js";
 
@@ -17,17 +17,19 @@ import { mineWord, roundWord, sentence } from "../words.js";
  * @param {string} task
  */
 export function roundsView(model, task) {
-  const now = part("div", null, (/** @type {Campaign} */ campaign) => [happening(campaign)]);
+  const bar = part("div", null, (/** @type {Campaign["now"]} */ now) => progress(now));
+  const now = part("div", null, (/** @type {Happening} */ campaign) => [happening(model, campaign)]);
   const words = part("p.headline", { role: "status", "aria-live": "polite" }, (/** @type {string} */ said) => [said]);
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
-  const element = h("div", null, title("Rounds"), h("section.card", { "aria-label": "Now" }, words.element, now.element),
+  const element = h("div", null, title("Rounds"), h("section.card", { "aria-label": "Now" }, words.element, bar.element, now.element),
     results.element, receipts.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
     words.show(headline(campaign));
-    now.show({ ...campaign, rounds: [], receipts: [] });
+    bar.show(campaign.now);
+    now.show(pick(campaign)); // without what changes all the time: a focused link stays focused
     results.show(campaign.rounds);
     receipts.show(campaign.receipts);
   };
@@ -36,11 +38,12 @@ export function roundsView(model, task) {
 }
 
 /** One sentence for the eye and the ear; progress is told by the bar. @param {Campaign} campaign */
-export function headline({ phase, now, rounds, definition }) {
+export function headline({ phase, now, rounds, definition, state, ended }) {
   const of = definition?.settings.rounds ?? rounds.length;
   if (phase === "invited") return "You have not joined yet.";
   if (phase === "left") return "You have left this campaign.";
-  if (phase === "ended") return "The campaign has ended.";
+  if (phase === "ended") return ended ? `The campaign has ended: ${ended}.` : "The campaign has ended.";
+  if (state === "paused") return "The campaign is paused. It goes on when whoever asked says so.";
   if (now.kind === "elsewhere") return "Another tab of this page is at work. Keep that one open.";
   if (now.kind === "training") return `Training for round ${now.round} of ${of}.`;
   if (now.kind === "sending") return `Sending your update of round ${now.round}.`;
@@ -50,18 +53,32 @@ export function headline({ phase, now, rounds, definition }) {
   return rounds.length ? `Waiting for the next round. ${rounds.length} of ${of} have begun.` : "Waiting for the first round.";
 }
 
+/** @param {Campaign["now"]} now */
+function progress({ kind, done, of }) {
+  if (kind !== "training" && kind !== "sending") return [];
+  const most = Math.max(of, 1);
+  return [
+    h("progress", { max: most, value: done, "aria-label": kind === "training" ? "Training" : "Sending" }),
+    h("p.soft", null, `${Math.floor((100 * done) / most)}% done.`),
+  ];
+}
+
+/** @typedef {ReturnType<typeof pick>} Happening */
+
 /** @param {Campaign} campaign */
-function happening({ task, phase, now, problem }) {
-  const busy = now.kind === "training" || now.kind === "sending";
-  const bar = busy && h("progress", { max: Math.max(now.of, 1), value: now.done, "aria-label": now.kind === "training" ? "Training" : "Sending" });
-  const open = phase === "joined" && now.kind !== "elsewhere";
-  return h("div", null, bar,
-    busy && h("p.soft", null, `${Math.floor((100 * now.done) / Math.max(now.of, 1))}% done.`),
-    now.kind === "waiting" && now.why && notice("warn", `${sentence(now.why)} The page tries again by itself.`),
+const pick = ({ task, phase, now, problem }) =>
+  ({ task, phase, problem, elsewhere: now.kind === "elsewhere", waits: now.kind === "waiting" ? now.why : null });
+
+/** @param {Model} model @param {Happening} campaign */
+function happening(model, { task, phase, problem, elsewhere, waits }) {
+  const open = phase === "joined" && !elsewhere;
+  return h("div", null,
+    waits && notice("warn", `${sentence(waits)} The page tries again by itself.`),
     problem && notice("bad", problem),
+    problem && button("Try again", () => model.retry(task), { id: "retry" }),
     open && h("p.soft", null, "Keep this page open: a phone does nothing for a page that is closed. What is done is kept, and the page goes on where it stopped."),
-    phase === "ended" && h("p", null, h("a", { href: hashOf("rewards", task) }, "See your rewards")),
-    open && h("p", null, h("a", { href: hashOf("record", task) }, "Record more")));
+    phase === "ended" && h("p", null, h("a", { href: hashOf("rewards", task), id: "to-rewards" }, "See your rewards")),
+    open && h("p", null, h("a", { href: hashOf("record", task), id: "to-record" }, "Record more")));
 }
 
 /** @param {RoundView[]} rounds */
@@ -83,7 +100,7 @@ function outcome(rounds) {
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
-  return h("span", null, mineWord(update), h("br"), h("span.soft", null, `round ${roundWord(state)}`));
+  return h("span", null, mineWord(update), state !== "rewarded" && h("span.soft", null, ` (round ${roundWord(state)})`));
 }
 
 /** @param {Campaign["receipts"]} receipts */

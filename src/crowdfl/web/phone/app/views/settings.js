@@ -28,8 +28,8 @@ export function settingsView(model, task) {
 /** @param {Campaign | undefined} campaign */
 function pick(campaign) {
   if (!campaign) return null;
-  const { task, phase, rewards, claim, who, sp, kgc } = campaign;
-  return { task, phase, rewards, claim: claim.state, who, sp, kgc };
+  const { task, phase, rewards, claim, who, sp, kgc, definition } = campaign;
+  return { task, phase, rewards, claim: claim.state, who, sp, kgc, requester: definition?.requester ?? null };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign @param {HTMLElement} trouble */
@@ -62,10 +62,11 @@ function forgetting(model, { task, phase, rewards, claim }, trouble) {
 }
 
 /** @param {NonNullable<Shown>} campaign */
-function names({ task, who, sp, kgc }) {
+function names({ task, who, sp, kgc, requester }) {
   return h("details.card", null, h("summary", null, "Names and addresses"), facts([
     ["Campaign", h("code.wrap", null, task)],
     who !== null && ["Your name in it, made up by your phone", h("code.wrap", null, who)],
+    requester !== null && ["Key of whoever asks", h("code.wrap", null, requester)],
     ["Platform", h("code.wrap", null, sp)],
     ["Key centre", h("code.wrap", null, kgc)],
   ]));
