@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from crowdfl.learning.models.files import from_npz
 from crowdfl.roles.invitation_link import read_link
 from crowdfl.web.requester_console.app import serving_requester
-from crowdfl.web.requester_console.guard import Session
+from crowdfl.web.requester_console.guard import RequesterSession
 from tests.http.world import World
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
@@ -35,13 +35,13 @@ def office(tmp_path, monkeypatch) -> Iterator[Office]:
 
 
 @pytest.fixture
-def session(office) -> Iterator[Session]:
+def session(office) -> Iterator[RequesterSession]:
     """The console, served."""
     with serving_requester(office.app) as session:
         yield session
 
 
-def opened(context: BrowserContext, session: Session) -> tuple[Page, list[str]]:
+def opened(context: BrowserContext, session: RequesterSession) -> tuple[Page, list[str]]:
     page = context.new_page()
     wrong = browsers.complaints(page)
     page.goto(session.address)
