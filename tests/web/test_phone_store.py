@@ -62,7 +62,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def _open(page, address):
     page.goto(address)
-    page.wait_for_function("window.ready")
+    browsers.until(page, "window.ready")
     return page
 
 
@@ -90,17 +90,17 @@ def test_what_one_tab_forgets_another_cannot_bring_back(phone_context, address):
 def test_a_closed_tab_makes_way_for_the_next(phone_context, address):
     first, second, third = (_open(phone_context.new_page(), address) for _ in range(3))
     first.evaluate("run()")
-    first.wait_for_function("states.length")
+    browsers.until(first, "states.length")
     second.evaluate("run()")
-    second.wait_for_function("states.length")
+    browsers.until(second, "states.length")
     third.evaluate("run()")
-    third.wait_for_function("states.length")
+    browsers.until(third, "states.length")
     assert [page.evaluate("states") for page in (first, second, third)] == [["runs"], ["waits"], ["waits"]]
     third.evaluate("stop()")
-    third.wait_for_function("states.at(-1) === 'stopped'")
+    browsers.until(third, "states.at(-1) === 'stopped'")
     assert third.evaluate("alone()") == "Conflict"
     first.close()
-    second.wait_for_function("states.at(-1) === 'runs'")
+    browsers.until(second, "states.at(-1) === 'runs'")
     second.evaluate("finish()")
-    second.wait_for_function("states.at(-1) === 'done'")
+    browsers.until(second, "states.at(-1) === 'done'")
     assert third.evaluate("alone()") == "alone"

@@ -111,6 +111,24 @@ test("a run that is stopped while it trains uploads nothing", async () => {
   assert.equal(platform.seen.size, 0);
 });
 
+test("whoever stops an agent does not wait for its training, or for a figure", async () => {
+  for (const work of /** @type {const} */ (["train", "evaluate"])) {
+    const { phone, platform } = await invited();
+    const agent = phone.open();
+    let began = false;
+    Object.assign(phone.trainer, { [work]: () => {
+      began = true;
+      return new Promise(() => {});
+    } });
+    const running = agent.run();
+    await until(() => began);
+    assert.equal(await agent.leave(), true);
+    assert.equal(await running, "stopped");
+    assert.equal(platform.seen.size, 0);
+    assert.deepEqual(phone.events("not evaluated"), []);
+  }
+});
+
 test("of two tabs one runs, and the other takes over when it is closed", async () => {
   const { phone, platform } = await invited();
   const locks = /** @type {any} */ (new FakeLocks());

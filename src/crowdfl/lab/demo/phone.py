@@ -65,6 +65,14 @@ class _PhoneCampaign(CampaignProcesses):
 
     phones: int = 1
     said: str = ""
+    gone: frozenset[str] = frozenset()  # made-up people who have failed, and were told
+
+    def look(self) -> None:
+        """With fewer than the least number of people, a round would wait for nothing: whoever watches must know."""
+        for name in {f"person {person}" for person in range(_MADE_UP)} - self.gone:
+            if (failure := self.failure_of(name)) is not None:
+                self.gone |= {name}
+                self.say(failure)
 
     def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
@@ -107,7 +115,10 @@ def demo_phone(
     phones: Annotated[int, typer.Option(min=0, max=20, help="How many phones are to take part.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, max=20, help="How many rounds there are.")] = 3,
     minutes: Annotated[
-        float, typer.Option(min=0.5, max=1440, help="How long a round waits for phones, and the end for claims.")
+        float, typer.Option(min=0.5, max=1440, help="How long a round waits for phones at most.")
+    ] = 10.0,
+    claim_minutes: Annotated[
+        float, typer.Option(min=0.5, max=1440, help="How long rewards can be claimed after the last round.")
     ] = 10.0,
     page: Annotated[
         bool, typer.Option("--certificate-page/--no-certificate-page", help="Offer the certificate by plain HTTP.")
@@ -119,7 +130,8 @@ def demo_phone(
     campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
     try:
         with _ending_on_signals(), contextlib.ExitStack() as stack:
-            _run(campaign, place, stack, rounds=rounds, seconds=minutes * 60, page=page)
+            task = task_text(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
+            _run(campaign, place, task, stack if page else None)
     except KeyboardInterrupt:
         campaign.say("interrupted")
     except CrowdFLError:
@@ -142,9 +154,8 @@ def lan_address() -> str:
     return found
 
 
-def _run(
-    campaign: _PhoneCampaign, host: str, stack: contextlib.ExitStack, *, rounds: int, seconds: float, page: bool
-) -> None:
+def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitStack | None) -> None:
+    """Until the money is settled. The certificate is offered as long as `pages` is open, if it is given."""
     folder, people = campaign.folder, _MADE_UP + campaign.phones
     campaign.say(f"a campaign for {campaign.phones} phone(s) and {_MADE_UP} made-up people on {host}")
     do("init", str(folder / "roles"), "--host", host, *port_options(host))
@@ -153,7 +164,7 @@ def _run(
         allow_short_claims(folder / "roles" / role / "settings.toml")
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
-    (folder / "task.toml").write_text(task_text(rounds, seconds, people))
+    (folder / "task.toml").write_text(task)
     places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
     settings = str(folder / "roles/requester/settings.toml")
     campaign.start("requester", "task", "run", *places, "--people", str(people), "--json", "--settings", settings)
@@ -162,17 +173,17 @@ def _run(
     for person in range(_MADE_UP):
         _start_person(campaign, person)
     if campaign.phones:
-        found = stack.enter_context(certificate_page(host, certificate)) if page else None
+        found = pages.enter_context(certificate_page(host, certificate)) if pages is not None else None
         _invite(campaign, found, fingerprint(certificate))
     report = campaign.wait_for("report")
     paid = {name: from_millionths(report[name]) for name in ("rewards", "returned")}
     campaign.say(f"the campaign is over: {paid['rewards']:.2f} was claimed, {paid['returned']:.2f} went back")
 
 
-def task_text(rounds: int, seconds: float, people: int) -> str:
+def task_text(rounds: int, window: float, claim: float, people: int) -> str:
     labels = ", ".join(f'"{name}"' for name in ACTIVITIES)
     sizes = {"least": LEAST_PARTICIPANTS, "most": max(10, people)}
-    return _TASK.format(rounds=rounds, window=seconds, claim=seconds, labels=labels, **sizes)
+    return _TASK.format(rounds=rounds, window=window, claim=claim, labels=labels, **sizes)
 
 
 def _start_person(campaign: _PhoneCampaign, person: int) -> None:
@@ -236,10 +247,12 @@ def _show_logs(campaign: _PhoneCampaign) -> None:
 
 def _remove(campaign: _PhoneCampaign) -> None:
     """A second Ctrl-C must not leave processes behind."""
-    impatient = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    impatient = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    }
     try:
         campaign.stop()
-        shutil.rmtree(campaign.folder, ignore_errors=True)
+        shutil.rmtree(campaign.folder)
         campaign.say("every process has ended, and the demo's folder is removed")
     finally:
         for number, handler in impatient.items():

@@ -87,10 +87,16 @@ class CampaignProcesses:
                 return heard[1]
 
     def require_alive(self, name: str) -> None:
+        if (failure := self.failure_of(name)) is not None:
+            raise ServiceUnavailable(failure)
+
+    def failure_of(self, name: str) -> str | None:
+        """How a process has failed, with the last line of its log; None if it has not."""
         process = self._running.get(name)
-        if process is not None and process.poll() not in (None, 0):
-            last = self.log(name).read_text().strip().splitlines()[-1:]
-            raise ServiceUnavailable(f"{name} has ended with {process.returncode}: {' '.join(last)}")
+        if process is None or process.poll() in (None, 0):
+            return None
+        last = self.log(name).read_text().strip().splitlines()[-1:]
+        return f"{name} has ended with {process.returncode}: {' '.join(last)}"
 
     def kill(self, name: str) -> None:
         self._running[name].kill()

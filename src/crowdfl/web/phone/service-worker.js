@@ -8,13 +8,13 @@
 /** @type {[string, string][]} Addresses, and the hashes of what is there; tools/phone_shell.py writes them. */
 const FILES = [
   ["./", "sha256-PCl8Ulaqs9ImEPwZWzNj9MAz0k+smtYVSsb8huFKFcM="],
-  ["agent/affairs.js", "sha256-5xNzd8JW/3z1IEus0kYG7IXAiAD65IlXwwb+xiTjjPI="],
+  ["agent/affairs.js", "sha256-ZOHUg3K5i+7LYdIYbJ85NTvtGuehsuXC1e+o1do1S9I="],
   ["agent/agent.js", "sha256-nouMQ+5HTA/D7uTolDXxBZGb1jR8n/uo3ARrcDW6ruA="],
   ["agent/api.js", "sha256-BKHjZ2aD2TJ0ZxmClSwVvbdEeR3erF5APlqVGUHv1TE="],
   ["agent/claiming.js", "sha256-G/CWQKZU7fx0RCTyh/A+5CnjllJRzRqeBskZcV7BkCI="],
   ["agent/errors.js", "sha256-mZ1VAbc8LAiCvF+FOekV83L5KGVCIajqFG6U9VQrFQg="],
   ["agent/holdings.js", "sha256-Gdpy9HmkIDQPTJQhx+UeiZDRHqqDc4yJWTEG53xY4Ow="],
-  ["agent/model.js", "sha256-sTUtFvn0HC/Adtx6i4roun3zIm1Yj3dsLrCjdot/9WY="],
+  ["agent/model.js", "sha256-PC76S2kMSdGxWlXhMTvkBoA6oJ/0Y4k2sem7avqstTw="],
   ["agent/participant.js", "sha256-NyRUd/AFolSOi21hhfY1ORgmD6Aa8KKHxElu6NtTEm4="],
   ["agent/protocol.js", "sha256-QW0U6vTO6ZKlb7YrgnKhgs/upSXW1xlVhwvy3T4sqYs="],
   ["agent/retry.js", "sha256-BhorlZtBCUR0AArTu2ozE1HVXk93NLu72LuFL1I8hjM="],
@@ -24,7 +24,7 @@ const FILES = [
   ["agent/tables.js", "sha256-nXSVFi5YsfpD+J4j9VRNP1SjeFeJNEVaQ8s8xCwRhSY="],
   ["agent/tabs.js", "sha256-JEUGiRksbw3tNEDIOWN9OtoqkHqbueLYmeSWDyuyn/U="],
   ["agent/transport.js", "sha256-h1rRmjbbs6kvqprrOddRgtpNdcdfiyT6Tli31Q9egIE="],
-  ["agent/uploads.js", "sha256-zUVo383O4XDKoa6xKhzoEYknRVDbB8v2HIYR1LELsSE="],
+  ["agent/uploads.js", "sha256-/GndC+9dR0eV73VkRy+FDyTSftDNp0RQFQe6hUMf5aM="],
   ["app/about.js", "sha256-hxN31zPZg5Qg96FbRnZYF2brjbhHv3EeS4K/xhnCl2M="],
   ["app/imports.js", "sha256-izOWynWaxTNbaDsVPmz45FX8nsLEPAeYM9k8MUAr99A="],
   ["app/install.js", "sha256-BnXXHsHz96BSbkP22K0PJrlcWQntHFRcnCUJin7mXd8="],
@@ -98,7 +98,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "2fe0cd79a3d57a9d";
+const VERSION = "f02e3bd043f5e5b4";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

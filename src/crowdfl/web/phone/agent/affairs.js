@@ -84,6 +84,23 @@ export class Affairs {
     this.protocol.requireCompany(await this.shares(), await this.kept.get("least"));
   }
 
+  /**
+   * Work that may take minutes: whoever stops the agent does not wait for it, and what it comes to is dropped.
+   * @template T
+   * @param {Promise<T>} work
+   * @returns {Promise<T>}
+   */
+  unlessStopped(work) {
+    const { signal } = this;
+    if (!signal) return work;
+    return new Promise((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      signal.addEventListener("abort", stop);
+      work.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+      if (signal.aborted) stop();
+    });
+  }
+
   /** @param {string} what @param {number} number @param {Error} why */
   tellOnce(what, number, why) {
     const news = `${what} ${number} ${why.name}`;

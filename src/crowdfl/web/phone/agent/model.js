@@ -89,8 +89,9 @@ export class KeptModel {
    */
   async evaluate(trainer, weights) {
     try {
-      return metricsOf(await trainer.evaluate(weights));
+      return metricsOf(await this._affairs.unlessStopped(trainer.evaluate(weights)));
     } catch (wrong) {
+      this._affairs.signal?.throwIfAborted();
       this._affairs.tell("not evaluated", { why: wordsOf(wrong) });
       return null;
     }

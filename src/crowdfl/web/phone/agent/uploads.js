@@ -74,7 +74,7 @@ export class Uploads {
     const started = { [named(number, "started")]: this._affairs.now() };
     await this._kept.change(before ? { ...started, [named(number, "before")]: before } : started);
     this._affairs.tell("training", { round: number });
-    const trained = await trainer.train(weights, definition.body.training, number);
+    const trained = await this._affairs.unlessStopped(trainer.train(weights, definition.body.training, number));
     this._affairs.signal?.throwIfAborted();
     await this.encrypt(number, trained.weights, trained.samples);
   }
