@@ -44,7 +44,7 @@ def home(tmp_path):
 
 
 def test_a_phone_that_trusts_the_authority_reaches_the_page_and_kgc(playwright, site, home, tmp_path):
-    """As a secure context, which keys and sensors need; nothing else can be called from there."""
+    """As a secure context, which keys and sensors need; nothing else can be called from there, and the page says so."""
     kgc, sp = site
     trusting.trust(home, tmp_path / "roles/sp/authority/ca.pem")
     browser = trusting.launch(playwright, home)
@@ -57,6 +57,7 @@ def test_a_phone_that_trusts_the_authority_reaches_the_page_and_kgc(playwright, 
         assert page.evaluate(ASK, f"{kgc}/v1/key") == "200 true"
         assert page.evaluate(ASK, f"{sp}/v1/key") == "200 true"
         assert page.evaluate(ASK, "https://127.0.0.1:1/v1/key") == "TypeError"
+        page.get_by_text("This page may not call https://127.0.0.1:1").wait_for()
     finally:
         browser.close()
 

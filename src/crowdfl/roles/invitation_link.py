@@ -7,12 +7,13 @@ import json
 import re
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as _NotBase64
+from pathlib import Path
 from typing import Any
 
 from crowdfl.errors import DocumentError, FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.roles.documents import open_document
-from crowdfl.settings import ParticipantSettings, origin_of
+from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
 _LONGEST = 4096  # characters of a fragment: an invitation has about 500, and a QR code at most 2,953
 _LIMITS = Limits(None, 0, max_entries=0)
@@ -61,6 +62,20 @@ def invitation_link(page: str, contents: ParticipantSettings) -> str:
     if link.invitation != contents.invitation:
         raise DocumentError("this invitation has a form that a link cannot carry: give out its file instead")
     return f"{page}#{urlsafe_b64encode(link.to_bytes()).rstrip(b'=').decode()}"
+
+
+def phone_page(settings: RequesterSettings) -> str:
+    """Where people open their links."""
+    return settings.phone or f"{settings.sp.rstrip('/')}/join/"
+
+
+def link_of(invitation: Path, page: str) -> str:
+    """The link to a page with what an invitation file holds."""
+    try:
+        found = json.loads(invitation.read_bytes())
+    except ValueError:
+        raise FormatError(f"{invitation} is not an invitation: `crowdfl task invite` writes JSON") from None
+    return invitation_link(page, ParticipantSettings.parse(found, invitation))
 
 
 def read_link(link: str) -> InvitationLink:

@@ -1,20 +1,13 @@
 """Invitations as links and QR codes, in files beside them: whoever sees one can join in its holder's place."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.invitation_link import invitation_link
-from crowdfl.settings import ParticipantSettings, RequesterSettings
+from crowdfl.roles.invitation_link import link_of
 from crowdfl.storage.atomic import write_private
-
-
-def phone_page(settings: RequesterSettings) -> str:
-    """Where people open their links."""
-    return settings.phone or f"{settings.sp.rstrip('/')}/join/"
 
 
 def require_for_phones(definition: Definition) -> None:
@@ -25,10 +18,6 @@ def require_for_phones(definition: Definition) -> None:
             f"a phone's browser takes part in tasks of the profile shares only, and this one's is {profile}: leave --links "
             "and --qr out, and give out the invitation files"
         )
-
-
-def link_of(invitation: Path, page: str) -> str:
-    return invitation_link(page, ParticipantSettings.parse(json.loads(invitation.read_bytes()), invitation))
 
 
 def write_links(invitations: Iterable[Path], page: str) -> list[Path]:

@@ -19,11 +19,12 @@ import typer
 from rich.console import Console
 
 from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.task.links import code_in_letters, link_of, phone_page
+from crowdfl.cli.task.links import code_in_letters
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.lab.demo.motion import ACTIVITIES, write_recordings
 from crowdfl.lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
 from crowdfl.lab.demo.trust import certificate_page, fingerprint, share_authority, trust_steps
+from crowdfl.roles.invitation_link import link_of, phone_page
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.services.http.tls import is_loopback
 from crowdfl.settings import from_millionths

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdfl.cli.settings_file import read_service
-from crowdfl.cli.task.files import read_model
 from crowdfl.lab.demo.servers import KeySight, Row, Sight, look_at
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import Picture, Series, bars, lines, panels
@@ -25,6 +24,7 @@ from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
+from crowdfl.storage.model_files import read_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -89,7 +89,7 @@ def make_app(
         """Whose credential this is, and until when it is good: for its holder to try it."""
         return {"name": caller.name, "role": caller.role, "expires": caller.expires}
 
-    @app.get("/metrics", dependencies=[Depends(tokens.require("operator"))])
+    @app.get("/metrics", dependencies=[Depends(tokens.require("operator", "monitor"))])
     def numbers() -> Response:
         """For Prometheus."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -29,7 +29,7 @@ const FILES = [
   ["app/imports.js", "sha256-izOWynWaxTNbaDsVPmz45FX8nsLEPAeYM9k8MUAr99A="],
   ["app/install.js", "sha256-BnXXHsHz96BSbkP22K0PJrlcWQntHFRcnCUJin7mXd8="],
   ["app/link.js", "sha256-t0L0tFI22cr0M+mEDLqyVQRiLxFX1c5nzHuPyMfRJVU="],
-  ["app/main.js", "sha256-Ocx1zmPc5O34PZlOc3otUCck/OhpUz0jZysPC34OVT8="],
+  ["app/main.js", "sha256-8buKG6VN9+MllEB/OSrIxrwhCk/lN8hY/bl9Mub1rNg="],
   ["app/model.js", "sha256-BYl6trwlMHLz0RUiOHv3SC8/0and00DOtCqFUCm8JiU="],
   ["app/needs.js", "sha256-3MSe498KxWLOh0GADqn0qg14tK//YGUQs96iBGSGkXU="],
   ["app/offline.js", "sha256-EZTYtrwLITRWShcAI5ZSrbWW0TFKb57XuNdFc2CPZtA="],
@@ -98,7 +98,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "f02e3bd043f5e5b4";
+const VERSION = "1ec402766988ef17";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

@@ -1,6 +1,7 @@
 // @ts-check
 // The page: one view at a time, chosen by the address; the heading of a new view takes the focus.
 
+import { blockedWords, onBlocked } from "../../web/common/blocked.js";
 import { h } from "../../web/common/dom.js";
 import { takeInvitation } from "./link.js";
 import { openModel } from "./model.js";
@@ -106,6 +107,7 @@ function keepSkipLinkLocal() {
 
 async function start() {
   keepSkipLinkLocal();
+  onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
   tellStanding();
   addEventListener("online", tellStanding);
   addEventListener("offline", tellStanding);
