@@ -320,7 +320,7 @@ def test_a_csv_file_is_imported(show):
 
 
 @pytest.mark.parametrize("channels", [3, 6])
-def test_sensors_become_a_recording_at_their_rate(show, channels):
+def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     """In g and 2 rad/s, with the browser's times; kept bit by bit, and whole at the end."""
     there = JOINED | {"definition": definition(training={"channels": channels})}
     page = show([there], f"#/record/{TASK}")
@@ -330,6 +330,7 @@ def test_sensors_become_a_recording_at_their_rate(show, channels):
     page.get_by_role("button", name="Start recording").click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     until(page, "kept.length === 1 && !kept[0].whole")
+    shrink(shoot(page, f"phone-recording-{channels}"))
     page.get_by_role("button", name="Stop").click()
     until(page, "kept[0].whole")
     recording = page.evaluate("kept[0]")
