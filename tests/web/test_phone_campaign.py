@@ -94,11 +94,14 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     """Whoever closes the page between two rounds, or reloads it without a network, loses nothing."""
     others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
     page = phone_context.new_page()
-    complaints = browsers.complaints(page)
-    join(page, phone_platform.link(platform, requester, task), 0)
+    complaints, asked = browsers.complaints(page), set()
+    page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
+    secret = phone_platform.link(platform, requester, task)
+    join(page, secret, 0)
     expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
     axe.assert_usable_by_all(page)
     assert complaints == []
+    assert asked == {platform.urls["sp"], platform.urls["kgc"]}
 
     phone_context.set_offline(True)
     page.reload()
