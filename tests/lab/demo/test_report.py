@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from crowdfl.lab.demo.comparison import Plain, apart, uploads
-from crowdfl.lab.demo.report import FinishedCampaign, accuracy_table, headline, why_apart
+from crowdfl.lab.demo.finished import FinishedCampaign
+from crowdfl.lab.demo.report import accuracy_table, headline, why_apart
 from crowdfl.lab.demo.servers import KeySight, Sight
 
 HEARD = [

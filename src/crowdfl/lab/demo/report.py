@@ -1,30 +1,22 @@
 """What a demo campaign showed: tables and pictures, for the terminal and for one HTML page."""
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from crowdfl.cli.settings_file import read_service
-from crowdfl.cli.task.files import read_model
-from crowdfl.lab.demo.comparison import Heard, Plain, apart, person_of, weighted
-from crowdfl.lab.demo.servers import KeySight, Row, Sight, look_at
+from crowdfl.lab.demo.comparison import person_of, weighted
+from crowdfl.lab.demo.finished import ROUNDS, FinishedCampaign, row_of
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
-from crowdfl.learning.models.shape import Weights
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ROUNDS = 3
 DROPS = 3  # this person trains in round 2, loses the connection, and sends again after the window
 VANISHES = 8  # this person is never heard of again after its first upload
 _READABLE = {
@@ -34,103 +26,18 @@ _READABLE = {
 }
 
 
-@dataclass
-class FinishedCampaign:
-    """A finished campaign, as its processes told it and as their files show it."""
-
-    folder: Path
-    task: str
-    heard: Heard
-    report: dict[str, Any]
-    plain: Plain = field(repr=False)
-    keys: KeySight = field(repr=False)
-    profile: str
-    seconds: float = 0.0
-    _apart: dict[int, tuple[float | None, float | None]] = field(default_factory=dict, init=False, repr=False)
-
-    def said(self, event: str) -> Heard:
-        return [(name, details) for name, details in self.heard if details.get("event") == event]
-
-    @cached_property
-    def rewards(self) -> dict[str, dict[int, int]]:
-        found: dict[str, dict[int, int]] = {}
-        for name, details in self.said("rewarded"):
-            found.setdefault(name, {})[details["round"]] = details["millionths"]
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """Who is who: a participant's pseudonym, and what we call the person."""
-        return {details["who"]: name for name, details in self.said("joined")}
-
-    @cached_property
-    def definition(self) -> Definition | None:
-        return read_model(self._model)[0] if self._model.exists() else None
-
-    @property
-    def _model(self) -> Path:
-        return self.folder / "model.npz"
-
-    @cached_property
-    def initial(self) -> Weights:
-        """What everyone starts from; it is public."""
-        path = self.folder / "roles" / "sp" / "blobs" / self.task / "initial"
-        with np.load(path, allow_pickle=False) as file:
-            return list(file.values())
-
-    @cached_property
-    def averages(self) -> dict[int, Weights]:
-        """What readers hold of each round: a participant's copy, and the requester's of the last."""
-        if self.definition is None:
-            return {}
-        found = {_ROUNDS: read_model(self._model)[1]}
-        for number in range(1, _ROUNDS):
-            for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
-                found[number] = arrays_from_npz(path.read_bytes(), self.definition)
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def models(self) -> dict[int, Weights]:
-        """With the initial one, as round 0."""
-        return {0: self.initial} | self.averages
-
-    def apart(self, number: int) -> tuple[float | None, float | None]:
-        """The largest difference of any weight, and what is left of it if FedAvg starts from CrowdFL's last model."""
-        if number not in self._apart:
-            self._apart[number] = self._measured_apart(number)
-        return self._apart[number]
-
-    def _measured_apart(self, number: int) -> tuple[float | None, float | None]:
-        models, plain = self.models, self.plain
-        if number not in models or number not in plain.averages:
-            return None, None
-        whole = apart(models[number], plain.averages[number])
-        if number < 2 or number - 1 not in models:
-            return whole, whole if number == 1 else None
-        return whole, apart(models[number], plain.round_from(models[number - 1], number))
-
-    @cached_property
-    def sights(self) -> list[Sight]:
-        averages = [_row(model) for model in self.averages.values()]
-        return look_at(self.folder / "roles", self.task, self.keys, averages, _row(self.initial))
-
-
-def _row(arrays: Weights) -> Row:
-    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
-
-
 def campaign_result(campaign: FinishedCampaign) -> Result:
     tables = (accuracy_table, _reward_table, _ledger_table, _server_table)
     return Result(
         "demo",
         "A CrowdFL campaign" if campaign.definition is None else campaign.definition.purpose,
         machine(),
-        {"rounds": _ROUNDS, "profile": campaign.profile},
+        {"rounds": ROUNDS, "profile": campaign.profile},
         tables=tuple(make(campaign) for make in tables),
-        notes=(headline(campaign), *why_apart(campaign), _search_line(campaign)),
+        notes=(headline(campaign), _search_line(campaign)),
         pictures=(
-            Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (5.6, 3.8)),
-            Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (5.6, 3.8)),
+            Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
+            Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (4.8, 3.4)),
         ),
         command=_command(campaign),
     )
@@ -144,7 +51,7 @@ def headline(campaign: FinishedCampaign) -> str:
 
 def write_page(campaign: FinishedCampaign, result: Result) -> Path:
     intro = (
-        f"A CrowdFL campaign: ten people of a watch data set, {_ROUNDS} rounds, profile `{campaign.profile}`, "
+        f"A CrowdFL campaign: ten people of a watch data set, {ROUNDS} rounds, profile `{campaign.profile}`, "
         f"{campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after the window; "
         f"person {VANISHES} vanished after its first upload. Run it again with `{_command(campaign)}`."
     )
@@ -172,9 +79,9 @@ def accuracy_table(campaign: FinishedCampaign) -> ResultTable:
         "weights apart",
         "of it, in this round",
     )
-    rows = tuple(_accuracy_row(campaign, number) for number in range(_ROUNDS + 1))
-    note = "Round 0 is the initial model, before anyone trained. The first two are measured on everyone's held-out windows."
-    return ResultTable("Accuracy of the model, by round", columns, rows, note)
+    rows = tuple(_accuracy_row(campaign, number) for number in range(ROUNDS + 1))
+    note = "Round 0 is the initial model, before anyone trained. Accuracy is measured on everyone's held-out windows."
+    return ResultTable("Accuracy of the model, by round", columns, rows, "\n".join([note, *why_apart(campaign)]))
 
 
 def _accuracy_row(campaign: FinishedCampaign, number: int) -> tuple[str, ...]:
@@ -191,7 +98,7 @@ def _as_measured(campaign: FinishedCampaign, number: int) -> str:
     measured = [said for _, said in campaign.said("read") if said["round"] == number]
     if measured:
         return f"{weighted(measured):.3f} by {len(measured)} people"
-    return "the requester's alone" if number == _ROUNDS else "-"
+    return "the requester's alone" if number == ROUNDS else "-"
 
 
 def _small(value: float | None) -> str:
@@ -199,7 +106,7 @@ def _small(value: float | None) -> str:
 
 
 def _reward_table(campaign: FinishedCampaign) -> ResultTable:
-    numbers = range(1, _ROUNDS + 1)
+    numbers = range(1, ROUNDS + 1)
     columns = ("participant", *(f"round {n}" for n in numbers), "paid")
     paid = {name: details["millionths"] for name, details in campaign.said("paid")}
     rows = tuple(
@@ -246,7 +153,7 @@ def _money(millionths: int | None) -> str:
 
 
 def _numbers(campaign: FinishedCampaign) -> int:
-    return sum(_row(model).size for model in campaign.averages.values())
+    return sum(row_of(model).size for model in campaign.averages.values())
 
 
 def _search_line(campaign: FinishedCampaign) -> str:
@@ -291,11 +198,12 @@ def _draw_accuracy(figure: "Figure", campaign: FinishedCampaign) -> None:
     }
     lines(axes, series, xlabel="round (0: the initial model)", ylabel="accuracy, held-out windows")
     axes.set(xticks=list(clear), ylim=(0, 1))
+    axes.legend(loc="lower right")
 
 
 def _draw_rewards(figure: "Figure", campaign: FinishedCampaign) -> None:
     (axes,) = panels(figure, 1)
-    rounds = range(1, _ROUNDS + 1)
+    rounds = range(1, ROUNDS + 1)
     stacks = {f"round {n}": [earned.get(n, 0) / 1e6 for earned in campaign.rewards.values()] for n in rounds}
     bars(
         axes,
@@ -305,3 +213,5 @@ def _draw_rewards(figure: "Figure", campaign: FinishedCampaign) -> None:
         xlabel="person",
         ylabel="reward",
     )
+    axes.margins(y=0.2)
+    axes.legend(loc="upper center", ncols=ROUNDS)

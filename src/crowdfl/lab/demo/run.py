@@ -21,7 +21,8 @@ from rich.console import Console
 from crowdfl.cli.task.files import template
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.lab.demo.comparison import Plain, plain_fedavg
-from crowdfl.lab.demo.report import DROPS, VANISHES, FinishedCampaign, campaign_result, write_page
+from crowdfl.lab.demo.finished import FinishedCampaign
+from crowdfl.lab.demo.report import DROPS, VANISHES, campaign_result, write_page
 from crowdfl.lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl.lab.report.output import print_result
 from crowdfl.retry import Backoff
