@@ -7,12 +7,16 @@ BIN := $(VENV)/bin
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test format lint types unit test-all pages test-slow fuzz bench peers screenshots clean
+.PHONY: demo demo-phone test format lint types unit test-all pages test-slow fuzz bench peers screenshots clean
 
 # PROFILE=shares plays the same campaign with the third profile.
 PROFILE ?= hardened
 demo: $(VENV)/.ready
 	$(BIN)/crowdfl demo --profile $(PROFILE)
+
+# A campaign for a phone in this network; PHONE="--host 192.0.2.7 --phones 2" and the like go to `crowdfl demo-phone`.
+demo-phone: $(VENV)/.ready
+	$(BIN)/crowdfl demo-phone $(PHONE)
 
 # Each change must pass this: a few minutes.
 test: format lint types unit

@@ -26,9 +26,9 @@ STATES = {  # of events that are named after a state
 
 
 def events_in_the_code() -> set[str]:
-    """What any module under services, storage and roles logs or tells, as it is written there."""
+    """What any module under services, storage, roles and web logs or tells, as it is written there."""
     found: set[str] = set()
-    for folder in ("services", "storage", "roles"):
+    for folder in ("services", "storage", "roles", "web"):
         for path in sorted((ROOT / "src" / "crowdfl" / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if (

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
-from crowdfl.cli.task.files import defined, template
+from crowdfl.cli.task.files import template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.errors import EncodingError, SettingsError
@@ -16,6 +16,7 @@ from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.features import FEATURES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.shape import ModelShape
+from crowdfl.roles.defining import defined
 from crowdfl.roles.documents import Definition
 from crowdfl.schema import expected, settable, table_of
 from crowdfl.settings import (

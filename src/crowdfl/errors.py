@@ -267,6 +267,10 @@ class BadSignature(CrowdFLError):
 class SettingsError(CrowdFLError):
     """The settings are invalid."""
 
+    def __init__(self, words: str = "", faults: dict[str, str] | None = None) -> None:
+        super().__init__(words)
+        self.faults = faults or {}  # every setting that is wrong, by name; empty where a rule is about several
+
 
 class ProtocolError(CrowdFLError):
     """A protocol step cannot go on."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from crowdfl.errors import SettingsError
 
@@ -52,7 +53,7 @@ class Settings(SettingsTable):
             require_known(cls, found)
             return cls(**found, **given)
         except SettingsError as wrong:
-            raise SettingsError(f"{place}: {wrong}") from None
+            raise SettingsError(f"{place}: {wrong}", wrong.faults) from None
 
 
 def settable(model: type[SettingsTable]) -> dict[str, FieldInfo]:
@@ -136,23 +137,29 @@ def _number(bound: float) -> str:
 
 
 def _refusal(model: type[SettingsTable], given: Mapping[str, Any], wrong: ValidationError) -> SettingsError:
-    """What was found and what is expected, of the first setting that is wrong."""
+    """What was found and what is expected, of the first setting that is wrong; `faults` has the others too."""
     found = wrong.errors(include_url=False, include_input=False)
     try:
         require_known(model, given, by_program=True)
     except SettingsError as unknown:
         return unknown
-    first = min(found, key=lambda error: error["type"] == "missing")
-    if not first["loc"]:  # of a rule about several settings, which says all itself
-        return SettingsError(str(first["ctx"]["error"]))
-    names, words = _place(model, first["loc"])
+    found.sort(key=lambda error: error["type"] == "missing")
+    if not found[0]["loc"]:  # of a rule about several settings, which says all itself
+        return SettingsError(str(found[0]["ctx"]["error"]))
+    said = [_fault(model, given, error) for error in found]
+    return SettingsError(said[0][1], dict(reversed(said)))
+
+
+def _fault(model: type[SettingsTable], given: Mapping[str, Any], error: ErrorDetails) -> tuple[str, str]:
+    """The name of one setting, and what is wrong with it."""
+    names, words = _place(model, error["loc"])
     name = ".".join(names)
-    if first["type"] == "missing":
-        return SettingsError(f"`{name}` is missing; expected {words}")
+    if error["type"] == "missing":
+        return name, f"`{name}` is missing; expected {words}"
     value: Any = given
     for part in names:
         value = value[part]
-    return SettingsError(f"`{name}` is {_shown(value)}; expected {words}")
+    return name, f"`{name}` is {_shown(value)}; expected {words}"
 
 
 def _place(model: type[SettingsTable] | None, location: tuple[int | str, ...]) -> tuple[list[str], str]:

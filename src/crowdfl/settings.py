@@ -61,6 +61,22 @@ def _is_url(value: str) -> bool:
     return plain and parts.scheme in ("http", "https") and is_host(parts.hostname)
 
 
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address as a browser writes them: in lower case, without the usual port."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
+    return f"{parts.scheme}://{host}" + ("" if usual else f":{parts.port}")
+
+
+def is_origin(value: str) -> bool:
+    """Whether a browser would write an origin so."""
+    try:
+        return _is_url(value) and origin_of(value) == value
+    except ValueError:
+        return False
+
+
 def _key(value: object) -> object:
     """A key as files write it, or its bytes."""
     return bytes.fromhex(value) if isinstance(value, str) and re.fullmatch(r"[0-9a-fA-F]{64}", value) else value
@@ -110,6 +126,11 @@ _Text = Annotated[str, _fitting(_is_text), Expected("a string")]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False), Expected("a list of strings")]
 _Host = Annotated[str, _fitting(is_host), Expected("a plain host name or an IP address, without scheme or port")]
 _Url = Annotated[str, _fitting(_is_url), Expected("an address such as https://host:7101")]
+_Origins = Annotated[
+    tuple[Annotated[str, _fitting(is_origin)], ...],
+    Field(strict=False),
+    Expected('a list of origins in lower case, without a path, as in ["https://host:7102"]'),
+]
 _PublicKey = Annotated[
     bytes, Field(min_length=32, max_length=32), BeforeValidator(_key), Expected("a public key, 64 hexadecimal digits")
 ]
@@ -376,7 +397,15 @@ class TaskLimits(Settings):
     )
 
 
-class KgcSettings(TaskLimits, ServiceSettings):
+class BrowserSettings(Settings):
+    """What a service lets browsers do that have a page of another origin open."""
+
+    web_origins: _Origins = Field(
+        default=(), description="Pages of these origins may call this service from a browser: docs/phones.md."
+    )
+
+
+class KgcSettings(TaskLimits, BrowserSettings, ServiceSettings):
     """The key generation centre."""
 
     role: Literal["kgc"] | None = _optional("kgc", _ROLE)
@@ -436,7 +465,7 @@ class CspSettings(ComputingSettings):
         return dict(self.pins or SpPin())
 
 
-class SpSettings(TaskLimits, ComputingSettings):
+class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
     """The sensing platform."""
 
     role: Literal["sp"] | None = _optional("sp", _ROLE)
@@ -462,6 +491,10 @@ class SpSettings(TaskLimits, ComputingSettings):
     )
     max_tasks: _Count = Field(default=100, description="Tasks of one requester that are not settled yet.")
     max_initial_bytes: _Count = Field(default=256 * 2**20, description="The size of a task's initial weights.")
+    phone_connect: _Origins = Field(
+        default=(),
+        description="What the phone's page may call besides SP and `kgc.url`: KGC, where people reach it by another name.",
+    )
     csp: PeerSettings = Field(description="Where CSP is.")
 
 
@@ -479,6 +512,9 @@ class RequesterSettings(Settings):
     sp_key: _PublicKey | None = _optional("...", "SP's public key, for invitations; as SP tells it if not given.")
     kgc_token: _FilePath = Field(description="The file with the token that KGC knows.")
     sp_token: _FilePath = Field(description="The file with the token that SP knows.")
+    phone: _Url | None = _optional(
+        "https://host:7102/join/", "Where the page for phones is, for links; SP's own `/join/` if not given."
+    )
     min_claim_window: _Number = Field(
         default=86400.0,
         ge=0,

@@ -13,11 +13,13 @@ import typer
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
 from crowdfl.cli.settings_file import SERVICES, read_service
-from crowdfl.cli.task.files import defined, read_model, template, write_model
+from crowdfl.cli.task.files import template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
+from crowdfl.roles.defining import defined
 from crowdfl.services.http.tls import CertificateFiles, require_usable
+from crowdfl.storage.model_files import read_model, write_model
 from crowdfl.storage.signing import signing_key
 from tests import subprocesses
 from tests.cli.program import call
@@ -55,6 +57,7 @@ def test_the_tree_is_the_one_that_was_promised():
         "resume",
         "cancel",
         "close",
+        "console",
         "fetch",
         "report",
     }
@@ -80,6 +83,8 @@ SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "
     [
         (["--help"], SERVERS | {"httpx"}, 0, "Not installed: pip install 'crowdfl[services]'"),
         (["sp", "serve", "--folder", "x"], SERVERS, 3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["task", "console"], SERVERS, 3, "`crowdfl task console` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["task", "--help"], SERVERS, 0, "console"),
         (["participant", "--help"], SERVERS, 0, "Join and take part"),
         (["participant", "look", "x"], SERVERS | {"httpx"}, 3, "`pip install 'crowdfl[participant]'`"),
         (["audit", "--help"], SERVERS | {"httpx"}, 0, "--check"),

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import PEERS, read_part
+from crowdfl.cli.exchange.part import PEERS, read_part, write_part
 from crowdfl.cli.settings_edit import put_settings
 from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.errors import SettingsError
@@ -297,3 +297,19 @@ def test_settings_are_changed_in_place(tmp_path):
     with pytest.raises(SettingsError, match="cannot change: put into it kgc"):
         put_settings(path, CspSettings, {"kgc": {"url": "https://b"}})
     assert path.read_text() == EDITED
+
+
+def test_an_accepted_sp_is_let_in_and_its_old_place_is_not(place):
+    """Beside pages that the operator has named; safe to repeat."""
+    path = settings(place, "kgc")
+    path.write_text(path.read_text().replace("# web_origins = []", 'web_origins = ["https://pages.example"]'))
+    for _ in range(2):
+        assert accept(place, "kgc", "sp").code == 0
+        assert tomllib.loads(path.read_text())["web_origins"] == [
+            "https://pages.example",
+            "https://sp.example.org:7102",
+        ]
+    part = read_part(public(place, "sp"))
+    write_part(public(place, "sp"), part.changed(url="https://sp.example.org"))
+    assert accept(place, "kgc", "sp", "--replace").code == 0
+    assert tomllib.loads(path.read_text())["web_origins"] == ["https://pages.example", "https://sp.example.org"]

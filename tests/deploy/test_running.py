@@ -21,6 +21,7 @@ from crowdfl.roles.agent import Agent
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
+from crowdfl.web.pages import phone_assets
 from tests import subprocesses
 from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
 from tests.hosts import INITIAL_MODEL
@@ -186,6 +187,23 @@ def test_phones_take_part_through_nginx_and_survive_its_limits(tmp_path):
         log = (tmp_path / "access.log").read_text()
     turned_away = len(re.findall(r'" 429 ', log))
     assert turned_away > 0
+
+
+@pytest.mark.usefixtures("with_nginx")
+def test_a_phone_gets_the_whole_page_at_once_through_nginx(tmp_path):
+    """Every file, twice: the page loads them, and its worker keeps them. Headers come through as SP sent them."""
+    places = [f"{place}/{name}" for place, found in phone_assets().items() for name in found]
+    with (
+        serving(tmp_path) as platform,
+        nginx_before(platform, tmp_path) as url,
+        httpx.Client(base_url=url, verify=tls.client_context(platform.ca)) as http,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        _wait_for_port(http)
+        answers = list(pool.map(http.get, places * 2))
+    assert len(answers) > 100
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.headers["content-security-policy"] for answer in answers}) == 1
 
 
 @pytest.mark.usefixtures("with_nginx")

@@ -23,6 +23,7 @@ from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import MemoryBlobs
 from crowdfl.storage.signing import signing_key
+from crowdfl.web.pages import add_pages
 from tests.hosts import test_tools
 
 _Found = TypeVar("_Found")
@@ -116,7 +117,9 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
             "csp": peer(csp, "csp", "sp"),
         }
         sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
-        sp = stack.enter_context(running(open_sp(sp_settings, observer), sp_settings))
+        sp_app = open_sp(sp_settings, observer)
+        add_pages(sp_app, sp_settings)  # as the command line does
+        sp = stack.enter_context(running(sp_app, sp_settings))
         with contextlib.ExitStack() as closing:
             yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
 

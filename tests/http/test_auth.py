@@ -65,7 +65,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
     },
 }
 for _routes in OPENS.values():
-    _routes |= {"GET /healthz": {PUBLIC}, "GET /readyz": {PUBLIC}, "GET /metrics": {"operator"}}
+    _routes |= {"GET /healthz": {PUBLIC}, "GET /readyz": {PUBLIC}, "GET /metrics": {"operator", "monitor"}}
     _routes |= {"GET /v1/whoami": set(ROLES)}
 ROUTES = [(service, route) for service, routes in OPENS.items() for route in routes]
 GUARDED = [(service, route) for service, route in ROUTES if PUBLIC not in OPENS[service][route]]

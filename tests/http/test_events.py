@@ -143,6 +143,10 @@ def test_what_is_rolled_back_is_not_told(tmp_path):
     store.set_state("t", "running")
     store.set_state("t", "paused")
     assert told == [("task added", {"task": "t"}), ("task paused", {"task": "t", "before": "running"})]
+    heard: list[str] = []
+    store.listeners.append(lambda event, **_: heard.append(event))
+    store.set_state("t", "running")
+    assert (heard, told[2:]) == (["task running"], [("task running", {"task": "t", "before": "paused"})])
     store.close()
 
 

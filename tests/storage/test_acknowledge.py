@@ -99,3 +99,16 @@ def test_a_lease_of_the_future_keeps_nobody_waiting(store: Store):
     assert store.lease("t", "dead", 87_400.0, 30.0)
     assert store.lease("t", "next", 1000.0, 30.0)
     assert not store.lease("t", "third", 1000.0, 30.0)
+
+
+def test_the_last_uploads_and_their_counts_are_read_without_the_rest(store: Store):
+    """The newest first; a round without any is not counted."""
+    for number in (1, 2, 3):
+        store.put_round("t", Round(number, 0.0))
+    store.acknowledge("t", 1, [upload(number) for number in range(5)])
+    store.acknowledge("t", 2, [upload(9)])
+    assert [one.who for one in store.last_uploads("t", 1, 3)] == ["p4", "p3", "p2"]
+    assert [one.who for one in store.last_uploads("t", 2, 3)] == ["p9"]
+    assert store.last_uploads("t", 3, 3) == []
+    assert store.upload_counts("t") == {1: 5, 2: 1}
+    assert store.upload_counts("u") == {}

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.web import browsers, shots
 
 _HERE = Path(__file__).parent
+expect.set_options(timeout=browsers.PATIENCE)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

@@ -12,12 +12,11 @@ import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
-from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.desk import PAYMENT_COLUMNS, forgotten_rows, payment_row
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.services.run import open_books
 from crowdfl.settings import SpSettings, from_millionths, to_millionths
 from crowdfl.storage.atomic import write_private
@@ -28,8 +27,6 @@ _Task = Annotated[str, typer.Argument(help="The task's id.")]
 _AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
 _Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
 _Amount = Annotated[str, typer.Argument(help="How much came in, such as 36.00; it must be what was announced.")]
-_ADVICE = "check with your bank, then `crowdfl sp resolve`"
-_COLUMNS = ("task", "participant", "amount", "state", "seconds", "attempts", "key", "note")
 
 
 class Resolution(StrEnum):
@@ -77,8 +74,8 @@ def payouts(
         found, now = books.store.payments(task), books.clock.now()
         tasks = [task] if task else [stored.task for stored in books.store.tasks()]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
-    rows = [_row(payment, now) for payment in found]
-    rows += [_forgotten_row(one, key, who) for one, keys in forgotten.items() for key, who in keys.items()]
+    rows = [payment_row(payment, now) for payment in found]
+    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
     text = _text(rows, as_json=as_json)
     if file is None:
         typer.echo(text, nl=False)
@@ -113,25 +110,11 @@ def reconcile(
         reconcile_payments(books, task, paid or ())
 
 
-def _row(payment: StoredPayment, now: float) -> dict[str, str | int]:
-    state = payment.state_at(now)
-    note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
-    amount, seconds = f"{from_millionths(payment.amount):f}", max(0, int(now - payment.since))
-    values = (payment.task, payment.who, amount, str(state), seconds, payment.attempts, payment.key, note)
-    return dict(zip(_COLUMNS, values, strict=True))
-
-
-def _forgotten_row(task: str, key: str, who: str | None) -> dict[str, str | int]:
-    """How much it was, the bank knows."""
-    values = (task, who or "", "", str(PaymentState.PAID), 0, 0, key, f"{PAID_BEFORE}; not claimed again yet")
-    return dict(zip(_COLUMNS, values, strict=True))
-
-
 def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:
     if as_json:
         return json.dumps(rows) + "\n"
     text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS)
+    writer = csv.DictWriter(text, PAYMENT_COLUMNS)
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

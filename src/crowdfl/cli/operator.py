@@ -4,38 +4,34 @@ Everything works on the role's own store and folder, beside the service that run
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from crowdfl.cli.output import Json, show
 from crowdfl.cli.settings_file import read_service
-from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.errors import TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
 from crowdfl.roles.documents import Definition
-from crowdfl.roles.ends import LONGEST_REASON, OVER, Ending, Held, TaskEnds
+from crowdfl.roles.ends import OVER, Ending, TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.ports import StoredTask
-from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.core import SureBooks
-from crowdfl.roles.sp.ends import claims_until, tell_again, untold
+from crowdfl.roles.sp.desk import Row, SpDesk, held_of, require_reason
 from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.roles.sp.time import OperatorClock
-from crowdfl.roles.sp.waiting import PEERS, moment, waits_for
+from crowdfl.roles.sp.waiting import moment
 from crowdfl.services.clock import SystemClock
-from crowdfl.services.run import OpenBooks, open_holdings
-from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings, from_millionths
+from crowdfl.services.run import open_holdings
+from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
 _Results = Annotated[bool, typer.Option("--results", help="Erase averages, rewards and initial weights too.")]
-Row = dict[str, Any]
 
 
 def task_app(model: type[ServiceSettings]) -> typer.Typer:
@@ -64,10 +60,9 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
 
         @app.command("cancel", help="End a task: SP opens no further round, CSP answers no more. Final.")
         def _cancel(settings: _Settings, task: _Task, reason: _Reason) -> None:
-            if not reason.strip() or not reason.isprintable() or len(reason) > LONGEST_REASON:
-                raise SettingsError(f"give a reason of 1 to {LONGEST_REASON} printable characters")
+            words = require_reason(reason)
             with _opened(model, settings) as desk:
-                desk.cancel(task, reason.strip())
+                desk.cancel(task, words)
 
     return app
 
@@ -77,9 +72,14 @@ def _opened(model: type[ServiceSettings], path: Path) -> Iterator["SpDesk | Peer
     settings = read_service(model, path)
     with open_holdings(settings) as holdings:
         if isinstance(holdings, SpHoldings) and isinstance(settings, SpSettings):
-            yield SpDesk(holdings, settings.max_clock_jump)
+            yield _sp_desk(holdings, settings.max_clock_jump)
         elif not isinstance(holdings, SpHoldings):
             yield PeerDesk(holdings, settings)
+
+
+def _sp_desk(holdings: SpHoldings, max_clock_jump: float) -> SpDesk:
+    clock, store = SystemClock(), holdings.store
+    return SpDesk(holdings, clock, SureBooks(store, OperatorClock(clock, time.monotonic, store, max_clock_jump)))
 
 
 def _plain(value: object) -> str:
@@ -88,58 +88,6 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return "; ".join(map(_plain, value)) or "none"
     return "-" if value is None else str(value)
-
-
-class SpDesk:
-    """What SP's operator can do."""
-
-    def __init__(self, holdings: SpHoldings, max_clock_jump: float) -> None:
-        self.holdings, self._books = holdings, OpenBooks(holdings.store)
-        clock = OperatorClock(self._books.clock, time.monotonic, holdings.store, max_clock_jump)
-        self._sure = SureBooks(holdings.store, clock)
-
-    def row(self, stored: StoredTask) -> Row:
-        store, rounds = self.holdings.store, self.holdings.store.rounds(stored.task)
-        number = f"{rounds[-1].number if rounds else 0}/{Definition.open(stored.definition).settings.rounds}"
-        since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
-        return {
-            "task": stored.task,
-            "state": stored.state,
-            "round": number,
-            "enrolled": store.turnout(stored.task, 0)[1],
-            "since": None if since is None else moment(since),
-            "waits_for": waits_for(store, stored),
-        }
-
-    def details(self, stored: StoredTask) -> Row:
-        store, definition = self.holdings.store, Definition.open(stored.definition)
-        how, payments = Ending.of(store, stored.task), store.payments(stored.task)
-        deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
-        rounds = [
-            f"{one.number}: {one.state}, {store.turnout(stored.task, one.number)[0]} uploads"
-            for one in store.rounds(stored.task)
-        ]
-        ended = stored.state in (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
-        return self.row(stored) | {
-            "purpose": definition.purpose,
-            "requester": definition.requester.hex(),
-            "ended": None if how is None else how.words(),
-            "claims_until": moment(claims_until(stored)) if ended else None,
-            "rounds": rounds,
-            "deposits": deposits,
-            "payments": dict(Counter(str(one.state_at(self._books.clock.now())) for one in payments)),
-            "held": _held(self.holdings.held(), stored.task),
-            "not_told": [PEERS[name] for name in untold(store, stored.task, PEERS)] if ended else [],
-        }
-
-    def cancel(self, task: str, reason: str) -> None:
-        cancel_task(self._sure, task, Ending("cancelled", "the operator of SP", reason))
-
-    def purge(self, stored: StoredTask, *, results: bool) -> None:
-        if stored.state != TaskState.SETTLED:
-            raise TaskNotEnded(_not_settled(self.holdings, stored))
-        (self.holdings.purge if results else self.holdings.erase)(stored.task)
-        tell_again(self.holdings.store, stored.task)
 
 
 class PeerDesk:
@@ -161,7 +109,7 @@ class PeerDesk:
                 "participants": len(self.holdings.store.participants(stored.task)),
                 "rounds_answered": _rounds_answered(self.holdings, stored.task),
             }
-        held = _held(self.holdings.held(), stored.task)
+        held = held_of(self.holdings.held(), stored.task)
         return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
 
     def cancel(self, task: str, reason: str) -> None:
@@ -187,18 +135,6 @@ class PeerDesk:
             return "SP to say that it is over, or `purge`"
         until = self._ends.lifetimes.until(stored, claims=True)
         return f"SP to say that it is over; by itself it ends after {moment(until)}"
-
-
-def _not_settled(holdings: SpHoldings, stored: StoredTask) -> str:
-    if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-        until = moment(claims_until(stored))
-        return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
-    words = waits_for(holdings.store, stored)
-    return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
-
-
-def _held(held: Held, task: str) -> dict[str, int]:
-    return dict(+held.get(task, Counter()))
 
 
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:

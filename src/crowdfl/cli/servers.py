@@ -1,6 +1,7 @@
 """`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out. SP's money is in `money`."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
+from crowdfl.web.pages import add_pages
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml, as `crowdfl init` makes it.")]
@@ -101,7 +103,9 @@ def _tokens(model: type[ServiceSettings], settings: Path) -> Tokens:
 
 
 kgc_app = _role_app("KGC", "The key generation centre: makes keys, certifies participants.", KgcSettings, serve_kgc)
-sp_app = _role_app("SP", "The sensing platform: tasks, rounds, rewards, money.", SpSettings, serve_sp)
+sp_app = _role_app(
+    "SP", "The sensing platform: tasks, rounds, rewards, money.", SpSettings, partial(serve_sp, extend=add_pages)
+)
 csp_app = _role_app("CSP", "The computation server: answers SP with the other half of the key.", CspSettings, serve_csp)
 for _app, _model in ((kgc_app, KgcSettings), (sp_app, SpSettings), (csp_app, CspSettings)):
     _app.add_typer(task_app(_model), name="task")

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Settings, SettingsTable, expected, settable, table_of, types_of
 from crowdfl.settings import (
+    BrowserSettings,
     ComputingSettings,
     CspSettings,
     KgcSettings,
@@ -32,6 +33,7 @@ _PAGES = (
     ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
     ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
     ("KGC and SP", "What both accept of a new task; tasks that are there go on.", TaskLimits),
+    ("KGC and SP, for browsers", "A page that SP serves itself may always call SP.", BrowserSettings),
     ("KGC", "The key generation centre has besides:", KgcSettings),
     ("SP and CSP", "The sensing platform and the computation server have besides:", ComputingSettings),
     ("SP", "The sensing platform has besides:", SpSettings),

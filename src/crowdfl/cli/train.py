@@ -13,19 +13,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.cli.evaluate import class_report, class_table
+from crowdfl.cli.evaluate import class_table
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task.files import require_model_path, write_model
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
+from crowdfl.learning.evaluation import class_report
 from crowdfl.learning.metrics import scores
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
+from crowdfl.storage.model_files import require_model_path, write_model
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ROWS = 8

@@ -212,6 +212,8 @@ class SpStore(CrowdStore, Protocol):
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
+    def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
+    def upload_counts(self, task: str) -> dict[int, int]: ...  # by round, of those that have any
     def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
     def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
     def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any

@@ -22,6 +22,8 @@ from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 
+_DEFINITION = "/definition"
+
 
 class RequesterKgc(Protocol):
     """KGC as a requester reaches it."""
@@ -38,9 +40,14 @@ class RequesterSp(Protocol):
     def deposit(self, task: str, name: str, amount: int) -> None: ...
     def order(self, task: str, order: str) -> None: ...
     def status(self, task: str) -> dict[str, Any]: ...
+    def initial_weights(self, task: str) -> bytes: ...
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
+
+
+def _is_task(name: str) -> bool:
+    return name.endswith(_DEFINITION) and name.count("/") == 1
 
 
 def own_key(blobs: Blobs) -> SigningKey:
@@ -126,6 +133,20 @@ class Requester:
         except (NotReady, FormatError):  # the latter of a name that no task can have
             raise UnknownTask(f"this requester has posted no task {task!r}; look for its id again") from None
         return Definition.open(text)
+
+    def tasks(self) -> list[str]:
+        """The ids of all that this requester has defined, the last one first."""
+        written = {name.removesuffix(_DEFINITION): at for name, at in self.blobs.listing().items() if _is_task(name)}
+        return sorted(written, key=lambda task: -written[task])
+
+    def initial(self, task: str) -> Weights:
+        """The weights that everyone starts from."""
+        definition = self.definition(task)
+        kept = f"{task}/initial"
+        found = self.blobs.get(kept) if self.blobs.has(kept) else self.sp.initial_weights(task)
+        if hashlib.sha256(found).hexdigest() != definition.initial:
+            raise DocumentError("the platform's initial weights are not those that the task's definition names")
+        return arrays_from_npz(found, definition)
 
     def model(self, task: str) -> Weights:
         definition = self.definition(task)

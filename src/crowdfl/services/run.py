@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,6 +33,7 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.checker import Checker
+from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
@@ -50,7 +51,15 @@ from crowdfl.services.sweeper import Sweep, Sweeper, SweepTicker
 from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.services.watching import around_step, calls_to, role_of
-from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings
+from crowdfl.settings import (
+    BrowserSettings,
+    ComputingSettings,
+    CspSettings,
+    KgcSettings,
+    PeerSettings,
+    ServiceSettings,
+    SpSettings,
+)
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.blobs import FileBlobs
@@ -79,6 +88,18 @@ class _Resources(Background):
             close()
 
 
+@dataclass(frozen=True)
+class SpParts:
+    """What pages that SP serves besides its API are made from: `app.state.parts`."""
+
+    sp: Sp
+    ends: SpEnds
+    tokens: Tokens
+    peers: Sequence[Breaker]
+    folder: Path
+    settings: SpSettings
+
+
 def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | None) -> Tools:
     return Tools(
         backend,
@@ -100,6 +121,7 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", ends.sweep))
     app = kgc_app.create_app(kgc, _tokens(settings), folder=folder, pins=pins, ends=ends, background=background)
     app.state.reloads = reloads
+    _let_pages_in(app, settings)
     return app
 
 
@@ -189,11 +211,20 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         _sweeping("sp", ends.sweep, ends.tick, 10 * settings.tick_seconds),
         peers,
     )
+    tokens = _tokens(settings)
     app = sp_app.create_app(
-        sp, _tokens(settings), folder=folder, signing=signing, ends=ends, background=background, peers=peers.breakers
+        sp, tokens, folder=folder, signing=signing, ends=ends, background=background, peers=peers.breakers
     )
     app.state.reloads = reloads
+    app.state.parts = SpParts(sp, ends, tokens, peers.breakers, folder, settings)
+    _let_pages_in(app, settings)
     return app
+
+
+def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:
+    """As `web_origins` says now, and after each reload."""
+    app.state.cors.replace(settings.web_origins)
+    app.state.reloads.add(lambda new: partial(app.state.cors.replace, new.web_origins))
 
 
 def _sweeping(

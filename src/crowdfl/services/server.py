@@ -58,12 +58,17 @@ def _serve(
     name: str,
     settings: _Settings,
     read_again: Callable[[], _Settings] | None = None,
+    extend: Callable[[FastAPI, _Settings], None] = lambda _app, _settings: None,
 ) -> None:
-    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_again`."""
+    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_again`.
+
+    `extend` adds to the app what this layer knows nothing of, such as pages.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
     stop_tracing = tracing.start(settings.tracing, name)
     app = open_app(settings)
     app.state.reloads.read_settings = read_again or app.state.reloads.read_settings
+    extend(app, settings)
     logs.configure()
     tame_libraries()
     server, listener, url = make_server(app, settings)

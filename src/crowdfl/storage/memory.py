@@ -239,6 +239,12 @@ class MemoryStore:
     def uploads(self, task: str, number: int) -> list[Upload]:
         return list(self._record(task).uploads.get(require_whole(number), {}).values())
 
+    def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
+        return self.uploads(task, number)[::-1][:most]
+
+    def upload_counts(self, task: str) -> dict[int, int]:
+        return {number: len(found) for number, found in self._record(task).uploads.items() if found}
+
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         record, state = self._record(task), self.task(task).state
         enrolled = frozenset(people) & record.people.keys()

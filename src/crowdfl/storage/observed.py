@@ -18,6 +18,7 @@ class ObservedStore(SqlStore):
     def __init__(self, url: str, events: Events) -> None:
         super().__init__(url)
         self._events, self._held = events, threading.local()
+        self.listeners: list[Events] = []  # who is told besides, such as a console; none of them raises
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -35,10 +36,11 @@ class ObservedStore(SqlStore):
 
     def _tell(self, event: str, **fields: object) -> None:
         held: list[_Event] | None = getattr(self._held, "events", None)
-        if held is None:
-            self._events(event, **fields)
-        else:
+        if held is not None:
             held.append((event, fields))
+            return
+        for told in (self._events, *self.listeners):
+            told(event, **fields)
 
     def add_task(self, task: StoredTask) -> None:
         with self.transaction():

@@ -227,6 +227,18 @@ class SqlStore:
     def uploads(self, task: str, number: int) -> list[Upload]:
         return self._uploads(task, number)
 
+    def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
+        u = t.uploads.c
+        wanted = select(u.who, u.digest, u.late).where(u.task == task, u.number == number)
+        with self._read() as c:
+            return [Upload(*row) for row in c.execute(wanted.order_by(u.position.desc()).limit(most))]
+
+    def upload_counts(self, task: str) -> dict[int, int]:
+        u = t.uploads.c
+        with self._read() as c:
+            rows = c.execute(select(u.number, func.count()).where(u.task == task).group_by(u.number))
+            return {int(number): int(count) for number, count in rows}
+
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
         wanted = {
             "of_task": task,

@@ -9,10 +9,11 @@ from crowdfl.cli.settings_edit import put_settings
 from crowdfl.cli.settings_file import SERVICES
 from crowdfl.errors import Conflict, PackageMissing, SettingsError
 from crowdfl.schema import Settings
-from crowdfl.settings import RequesterSettings
+from crowdfl.settings import RequesterSettings, origin_of
 from crowdfl.storage.atomic import write_private
 
 _PINNED = {"kgc": ("sp", "csp"), "csp": ("sp",)}  # whose TLS key each service asks to be proven
+_ADDED_TO = "web_origins"  # a list that has other entries too
 _CHANGES = {
     "url": "its address",
     "authority": "who vouches for it",
@@ -34,13 +35,14 @@ def install(settings: Path, part: PublicPart, *, replace: bool = False, overlap:
             "file came, whether that is meant; then repeat this with --replace"
         )
     _require_one_kind(own, part)
+    values = _values(own, part)  # before the part accepted earlier is replaced
     if own.role in part.tokens:
         _accept_token(own, part, overlap)
     (own.folder / "peers").mkdir(mode=0o700, exist_ok=True)
     write_part(own.accepted_path(part.name), part)
     _write_bundle(own)
     model: type[Settings] = RequesterSettings if own.role == "requester" else SERVICES[own.role]
-    put_settings(settings, model, _values(own, part))
+    put_settings(settings, model, values)
     return changed
 
 
@@ -61,6 +63,7 @@ def _changed(own: RoleFolder, part: PublicPart) -> list[str]:
     return [
         f"`{name}` in the settings"
         for name, value in values.items()
+        if name != _ADDED_TO
         if (isinstance(value, dict) and any(item != found.get(name, {}).get(key, item) for key, item in value.items()))
         or (not isinstance(value, dict) and found.get(name, value) != value)
     ]
@@ -78,9 +81,18 @@ def _values(own: RoleFolder, part: PublicPart) -> dict[str, Any]:
         values[part.role] = {"url": part.url, "token": token}
     if part.role in _PINNED.get(own.role, ()):
         values["pins"] = {part.role: list(part.tls_keys)}
+    if own.role == "kgc" and part.role == "sp":
+        values[_ADDED_TO] = _web_origins(own, part)
     if part.key is not None:
         values[f"{part.role}_key"] = part.key
     return values
+
+
+def _web_origins(own: RoleFolder, sp: PublicPart) -> list[str]:
+    """KGC answers the page for phones where SP serves it; the place of one that moved is left out."""
+    now = origin_of(sp.url or "")
+    left = {origin_of(known.url) for known in own.accepted() if known.role == "sp" and known.url} - {now}
+    return list(dict.fromkeys([*(origin for origin in own.found.get(_ADDED_TO, ()) if origin not in left), now]))
 
 
 def _require_one_kind(own: RoleFolder, part: PublicPart) -> None:

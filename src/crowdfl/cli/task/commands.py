@@ -1,7 +1,9 @@
 """`crowdfl task`: what a requester does, one command for each step; `run` does them all."""
 
+import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,14 +12,17 @@ import typer
 from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
-from crowdfl.cli.task.files import FORMATS, defined, require_model_path, template, warnings, write_model
-from crowdfl.errors import SettingsError
+from crowdfl.cli.task.files import template
+from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
+from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
+from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
+from crowdfl.roles.invitation_link import link_of, phone_page
 from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -63,15 +68,10 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    definition, _ = defined(file, read_settings(file), module)
-    settings, parameters = definition.settings, definition.spec.parameters
-    profile = profile_named(settings.profile)
-    profile.check(settings, parameters)
-    widths, dealt, warned = profile.explain(settings, parameters), dealt_words(definition), warnings(definition)
-    lines = [f"profile        {settings.profile}, {parameters} parameters", widths]
-    lines += [f"dealt by KGC   {dealt}"] if dealt else []
-    told = {"profile": settings.profile, "parameters": parameters, "widths": widths, "dealt": dealt, "warnings": warned}
-    show(told, "\n".join([*lines, *(f"warning: {words}" for words in warned)]), as_json=as_json)
+    found = explained(defined(file, read_settings(file), module)[0])
+    lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
+    lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
+    show(asdict(found), "\n".join([*lines, *(f"warning: {words}" for words in found.warnings)]), as_json=as_json)
 
 
 @app.command()
@@ -96,14 +96,32 @@ def invite(
     folder: _Folder,
     count: Annotated[int, typer.Option("--count", "-n", min=1)] = 1,
     days: Annotated[float, typer.Option(min=0.001)] = 30.0,
+    links: Annotated[
+        bool, typer.Option("--links", help="Write each as a link for a phone too, beside its file.")
+    ] = False,
+    codes: Annotated[
+        bool, typer.Option("--qr", help="Write each as a QR code of its link too, and show it on a terminal.")
+    ] = False,
     settings: _Settings = _SETTINGS,
     as_json: Json = False,
 ) -> None:
-    """Write single-use invitations, each with all that its holder needs to find and check the task."""
-    own = RequesterFile.read(settings)
+    """Write single-use invitations, each with all that its holder needs to find and check the task.
+
+    Whoever has a file, link or code first can join with it: hand each to one person, by a way that others do not see.
+    """
+    own, page = RequesterFile.read(settings), ""
     with open_requester(own) as requester:
-        paths = [str(path) for path in write_invitations(own, requester, task, folder, count, days)]
-    show({"invitations": paths}, "\n".join(paths), as_json=as_json)
+        if links or codes:
+            page = phone_page(own.settings)
+            require_for_phones(requester.definition(task))
+        made = write_invitations(own, requester, task, folder, count, days)
+    files = {"invitations": made, "links": write_links(made, page) if links else []}
+    files["codes"] = write_codes(made, page) if codes else []
+    named = {kind: [str(path) for path in paths] for kind, paths in files.items() if paths}
+    show(named, "\n".join(path for paths in named.values() for path in paths), as_json=as_json)
+    if codes and not as_json and sys.stdout.isatty():
+        for path in made:
+            typer.echo(f"\n{path.stem}\n{code_in_letters(link_of(path, page))}")
 
 
 @app.command()
@@ -179,6 +197,26 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
         amount = from_millionths(movement["amount"])
         lines.append(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
     show(found, *lines, as_json=as_json)
+
+
+@app.command()
+def console(
+    settings: _Settings = _SETTINGS,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")] = 0,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in this machine's browser.")
+    ] = False,
+) -> None:
+    """Serve a page on this machine alone: create, fund, invite, watch, evaluate and stop tasks in a browser."""
+    try:  # late: the packages of a server, which the other commands do not need
+        from crowdfl.cli.task.console import serve_console
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("crowdfl"):
+            raise
+        raise PackageMissing(
+            f"`crowdfl task console` needs {missing.name}: `pip install 'crowdfl[services]'`"
+        ) from None
+    serve_console(settings, port, open_page=open_page)
 
 
 @app.command()

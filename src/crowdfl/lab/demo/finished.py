@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.cli.task.files import read_model
 from crowdfl.lab.demo.comparison import Heard, Plain, apart
 from crowdfl.lab.demo.servers import KeySight, Row, Sight, look_at
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.storage.model_files import read_model
 
 ROUNDS = 3
 

@@ -1,16 +1,8 @@
 """`crowdfl demo`: a whole campaign. Every role a process of its own, ten real people's data, a dropout, one who vanishes."""
 
-import json
-import os
-import queue
-import socket
-import subprocess
-import sys
-import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +11,10 @@ import typer
 from rich.console import Console
 
 from crowdfl.cli.task.files import template
-from crowdfl.errors import ServiceUnavailable, SettingsError
+from crowdfl.errors import SettingsError
 from crowdfl.lab.demo.comparison import Plain, plain_fedavg
 from crowdfl.lab.demo.finished import FinishedCampaign
+from crowdfl.lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
 from crowdfl.lab.demo.report import DROPS, VANISHES, campaign_result, write_page
 from crowdfl.lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl.lab.report.output import print_result
@@ -34,72 +27,21 @@ _CHANGES = {  # to the task file that `crowdfl task new` prints
     "hardened": {"lanes = 1024 ": "lanes = 112 "},
     "shares": {'profile = "hardened"\n': 'profile = "shares"\n', "# max_norm = 5.0": "max_norm = 20.0"},
 }
-_PROGRAM = (sys.executable, "-m", "crowdfl")
 
 
 @dataclass
-class _RunningCampaign:
-    """Every role a process of its own; what each says on standard output, and what it logs, to a file of its name."""
+class _RunningCampaign(CampaignProcesses):
+    """Ten people, of whom one drops out for a while and one vanishes."""
 
-    folder: Path
-    console: Console
-    profile: str
-    started: float = field(default_factory=time.monotonic)
-    heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    status: dict[str, Any] = field(default_factory=dict)
+    profile: str = "hardened"
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
-    _running: dict[str, subprocess.Popen[str]] = field(default_factory=dict, repr=False)
-    _events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue, repr=False)
-
-    def say(self, what: str) -> None:
-        passed = f"[dim]{time.monotonic() - self.started:6.1f} s[/dim]"
-        self.console.print(f"{passed}  {what}", highlight=False, soft_wrap=True)
-
-    def start(self, name: str, *command: str) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with self._log(name).open("a") as log:
-            process = subprocess.Popen(  # noqa: S603 -- this very program
-                [*_PROGRAM, *command], stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-            )
-        self._running[name] = process
-        threading.Thread(target=self._listen, args=(name, process), daemon=True).start()
-        self.say(f"{name}: process {process.pid}")
 
     def start_person(self, person: int, hold: int = 0) -> None:
         invitation, home = self.folder / "invitations" / f"invitation-{person}.json", self.folder / f"person-{person}"
         options = ("--data", f"watch:{person}", "--home", str(home), "--yes", "--json", "--hold-upload", str(hold))
         self.start(f"person {person}", "participant", "run", str(invitation), *options)
-
-    def stop(self) -> None:
-        for process in self._running.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self._running.values():
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def wait_for(self, event: str) -> dict[str, Any]:
-        while True:
-            if time.monotonic() - self.started > _PATIENCE:
-                raise ServiceUnavailable(
-                    f"nothing like {event!r} within {_PATIENCE:.0f} s; see the logs in {self.folder}"
-                )
-            for name in ("kgc", "sp", "csp", "requester"):
-                self._require_alive(name)
-            self._come_back()
-            try:
-                heard = self._events.get(timeout=0.25)
-            except queue.Empty:
-                continue
-            self.heard.append(heard)
-            self._react(*heard)
-            if heard[0] == "requester" and heard[1]["event"] == event:
-                return heard[1]
 
     def wait_until_erased(self, task: str) -> None:
         """SP tells the others that the task has ended; what is left after a minute, the report shows."""
@@ -109,49 +51,21 @@ class _RunningCampaign:
                 return
         self.say("the task has ended: SP and CSP have erased their secrets")
 
-    def _require_alive(self, name: str) -> None:
-        process = self._running.get(name)
-        if process is not None and process.poll() not in (None, 0):
-            last = self._log(name).read_text().strip().splitlines()[-1:]
-            raise ServiceUnavailable(f"{name} has ended with {process.returncode}: {' '.join(last)}")
-
-    def _kill(self, name: str) -> None:
-        self._running[name].kill()
-        self._running[name].wait()
-
-    def _log(self, name: str) -> Path:
-        return self.folder / f"{name.replace(' ', '-')}.log"
-
-    def _listen(self, name: str, process: "subprocess.Popen[str]") -> None:
-        for line in process.stdout or ():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "event" in event:
-                self._events.put((name, event))
-
-    def _react(self, name: str, event: dict[str, Any]) -> None:
+    def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
         if what == "status":
             self._show_status(event)
         elif what == "holding":
-            self._kill(name)
+            self.kill(name)
             self.held = event["round"]
             self.say(f"{name} lost its connection before its upload of round {event['round']} was sent")
         elif what == "funded":
-            self._confirm(event)
+            self.confirm(event)
         elif what == "uploaded" and name == f"person {VANISHES}":
-            self._kill(name)
+            self.kill(name)
             self.say(f"{name} has vanished for good")
         elif what in ("refused", "not paid", "waiting"):
             self.say(f"{name}: {event['why']}")
-
-    def _confirm(self, funded: dict[str, Any]) -> None:
-        """As SP's operator, whose money it is in this demo too."""
-        sp, task = self.folder / "roles/sp/settings.toml", self.status["task"]
-        _do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
-        self.say(f"the operator of SP has confirmed the deposit of {funded['amount']}")
 
     def _show_status(self, status: dict[str, Any]) -> None:
         rounds = [f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"]]
@@ -163,7 +77,7 @@ class _RunningCampaign:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
             self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
 
-    def _come_back(self) -> None:
+    def look(self) -> None:
         """The one who dropped out starts again once the window is over: late, within the grace."""
         if self.held is None:
             return
@@ -186,7 +100,7 @@ def demo(
     console = Console()
     folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True, mode=0o700)
-    campaign = _RunningCampaign(folder, console, profile)
+    campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile)
     try:
         finished = _run(campaign)
     finally:
@@ -201,9 +115,9 @@ def demo(
 def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     folder = campaign.folder
     campaign.say(f"a campaign in {folder}")
-    _do("init", str(folder / "roles"), *_port_options())
+    do("init", str(folder / "roles"), *port_options())
     for role in ("sp", "requester"):
-        _allow_short_claims(folder / "roles" / role / "settings.toml")
+        allow_short_claims(folder / "roles" / role / "settings.toml")
     unit = time.monotonic() - campaign.started
     for role in ("kgc", "csp", "sp"):
         campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
@@ -223,18 +137,6 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     return FinishedCampaign(folder, task, campaign.heard, report, plain, keys, campaign.profile)
 
 
-def _do(*command: str) -> None:
-    done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
-
-
-def _allow_short_claims(settings: Path) -> None:
-    """Nobody waits a day for the end of a demo."""
-    text = settings.read_text()
-    settings.write_text(text.replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
-
-
 def _task_file(unit: float, profile: str) -> str:
     """How long rounds wait. One of the ten vanishes, so rounds 2 and 3 always wait to their end: as short as is safe.
 
@@ -252,10 +154,3 @@ def _task_file(unit: float, profile: str) -> str:
     for before, after in (changes | _CHANGES[profile]).items():
         text = text.replace(before, after)
     return text
-
-
-def _port_options() -> list[str]:
-    with ExitStack() as open_ports:
-        names = "--kgc-port", "--sp-port", "--csp-port"
-        sockets = {name: open_ports.enter_context(socket.create_server(("127.0.0.1", 0))) for name in names}
-        return [part for name, bound in sockets.items() for part in (name, str(bound.getsockname()[1]))]

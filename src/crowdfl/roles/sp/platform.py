@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts
+from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, SureBooks
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
@@ -61,6 +61,10 @@ class Sp:
     @property
     def clock(self) -> Clock:
         return self.ports.clock
+
+    @property
+    def sure_books(self) -> SureBooks:
+        return self._core.sure_books
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         return self.store.participant(task, who)

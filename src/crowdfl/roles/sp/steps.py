@@ -222,6 +222,15 @@ class RoundSteps:
     def was_dropped(self, task: str, number: int, who: str) -> bool:
         return f"{_DROPPED} {number} {who}" in self._ports.store.memory(task)
 
+    def dropped_from(self, task: str) -> dict[int, list[str]]:
+        """Whose uploads were damaged here and dropped, by round."""
+        found: dict[int, list[str]] = {}
+        for name in self._ports.store.memory(task):
+            if name.startswith(f"{_DROPPED} "):
+                number, who = name.removeprefix(f"{_DROPPED} ").split()
+                found.setdefault(int(number), []).append(who)
+        return found
+
     def _drop_damaged(self, task: str, current: Round) -> bool:
         """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
 

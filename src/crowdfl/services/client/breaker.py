@@ -54,6 +54,12 @@ class Breaker:
     def is_up(self) -> bool:
         return self._open is None
 
+    @property
+    def failing_since(self) -> float | None:
+        """When the first of the failures in a row was, if the last call failed."""
+        with self._lock:
+            return self._since if self._failed else None
+
     def admit(self) -> None:
         """Before a call: `ServiceUnavailable` at once while the peer is away. Whoever is let in tells `record` about it."""
         with self._lock:

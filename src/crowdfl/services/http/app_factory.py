@@ -15,6 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from crowdfl.errors import UnknownTask
 from crowdfl.services.http import logs, problems
 from crowdfl.services.http.auth import ROLES, SCHEMES, Security, TokenEntry, Tokens
+from crowdfl.services.http.cors import Cors
 from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics
 from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
@@ -63,7 +64,8 @@ def make_app(
     add_disk_gauge(metrics, folder)
     app.state.background = tuple(background)
     problems.install(app)
-    app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
+    app.state.cors = Cors()  # whoever opens the app fills it from the settings
+    app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics, cors=app.state.cors)
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:  # not in a thread: when all are taken, the process still answers
@@ -87,7 +89,7 @@ def make_app(
         """Whose credential this is, and until when it is good: for its holder to try it."""
         return {"name": caller.name, "role": caller.role, "expires": caller.expires}
 
-    @app.get("/metrics", dependencies=[Depends(tokens.require("operator"))])
+    @app.get("/metrics", dependencies=[Depends(tokens.require("operator", "monitor"))])
     def numbers() -> Response:
         """For Prometheus."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -106,7 +108,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
         document = FastAPI.openapi(app)
         document.setdefault("components", {})["securitySchemes"] = SCHEMES
         for route in app.routes:
-            if isinstance(route, APIRoute):
+            if isinstance(route, APIRoute) and route.include_in_schema:
                 for method in route.methods or ():
                     document["paths"][route.path][method.lower()]["security"] = list(_guards(route.dependant))
         app.openapi_schema = document

@@ -34,7 +34,8 @@ from crowdfl.errors import (
 from crowdfl.services.http.wire import new_token, token_digest
 from crowdfl.storage.atomic import require_owner_only, write_private
 
-ROLES = ("requester", "sp", "csp", "operator", "bank")  # the bank says which deposits came in, and nothing else
+# The bank says which deposits came in, a monitor reads /metrics, and nothing else; an operator's opens SP's console too.
+ROLES = ("requester", "sp", "csp", "operator", "bank", "monitor")
 PARTICIPANT, REQUESTER_SIGNATURE = "participant signature", "requester signature"
 CERTIFICATE = "role certificate"
 Security = tuple[Mapping[str, Sequence[str]], ...]

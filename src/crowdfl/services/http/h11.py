@@ -17,6 +17,7 @@ from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.tls import pin_of_der
 
 PEER_KEY = "peer_key"  # in a request's state: SHA-256 of the key that the connection proves
+ON_STOP = "crowdfl.on_stop"  # in a request's scope: what to call when the server ends, if the answer would go on
 _HIGH_WATER = 64 * 1024  # bytes that wait to be sent before a response pauses; asyncio takes eight times that over TLS
 
 
@@ -62,6 +63,13 @@ class LimitedH11Protocol(H11Protocol):
             self._gate.busy(self._peer)
         if self.conn.their_state is h11.SEND_BODY:
             self.loop.call_later(self.linger_seconds, self._stop_reading)
+
+    def shutdown(self) -> None:
+        """The server ends: an answer that has no end of its own hears of it, if its request says how."""
+        super().shutdown()
+        scope: Any = self.scope or {}
+        if ON_STOP in scope:
+            scope[ON_STOP]()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -5,7 +5,7 @@ An unexpected error ends here as a problem without details.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -17,6 +17,7 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.services import tracing
 from crowdfl.services.http import logs
 from crowdfl.services.http.context import REQUEST_ID_HEADER, accepted_id
+from crowdfl.services.http.cors import Cors
 from crowdfl.services.http.problems import respond
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
 
@@ -78,6 +79,7 @@ class RequestMiddleware:
     app: ASGIApp
     log: FilteringBoundLogger
     metrics: ServiceMetrics
+    cors: Cors = field(default_factory=Cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,7 +92,8 @@ class RequestMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         status, started = 0, time.monotonic()
-        version = Headers(scope=scope).get(PROTOCOL_HEADER)
+        asked = Headers(scope=scope)
+        version, shared = asked.get(PROTOCOL_HEADER), self.cors.headers(asked)
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -98,13 +101,14 @@ class RequestMiddleware:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
-                headers["Cache-Control"] = "no-store"
+                headers.setdefault("Cache-Control", "no-store")
+                headers.update(shared)
             await send(message)
 
         try:
-            with tracing.current().span(_method(scope), {}, kind="server", parent=Headers(scope=scope)) as span:
+            with tracing.current().span(_method(scope), {}, kind="server", parent=asked) as span:
                 require_protocol(PROTOCOL if version is None else version)
-                await self.app(scope, receive, sending)
+                await self._application(scope, asked)(scope, receive, sending)
                 span.add(route=_route(scope), status=status)
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
@@ -113,6 +117,13 @@ class RequestMiddleware:
             await respond(error, request_id)(scope, receive, sending)
         finally:
             self._record(scope, status, time.monotonic() - started)
+
+    def _application(self, scope: Scope, asked: Headers) -> ASGIApp:
+        """The app, or the answer to a browser that asks first: nothing of the app is needed for that."""
+        if not self.cors.asks_first(scope["method"], asked):
+            return self.app
+        scope["crowdfl.route"] = "preflight"
+        return self.cors.permission(asked)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = _route(scope)
@@ -140,7 +151,7 @@ def _method(scope: Scope) -> str:
 
 def _route(scope: Scope) -> str:
     route: str = getattr(scope.get("route"), "path", "unmatched")
-    return route
+    return str(scope.get("crowdfl.route", route))
 
 
 def _event(method: str, route: str, *, refused: bool) -> str:

@@ -1,0 +1,130 @@
+"""`crowdfl phone`: the page for phones as files to host elsewhere, and as digests to compare with what an SP serves."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import typer
+
+from crowdfl.cli.output import Json, show
+from crowdfl.errors import ServiceUnavailable, SettingsError
+from crowdfl.services.http.tls import client_context
+from crowdfl.settings import is_origin
+from crowdfl.web.pages import phone_assets, phone_headers
+from crowdfl.web.static import Asset
+
+app = typer.Typer(
+    help="The page that phones take part with: host it elsewhere, or check an SP's.", no_args_is_help=True
+)
+_HEADERS = "headers.txt"
+_LONGEST = 16 * 2**20  # bytes of a file that are read from an SP
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A file of this package, and what an SP has in its place."""
+
+    place: str
+    expected: str
+    found: str | None  # None: not there
+
+    @property
+    def verdict(self) -> str:
+        return "missing" if self.found is None else "same" if self.found == self.expected else "DIFFERS"
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    connect: Annotated[
+        list[str] | None, typer.Option(help="An origin that the page calls: SP's, KGC's. Repeat it for each.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the page as files for another web server, and the headers that it must be served with."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingsError(f"{folder} is not empty: name a new folder")
+    files = dict(_files())
+    for place, asset in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(asset.body)
+    (folder / _HEADERS).write_text(_header_lines(connect or []))
+    told = f"{len(files)} files are in {folder}; serve them with the headers in {folder / _HEADERS}: docs/phones.md"
+    show({"folder": str(folder), "files": sorted(files)}, told, as_json=as_json)
+
+
+@app.command()
+def digest(
+    url: Annotated[
+        str | None, typer.Argument(help="An SP, or another host of the page: compare what it serves.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="Whom to trust about it; if not given, the system's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the SHA-256 of each file of the page; with a URL, compare it with what is served there."""
+    own = {place: asset.digest for place, asset in _files()}
+    if url is None:
+        show(own, *(f"{value}  {place}" for place, value in own.items()), as_json=as_json)
+        return
+    rows = list(_compared(own, _base(url), ca))
+    others = [row for row in rows if row.verdict != "same"]
+    told = [f"{row.verdict:8} {row.place}" for row in others]
+    told.append(f"{len(rows) - len(others)} of {len(rows)} files are those of this version of crowdfl")
+    show([{"file": row.place, "verdict": row.verdict, "sha256": row.found} for row in rows], *told, as_json=as_json)
+    if others:
+        raise typer.Exit(1)
+
+
+def _files() -> Iterator[tuple[str, Asset]]:
+    """By path below the host's root."""
+    for place, assets in sorted(phone_assets().items()):
+        for name, asset in sorted(assets.items()):
+            yield f"{place.removeprefix('/')}/{name}", asset
+
+
+def _header_lines(connect: list[str]) -> str:
+    for origin in connect:
+        if not is_origin(origin):
+            raise SettingsError(f"--connect {origin}: expected an origin such as https://host:7102")
+    return "".join(f"{name}: {value}\n" for name, value in phone_headers(tuple(connect)).items())
+
+
+def _base(url: str) -> str:
+    if not url.startswith(("https://", "http://")):
+        raise SettingsError(f"{url!r} is not an address such as https://host:7102")
+    return url.rstrip("/").removesuffix("/join")
+
+
+def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[_Served]:
+    """Each file, and the page's own address: a browser asks for that one, not for index.html."""
+    with httpx.Client(verify=client_context(ca), timeout=_SECONDS, trust_env=False) as client:
+        for place, expected in own.items():
+            yield _Served(place, expected, _fetched(client, f"{base}/{place}"))
+            if place == "join/index.html":
+                yield _Served("join/", expected, _fetched(client, f"{base}/join/"))
+
+
+def _fetched(client: httpx.Client, url: str) -> str | None:
+    """The digest of what is there; what is too long is not what was expected either."""
+    found, length = hashlib.sha256(), 0
+    try:
+        with client.stream("GET", url) as answer:
+            if answer.status_code == 404:
+                return None
+            if answer.status_code != 200:
+                raise ServiceUnavailable(
+                    f"{url} is answered with status {answer.status_code}: try again, or check the address"
+                )
+            for piece in answer.iter_bytes():
+                found.update(piece)
+                length += len(piece)
+                if length > _LONGEST:
+                    break
+    except (httpx.HTTPError, httpx.InvalidURL) as wrong:
+        raise ServiceUnavailable(f"{url} cannot be read: {wrong}; check the address, and --ca") from None
+    return found.hexdigest()

@@ -1,0 +1,75 @@
+"""`crowdfl task console`: the requester's page on this machine, until Ctrl-C."""
+
+import signal
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+import typer
+
+from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
+from crowdfl.retry import Backoff
+from crowdfl.roles.requester import Requester
+from crowdfl.services.client.peers import SpClient
+from crowdfl.storage.atomic import write_private
+from crowdfl.web.requester_console.app import create_requester_app, serving_requester
+from crowdfl.web.requester_console.desk import Desk
+
+_PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
+
+
+def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
+    """Print the address once, and serve until SIGINT or SIGTERM."""
+    own = RequesterFile.read(settings)
+    with open_requester(own) as requester:
+        desk = requester_desk(own, _impatient(requester))
+        with serving_requester(lambda session: create_requester_app(desk, session), port) as session:
+            address = session.address
+            typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
+            with opened_in_browser(address, own.folder) if open_page else nullcontext():
+                _wait_for_signal()
+    typer.echo("the console has ended")
+
+
+def _wait_for_signal() -> None:
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        stop.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def requester_desk(own: RequesterFile, requester: Requester) -> Desk:
+    def invite(task: str, folder: Path, count: int, days: float) -> list[Path]:
+        return write_invitations(own, requester, task, folder, count, days)
+
+    return Desk(requester, own.settings, own.folder, invite)
+
+
+def _impatient(requester: Requester) -> Requester:
+    """The same, whose SP says sooner that it cannot be reached."""
+    sp = requester.sp
+    if not isinstance(sp, SpClient):
+        return requester
+    return replace(requester, sp=replace(sp, service=replace(sp.service, retries=_PATIENCE)))
+
+
+@contextmanager
+def opened_in_browser(address: str, folder: Path) -> Iterator[None]:
+    """In the browser, by a file of this user alone: other users could read the address on a browser's command line."""
+    path = folder / f".console-{address.partition('#')[0].rpartition(':')[2].strip('/')}.html"
+    page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={escape(address)}">'
+    write_private(path, page.encode(), overwrite=True)
+    try:
+        webbrowser.open(path.resolve().as_uri())
+        yield
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,141 @@
+"""Processes of a demo, one for each role: what each says on standard output is heard, and its log is a file of its name."""
+
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crowdfl.errors import ServiceUnavailable
+
+_PROGRAM = (sys.executable, "-m", "crowdfl")
+_LOOK_SECONDS = 0.25
+
+
+@dataclass
+class CampaignProcesses:
+    """The roles and people of one campaign; a demo reacts to what they say."""
+
+    folder: Path
+    console: Console
+    patience: float = inf  # seconds; a campaign that takes longer is stuck
+    names_processes: bool = True
+    started: float = field(default_factory=time.monotonic)
+    heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    _running: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict, repr=False)
+    _events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue, repr=False)
+
+    def react(self, name: str, event: dict[str, Any]) -> None:
+        """Whoever says something; for a demo to fill in."""
+
+    def look(self) -> None:
+        """Between two things said; for a demo to fill in."""
+
+    def say(self, what: str) -> None:
+        passed = f"[dim]{time.monotonic() - self.started:6.1f} s[/dim]"
+        self.console.print(f"{passed}  {what}", highlight=False, soft_wrap=True)
+
+    def start(self, name: str, *command: str) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        with self.log(name).open("a") as log:
+            process = subprocess.Popen(  # noqa: S603 -- this very program
+                [*_PROGRAM, *command], stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
+        self._running[name] = process
+        threading.Thread(target=self._listen, args=(name, process), daemon=True).start()
+        if self.names_processes:
+            self.say(f"{name}: process {process.pid}")
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        while True:
+            if time.monotonic() - self.started > self.patience:
+                raise ServiceUnavailable(
+                    f"nothing like {event!r} within {self.patience:.0f} s; see the logs in {self.folder}"
+                )
+            for name in ("kgc", "sp", "csp", "requester"):
+                self.require_alive(name)
+            self.look()
+            try:
+                heard = self._events.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            self.heard.append(heard)
+            self.react(*heard)
+            if heard[0] == "requester" and heard[1]["event"] == event:
+                return heard[1]
+
+    def require_alive(self, name: str) -> None:
+        if (failure := self.failure_of(name)) is not None:
+            raise ServiceUnavailable(failure)
+
+    def failure_of(self, name: str) -> str | None:
+        """How a process has failed, with the last line of its log; None if it has not."""
+        process = self._running.get(name)
+        if process is None or process.poll() in (None, 0):
+            return None
+        last = self.log(name).read_text().strip().splitlines()[-1:]
+        return f"{name} has ended with {process.returncode}: {' '.join(last)}"
+
+    def kill(self, name: str) -> None:
+        self._running[name].kill()
+        self._running[name].wait()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '-')}.log"
+
+    def confirm(self, funded: dict[str, Any]) -> None:
+        """As SP's operator, whose money it is in this demo too."""
+        sp, task = self.folder / "roles/sp/settings.toml", self.status["task"]
+        do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
+        self.say(f"the operator of SP has confirmed the deposit of {funded['amount']}")
+
+    def _listen(self, name: str, process: "subprocess.Popen[str]") -> None:
+        for line in process.stdout or ():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "event" in event:
+                self._events.put((name, event))
+
+
+def do(*command: str) -> None:
+    done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+
+
+def allow_short_claims(settings: Path) -> None:
+    """Nobody waits a day for the end of a demo."""
+    text = settings.read_text()
+    settings.write_text(text.replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
+
+
+def port_options(host: str = "127.0.0.1") -> list[str]:
+    """For `crowdfl init`: ports that are free now."""
+    with ExitStack() as open_ports:
+        names = "--kgc-port", "--sp-port", "--csp-port"
+        sockets = {name: open_ports.enter_context(socket.create_server((host, 0))) for name in names}
+        return [part for name, bound in sockets.items() for part in (name, str(bound.getsockname()[1]))]

@@ -1,0 +1,98 @@
+"""A task from what its requester has written: its definition, what follows from the settings, and what to warn about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.dealt import dealt_words
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import LEAST_PARTICIPANTS
+from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
+
+# What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
+WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "task": {
+            "purpose": "Recognise which exercise the wearer of a watch is doing",
+            "terms": "Windows of sensor data stay on your device. Only an encrypted model leaves it.",
+            "readers": "The requester reads the last average; every participant reads the others.",
+            "claim_window": 604800.0,
+        },
+        "settings": {
+            "max_participants": 10,
+            "max_samples": 1000,
+            "strategy": "retransmit",
+            "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
+            "rounds": 3,
+            "budget": "36.00",
+        },
+        "training": {"labels": list(watch.EXERCISES)},
+    }
+)
+
+
+def defined(
+    place: object, found: dict[str, Any], module: str | None = None, min_claim_window: float = 0.0
+) -> tuple[Definition, Weights]:
+    """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place."""
+    task = TaskFile.parse(found, place)
+    settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
+    if settings.budget is not None:
+        require_claim_window(task.claim_window, min_claim_window)
+    learner = Recipe.parse(task.training, f"{place}, [training]").make_learner(module)
+    definition = Definition(
+        purpose=task.purpose,
+        terms=task.terms,
+        readers=task.readers,
+        shape=learner.shape,
+        initial="",
+        settings=settings,
+        claim_window=float(task.claim_window),
+        requester=b"",
+        training=task.training,
+    )
+    return definition, learner.weights()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a task's settings lead to, for people."""
+
+    profile: str
+    parameters: int
+    widths: str
+    dealt: str
+    warnings: list[str]
+
+
+def explained(definition: Definition) -> Explanation:
+    """Before anything is made; a task that could overflow is refused, with the numbers."""
+    settings, parameters = definition.settings, definition.spec.parameters
+    profile = profile_named(settings.profile)
+    profile.check(settings, parameters)
+    widths = profile.explain(settings, parameters)
+    return Explanation(settings.profile, parameters, widths, dealt_words(definition), warnings(definition))
+
+
+def warnings(definition: Definition) -> list[str]:
+    """What a requester should know before people are asked to take part."""
+    settings, training = definition.settings, definition.training
+    if settings.profile != "shares":
+        return []
+    found = []
+    if settings.check == "none":
+        found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
+    elif settings.max_norm is None:
+        found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
+    raw = training.get("features") == "flat" or training.get("learner") == "conv"
+    if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
+        found.append(
+            "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
+            'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
+        )
+    return found

@@ -1,0 +1,55 @@
+"""A model on disk, with what is needed to use it: arrays alone do not say which network they fill."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import FormatError, SettingsError
+from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.documents import Definition
+from crowdfl.storage.atomic import write_private
+
+FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}
+
+
+def require_model_path(path: Path) -> None:
+    """A model can be written here: to be asked before the work, not after it."""
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {path.suffix!r}")
+    if not path.parent.is_dir():
+        raise SettingsError(f"there is no folder {path.parent} to write {path.name} into")
+    if path.is_dir():
+        raise SettingsError(f"{path} is a folder; name a file for the model")
+
+
+def write_model(path: Path, definition: Definition, arrays: Sequence[npt.NDArray[np.float64]]) -> None:
+    """The model, and beside it the definition."""
+    require_model_path(path)
+    write_private(path, FORMATS[path.suffix][0](definition.shape, arrays), overwrite=True)
+    write_private(_beside(path), model_description(definition), overwrite=True)
+
+
+def model_description(definition: Definition) -> bytes:
+    """What is written beside a model."""
+    return json.dumps({"task": definition.task, "definition": definition.body()}, indent=1).encode()
+
+
+def read_model(path: Path) -> tuple[Definition, Weights]:
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is read from {' or '.join(FORMATS)}, not {path.suffix!r}")
+    try:
+        about, data = json.loads(_beside(path).read_bytes()), path.read_bytes()
+        definition = Definition.from_body(about["definition"])
+    except FileNotFoundError as missing:
+        raise SettingsError(f"there is no {missing.filename}: `crowdfl task fetch` writes both files") from None
+    except (ValueError, KeyError, TypeError) as wrong:
+        raise FormatError(f"{_beside(path)} does not describe a model: {wrong}") from None
+    return definition, FORMATS[path.suffix][1](definition.shape, data)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".json")

@@ -1,0 +1,33 @@
+// @ts-check
+// Tells when a page's own policy has stopped a call: to the code that made it, it looks like a network that is down.
+
+/**
+ * @param {(place: string) => void} tell Called once for each origin that the page wanted to call and may not.
+ * @param {EventTarget} [where] Of a worker: `self`.
+ */
+export function onBlocked(tell, where = document) {
+  /** @type {Set<string>} */
+  const told = new Set();
+  where.addEventListener("securitypolicyviolation", (event) => {
+    const { effectiveDirective, blockedURI } = /** @type {SecurityPolicyViolationEvent} */ (event);
+    const place = originOf(blockedURI);
+    if (effectiveDirective !== "connect-src" || told.has(place)) return;
+    told.add(place);
+    tell(place);
+  });
+}
+
+/** @param {string} place */
+export function blockedWords(place) {
+  return `This page may not call ${place}, so that your phone cannot go on here. It is not your network. ` +
+    "Tell whoever invited you: the platform's operator must add that address to `phone_connect` in SP's settings.";
+}
+
+/** @param {string} text */
+function originOf(text) {
+  try {
+    return new URL(text).origin;
+  } catch {
+    return text;
+  }
+}

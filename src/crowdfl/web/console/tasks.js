@@ -1,0 +1,84 @@
+// The first view: how SP and its peers are, every task, and what has just happened.
+import { h, table } from "../web/common/dom.js";
+import { moment } from "../web/common/format.js";
+import { eventWords, plural, short, stateClass } from "./words.js";
+
+/** @typedef {import("./live.js").Row} Row */
+/** @typedef {import("./live.js").Live} Live */
+/** @typedef {import("./panels.js").Panel} Panel */
+
+/** @param {Live} live @returns {Panel[]} */
+export function tasksPanels(live) {
+  const since = "Times are those that this process of SP has seen since it began.";
+  return [
+    { id: "health", needs: ["health"], draw: () => health(live.rows("health")) },
+    { id: "tasks", needs: ["tasks"], draw: () => tasks(live.rows("tasks")) },
+    { id: "arrivals", needs: ["arrivals", "tasks"], draw: () => [arrivals(live), h("p.soft", null, since)] },
+    { id: "refusals", needs: ["refusals", "tasks"], draw: () => [refusals(live.rows("refusals"), live)] },
+    { id: "happened", needs: ["news", "tasks"], draw: () => [news(live)] },
+  ];
+}
+
+/** @param {Row[]} rows */
+function health(rows) {
+  const word = (/** @type {Row} */ row) => `${row.name}: ${row.words}${row.since ? `, since ${moment(row.since)}` : ""}`;
+  return [
+    h("h2.for-readers", null, "Health"),
+    h("ul.health", null, ...rows.map((row) => h(row.well ? "li" : "li.ill", null, row.well ? "" : "⚠ ", word(row)))),
+  ];
+}
+
+/** Those under way first. @param {Row[]} rows */
+function tasks(rows) {
+  const order = ["running", "paused", "finished", "cancelled", "settled"];
+  const sorted = [...rows].sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
+  if (!rows.length) return [h("h2", null, "Tasks"), h("p.soft", null, "No requester has created a task yet.")];
+  return [h("h2", null, `${plural(rows.length, "task")}`), h("ul.tasks.columns", null, ...sorted.map(taskCard))];
+}
+
+/** @param {Row} row */
+function taskCard(row) {
+  const open = row.round_state === "open";
+  const all = Math.max(row.enrolled, row.uploads, 1);
+  return h("li", null, h("article.card", null,
+    h("h3", null, taskLink(row.task, row)),
+    h("p.row", null, h(stateClass(row.state), null, row.state), h("code", null, short(row.task)), h("span.soft", null, `round ${row.round} of ${row.rounds}`)),
+    open && h("p", null, `${row.uploads} of ${row.enrolled} have uploaded, until ${moment(row.until)}`),
+    open && h("progress", { max: all, value: row.uploads, "aria-label": `Uploads to round ${row.round}` }),
+    h("p.soft", null, `waits for ${row.waits_for}`)));
+}
+
+/** @param {string} task @param {Row | undefined} row */
+export function taskLink(task, row) {
+  return h("a", { href: `#/tasks/${task}`, id: `link-${task}` }, row?.purpose || short(task));
+}
+
+/** Without an id: a task may be named in many rows. @param {string | undefined} task @param {Live} live */
+export function taskName(task, live) {
+  return task ? h("a", { href: `#/tasks/${task}` }, live.row("tasks", task)?.purpose || short(task)) : "";
+}
+
+/** @param {Live} live */
+function arrivals(live) {
+  const rows = newestFirst(live.rows("arrivals"));
+  return table("Uploads as they come", ["when", "task", "round", "participant"],
+    rows.map((row) => [moment(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
+    { numbers: [2], empty: "none since this process began" });
+}
+
+/** @param {Row[]} rows @param {Live} live */
+export function refusals(rows, live) {
+  return table("Uploads refused at the door", ["last time", "task", "round", "participant", "why", "times"],
+    newestFirst(rows).map((row) => [moment(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
+    { numbers: [2, 5], empty: "none since this process began" });
+}
+
+/** @param {Live} live */
+function news(live) {
+  return table("What happened", ["when", "what", "task"],
+    newestFirst(live.rows("news")).map((row) => [moment(row.at), eventWords(row), taskName(row.task, live)]),
+    { empty: "nothing since this process began" });
+}
+
+/** @param {Row[]} rows */
+const newestFirst = (rows) => [...rows].sort((one, other) => other.at - one.at || (other.id ?? 0) - (one.id ?? 0));

@@ -1,0 +1,227 @@
+"""SP's console at /console: its page for the operator, and the routes that the page calls.
+
+Every route but the page's own files and the login needs a session (`session.Door`). What changes something is one transaction
+of the desk that the commands use, and is logged with the name of the operator's token.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import Path as InPath
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.roles.sp.desk import SpDesk, require_reason
+from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.services.http import logs
+from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
+from crowdfl.services.run import SpParts
+from crowdfl.settings import to_millionths
+from crowdfl.storage.observed import ObservedStore
+from crowdfl.web.events import Looks, Recollection, Streams, UploadWatch
+from crowdfl.web.overview import ROUNDS, Overview
+from crowdfl.web.session import PATH, Door, Session, Sessions, require_own_page
+from crowdfl.web.static import PACKAGE, add_static, load_assets, page_headers
+
+_SEALED = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+_LEAST_TYPED = 6  # characters of a task's id that confirm what cannot be undone
+DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
+Rounds = Annotated[int, Query(ge=1, le=1000)]
+
+
+class LoginForm(Form):
+    """An operator token."""
+
+    token: Annotated[str, Field(min_length=1, max_length=1000, repr=False)]
+
+
+class ReceivedForm(Form):
+    """How much came in, such as 36.00."""
+
+    amount: Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class CancelForm(Form):
+    """Why, and the first characters of the task's id."""
+
+    begins: Annotated[str, Field(max_length=32)]
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class PurgeForm(Form):
+    """The first characters of the task's id; whether averages and rewards go too."""
+
+    begins: Annotated[str, Field(max_length=32)]
+    results: bool
+
+
+class ResolveForm(Form):
+    """paid: the money was handed over; again: it was not."""
+
+    how: Annotated[str, Field(max_length=20)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Console:
+    """What the routes share."""
+
+    parts: SpParts
+    desk: SpDesk
+    overview: Overview
+    streams: Streams
+    door: Door
+
+    def cancel(self, task: str, form: CancelForm) -> None:
+        require_typed(task, form.begins)
+        self.desk.store.task(task)
+        self.desk.cancel(task, require_reason(form.reason))
+
+    def purge(self, task: str, form: PurgeForm) -> None:
+        require_typed(task, form.begins)
+        self.desk.purge(self.desk.store.task(task), results=form.results)
+        self.overview.forget()
+
+
+def add_console(app: FastAPI, parts: SpParts) -> Console:
+    """Adds the console to SP's app."""
+    sp = parts.sp
+    recollection = Recollection(sp.clock.now)
+    _watch(app, parts, recollection)
+    desk = SpDesk(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
+    overview = Overview(parts, desk, recollection)
+    streams = Streams(Looks(overview.sections), recollection)
+    console = Console(parts, desk, overview, streams, Door(Sessions(parts.tokens)))
+    routes = APIRouter(prefix=PATH, include_in_schema=False, dependencies=[Depends(_sealed)])
+    _add_session(routes, console)
+    _add_views(routes, console)
+    _add_actions(routes, console)
+    app.include_router(routes)
+    add_static(app, PATH, load_assets(PACKAGE / "console"), page_headers)  # last: it takes every name that is left
+    return console
+
+
+def _watch(app: FastAPI, parts: SpParts, recollection: Recollection) -> None:
+    """What the store and the role tell their log, the console hears too."""
+    store, options = parts.sp.store, parts.sp.options
+    if isinstance(store, ObservedStore):
+        store.listeners.append(recollection.hear)
+    logged = options.events
+
+    def told(event: str, /, **fields: object) -> None:
+        logged(event, **fields)
+        recollection.hear(event, **fields)
+
+    options.events = told
+    app.add_middleware(UploadWatch, recollection=recollection)
+
+
+def _sealed(response: Response) -> None:
+    """Data is for the console's own page, and is never taken for anything else."""
+    response.headers.update(_SEALED)
+
+
+def _add_session(routes: APIRouter, console: Console) -> None:
+    door, log = console.door, logs.get("sp")
+    token = Annotated[LoginForm, Depends(json_body(LoginForm, SMALL_LIMIT))]
+
+    @routes.post("/session", status_code=204, dependencies=[Depends(require_own_page)])
+    def log_in(request: Request, body: token, response: Response) -> None:
+        """An operator token opens a session."""
+        try:
+            session = door.log_in(request, body.token, response)
+        except CrowdFLError as refusal:
+            log.warning("console login refused", error=type(refusal).__name__)
+            raise
+        log.info("console login", operator=session.token.name)
+
+    @routes.get("/session")
+    def session(found: Annotated[Session, Depends(door)]) -> dict[str, Any]:
+        """Whose it is, and the seconds that it can last."""
+        sessions, now = door.sessions, door.sessions.now()
+        left = {"idle": sessions.idle, "left": max(0, int(found.began + sessions.longest - now))}
+        return {"name": found.token.name, "host": console.parts.settings.host, **left}
+
+    @routes.delete("/session", status_code=204, dependencies=[Depends(require_own_page)])
+    def log_out(request: Request, response: Response) -> None:
+        """Safe to repeat."""
+        door.log_out(request, response)
+
+
+def _add_views(routes: APIRouter, console: Console) -> None:
+    operator, overview = [Depends(console.door)], console.overview
+
+    @routes.get("/events")
+    async def events(request: Request, found: Annotated[Session, Depends(console.door)]) -> StreamingResponse:
+        """Server-sent events: the overview, then what changes in it."""
+        answer = console.streams.answer(request.scope, partial(console.door.sessions.is_alive, found))
+        answer.headers.update(_SEALED)
+        return answer
+
+    @routes.get("/tasks/{task}", dependencies=operator)
+    def about(task: TaskId, rounds: Rounds = ROUNDS) -> dict[str, Any]:
+        """All about one task."""
+        return overview.task(task, rounds)
+
+    @routes.get("/tasks/{task}/rounds/{number}/uploads", dependencies=operator)
+    def uploads(task: TaskId, number: Number) -> list[dict[str, Any]]:
+        """The last uploads of a round."""
+        console.desk.store.task(task)
+        return overview.uploads(task, number)
+
+    @routes.get("/tasks/{task}/held", dependencies=operator)
+    def held(task: TaskId) -> dict[str, int]:
+        """What is held of a task, by kind: every file is looked at, so that the page asks only before it purges."""
+        console.desk.store.task(task)
+        return console.desk.held(task)
+
+
+def _add_actions(routes: APIRouter, console: Console) -> None:
+    operator = Annotated[Session, Depends(console.door)]
+    sp, deposit = console.parts.sp, "/tasks/{task}/deposits/{name}"
+    received = Annotated[ReceivedForm, Depends(json_body(ReceivedForm, SMALL_LIMIT))]
+    cancelling = Annotated[CancelForm, Depends(json_body(CancelForm, SMALL_LIMIT))]
+    purging = Annotated[PurgeForm, Depends(json_body(PurgeForm, SMALL_LIMIT))]
+    resolving = Annotated[ResolveForm, Depends(json_body(ResolveForm, SMALL_LIMIT))]
+
+    @routes.post(f"{deposit}/confirmation", status_code=204)
+    def confirm(by: operator, task: TaskId, name: DepositName, body: received) -> None:
+        """So much came in; another amount than was announced is refused. Safe to repeat."""
+        sp.confirm_deposit(task, name, to_millionths(body.amount))
+        _note(by, "confirmed a deposit", task=task, name=name)
+
+    @routes.post(f"{deposit}/rejection", status_code=204)
+    def reject(by: operator, task: TaskId, name: DepositName) -> None:
+        """Nothing came in. Safe to repeat."""
+        sp.reject_deposit(task, name)
+        _note(by, "rejected a deposit", task=task, name=name)
+
+    @routes.post("/tasks/{task}/payments/{who}/resolution", status_code=204)
+    def resolve(by: operator, task: TaskId, who: Who, body: resolving) -> None:
+        """What became of a payment that is unknown, or that was made by hand."""
+        resolve_payment(sp.ports, task, who, body.how)
+        _note(by, "resolved a payment", task=task, who=who, how=body.how)
+
+    @routes.post("/tasks/{task}/cancellation", status_code=204)
+    def cancel(by: operator, task: TaskId, body: cancelling) -> None:
+        """No further round. Final."""
+        console.cancel(task, body)
+        _note(by, "cancelled a task", task=task)
+
+    @routes.post("/tasks/{task}/purge", status_code=204)
+    def purge(by: operator, task: TaskId, body: purging) -> None:
+        """Erase what is held of a task that has ended. Safe to repeat."""
+        console.purge(task, body)
+        _note(by, "purged a task", task=task, results=body.results)
+
+
+def require_typed(task: str, begins: str) -> None:
+    """What cannot be undone is confirmed by hand."""
+    if len(begins) < _LEAST_TYPED or not task.startswith(begins):
+        raise SettingsError(f"type the first {_LEAST_TYPED} characters of the task's id to confirm")
+
+
+def _note(by: Session, did: str, **what: object) -> None:
+    logs.get("sp").info("console action", operator=by.token.name, did=did, **what)

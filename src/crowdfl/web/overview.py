@@ -1,0 +1,286 @@
+"""What the console shows of SP: rows for the overview, and all about one task. Read-only; amounts are millionths, as text.
+
+Names of participants are pseudonyms. Nothing here is opened or decrypted, and each list has a bound: a campaign may have a
+million participants.
+"""
+
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from crowdfl.errors import CrowdFLError
+from crowdfl.roles.ports import DepositState, PaymentState, SpStore, StoredDeposit, StoredPayment, StoredTask
+from crowdfl.roles.sp.core import ENDED
+from crowdfl.roles.sp.desk import SpDesk
+from crowdfl.roles.sp.ends import claims_until
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, Movement
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sp.waiting import waits_for
+from crowdfl.services.client.breaker import Breaker, BreakerState
+from crowdfl.services.run import SpParts
+from crowdfl.text import printable
+from crowdfl.web.events import Recollection, Row, Sections
+
+ROUNDS = 30  # of a task that are shown if nobody asks for more
+_MOST = 200  # rows of any list
+_FRESH_SECONDS = 60.0  # that rows of tasks with nothing left to do are believed
+_RECENT = 20  # deposits that are decided
+_OPEN = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
+_PEER_WORDS = {
+    BreakerState.CLOSED: "up, no call has failed lately",
+    BreakerState.OPEN: "away",
+    BreakerState.HALF_OPEN: "away, tried again now",
+}
+
+
+class Overview:
+    """Reads the store; one that is slow is looked at less often (`events.Looks`)."""
+
+    def __init__(self, parts: SpParts, desk: SpDesk, recollection: Recollection) -> None:
+        self._parts, self._sp, self._desk = parts, parts.sp, desk
+        self.recollection = recollection
+        self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
+        self._forgotten = time.monotonic()
+
+    @property
+    def _store(self) -> SpStore:
+        return self._sp.store
+
+    def forget(self) -> None:
+        """Read again what is over, too: a command may have changed it."""
+        self._over, self._forgotten = {}, time.monotonic()
+
+    def sections(self) -> Sections:
+        if time.monotonic() - self._forgotten > _FRESH_SECONDS:
+            self.forget()
+        now, payments = self._sp.clock.now(), self._store.payments(states=_OPEN)
+        return {
+            "tasks": {stored.task: self._row(stored) for stored in self._store.tasks()},
+            "deposits": {f"{one.task} {one.name}": _deposit(one) for one in self._deposits()},
+            "payments": {f"{one.task} {one.who}": _payment(one, now) for one in _attention(payments, now)},
+            "payouts": _totals(payments, now),
+            "health": self._health(),
+            **self.recollection.sections(),
+        }
+
+    def task(self, task: str, rounds: int = ROUNDS) -> Row:
+        """All about one task; of its rounds the last ones."""
+        stored, definition = self._store.task(task), self._sp.definition(task)
+        now, payments = self._sp.clock.now(), self._store.payments(task)
+        return self._row(stored) | {
+            "requester": definition.requester.hex(),
+            "profile": definition.settings.profile,
+            "window": definition.settings.window,
+            "least": definition.settings.min_participants,
+            "ended": self._desk.ended(task),
+            "claims_until": claims_until(stored) if stored.state in ENDED else None,
+            "not_told": self._desk.not_told(stored),
+            "timeline": self._timeline(task, rounds),
+            "watched_since": self.recollection.since,
+            "refusals": self.recollection.refusals(task),
+            "ledger": ledger_by_round(self._sp.ledger(task)),
+            "deposits": [_deposit(one) for one in self._store.deposits(task)[-_MOST:]],
+            "payments": [_payment(one, now) for one in _attention(payments, now)],
+            "payouts": list(_totals(payments, now).values()),
+        }
+
+    def uploads(self, task: str, number: int) -> list[Row]:
+        """The last ones of a round, the newest first. When one came, the store does not say: `at` is what this process saw."""
+        found = self._store.last_uploads(task, number, _MOST)
+        seen = self.recollection.arrival
+        return [{"who": one.who, "late": one.late, "at": seen(task, number, one.who)} for one in found]
+
+    def _row(self, stored: StoredTask) -> Row:
+        known = self._over.get(stored.task)
+        if known is not None:
+            return known
+        row = self._fresh_row(stored)
+        if stored.state == TaskState.SETTLED and row["waits_for"] == "nothing":
+            self._over[stored.task] = row
+        return row
+
+    def _fresh_row(self, stored: StoredTask) -> Row:
+        store, definition, rounds = self._store, self._sp.definition(stored.task), self._store.rounds(stored.task)
+        last = rounds[-1] if rounds else None
+        uploaded, missing = store.turnout(stored.task, last.number if last else 0)
+        return {
+            "task": stored.task,
+            "purpose": printable(definition.purpose, 500),
+            "state": stored.state,
+            "round": last.number if last else 0,
+            "rounds": definition.settings.rounds,
+            "round_state": str(last.state) if last else None,
+            "uploads": uploaded,
+            "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
+            "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
+            "ended_at": stored.ended_at,
+            "waits_for": waits_for(store, stored),
+        }
+
+    def _deposits(self) -> Iterable[StoredDeposit]:
+        """Those to decide, and the last ones that were."""
+        found = self._store.deposits()
+        decided = [one for one in found if one.state is not DepositState.PENDING]
+        yield from [one for one in found if one.state is DepositState.PENDING][:_MOST]
+        yield from sorted(decided, key=lambda one: one.decided_at or 0.0)[-_RECENT:]
+
+    def _health(self) -> dict[str, Row]:
+        peers = {one.peer: _peer(one) for one in self._parts.peers}
+        sure, failing = self._sp.clock_is_sure(), self._sp.options.failures.count()
+        clock = "sure" if sure else "in doubt: rounds stand still until it is confirmed"
+        steps = f"{failing} backing off after a failure; the log says why" if failing else "move on"
+        return peers | {
+            "clock": {"name": "Clock", "well": sure, "words": clock},
+            "tasks": {"name": "Tasks", "well": not failing, "words": steps},
+            "disk": _disk(self._parts.folder),
+            "strangers": _strangers(self.recollection.strangers),
+        }
+
+    def _timeline(self, task: str, most: int) -> list[Row]:
+        """The newest round first."""
+        counts, dropped = self._store.upload_counts(task), self._sp.steps.dropped_from(task)
+        return [
+            self.round(task, one, counts.get(one.number, 0), dropped.get(one.number, []))
+            for one in reversed(self._store.rounds(task)[-most:])
+        ]
+
+    def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
+        rejected = self._rejected(task, one)
+        rejected |= dict.fromkeys(dropped, "its file was damaged on SP, and dropped")
+        rows = [{"who": who, "why": printable(why, 500)} for who, why in sorted(rejected.items())]
+        return {
+            "number": one.number,
+            "state": str(one.state),
+            "extended": one.extended,
+            "uploads": uploads,
+            "rejected": len(rows),
+            "rejections": rows[:_MOST],
+            "steps": steps_of(one, self.recollection.steps(task, one.number), self._pays(task)),
+        }
+
+    def _rejected(self, task: str, one: Round) -> dict[str, str]:
+        """Nothing of a round that was purged, or whose file cannot be read: the page goes on without."""
+        try:
+            return self._sp.rejected(task, one.number) if one.state is not RoundState.OPEN else {}
+        except (CrowdFLError, OSError, ValueError):
+            return {}
+
+    def _pays(self, task: str) -> bool:
+        return bool(self._sp.definition(task).settings.budget)
+
+
+def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:
+    """A round's steps: whether each is done, and when, if that is known. Both servers check uploads before anything is opened:
+    a round with rewards is checked when these are computed, one without when its average is there."""
+    times: dict[str, float] = {"open": one.opened_at} | seen
+    if not pays and "averaged" in times:
+        times["checked"] = times["averaged"]
+    if "rewarded" in times:
+        times["published"] = times["rewarded"]  # nobody can read the average before: it is one transaction
+    if one.state is RoundState.ABORTED:
+        return [
+            _step(name, times, done=True) for name in ("open", "closed", "aborted") if name != "closed" or name in times
+        ]
+    over = one.state is RoundState.REWARDED
+    done = {
+        "open": True,
+        "closed": one.state is not RoundState.OPEN,
+        "checked": over or one.state is RoundState.WEIGHED or "checked" in times,
+        "averaged": over or "averaged" in times,
+        "published": over,
+    } | ({"rewarded": over} if pays else {})
+    return [_step(name, times, done=is_done) for name, is_done in done.items()]
+
+
+def _step(name: str, times: dict[str, float], *, done: bool) -> Row:
+    return {"name": name, "done": done, "at": times.get(name) if done else None}
+
+
+def ledger_by_round(ledger: Ledger) -> Row:
+    """Sums by round, and the balances that are no round's; what a single participant was paid is in none."""
+    rounds: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for movement in ledger.movements:
+        kind, number = _meaning(movement)
+        if kind is not None:
+            rounds[number][kind] += movement.amount
+    rows = [
+        {"number": number, **{kind: str(sums[kind]) for kind in _KINDS}}
+        | {"unclaimed": str(sums["earned"] - sums["claimed"] - sums["expired"])}
+        for number, sums in sorted(rounds.items(), reverse=True)
+    ]
+    return {"rounds": rows, "escrow": str(ledger.balance(ESCROW)), "paid_in": str(-ledger.balance(REQUESTER))}
+
+
+_KINDS = ("funded", "returned", "earned", "claimed", "expired")
+_WORDS = {"fund round": "funded", "abort round": "returned", "reward round": "earned", "expire claims": "expired"}
+
+
+def _meaning(movement: Movement) -> tuple[str | None, int]:
+    """What a movement is to which round, by its name."""
+    words, _, number = movement.name.rpartition(" ")
+    if not number.isdecimal():
+        return None, 0
+    return ("claimed" if words.startswith("pay ") else _WORDS.get(words)), int(number)
+
+
+def _deposit(one: StoredDeposit) -> Row:
+    times = {"announced_at": one.announced_at, "decided_at": one.decided_at}
+    return {"task": one.task, "name": one.name, "amount": str(one.amount), "state": str(one.state), **times}
+
+
+def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPayment]:
+    """Those that wait for somebody: nobody knows whether they were made, or an attempt failed; then those that are due."""
+    unknown = [one for one in payments if one.state_at(now) is PaymentState.UNKNOWN]
+    failed = [one for one in payments if one.state is PaymentState.PENDING and one.error]
+    due = [one for one in payments if one.state is PaymentState.PENDING and not one.error]
+    return [*unknown, *failed, *due][:_MOST]
+
+
+def _payment(one: StoredPayment, now: float) -> Row:
+    return {
+        "task": one.task,
+        "who": one.who,
+        "amount": str(one.amount),
+        "state": str(one.state_at(now)),
+        "since": one.since,
+        "attempts": one.attempts,
+        "key": one.key,
+        "error": None if one.error is None else printable(one.error, 500),
+    }
+
+
+def _totals(payments: Sequence[StoredPayment], now: float) -> dict[str, Row]:
+    """By task and state."""
+    counts: Counter[tuple[str, str]] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
+    for one in payments:
+        key = one.task, str(one.state_at(now))
+        counts[key] += 1
+        sums[key] += one.amount
+    return {
+        f"{task} {state}": {"task": task, "state": state, "count": counts[task, state], "amount": str(amount)}
+        for (task, state), amount in sums.items()
+    }
+
+
+def _peer(one: Breaker) -> Row:
+    state, since = one.state, one.failing_since
+    words = "the last call failed" if state is BreakerState.CLOSED and since is not None else _PEER_WORDS[state]
+    return {"name": one.peer, "well": one.is_up, "words": words, "since": since}
+
+
+def _disk(folder: Path) -> Row:
+    """In whole gigabytes: it changes with every upload."""
+    found = shutil.disk_usage(folder)
+    free, share = found.free // 10**9, found.free / found.total
+    return {"name": "Disk", "well": share > 0.05, "words": f"{free} GB free, {round(share * 100)} %"}
+
+
+def _strangers(count: int) -> Row:
+    """In powers of ten: anyone can send one, and must not make every console busy."""
+    if count == 0:
+        return {"name": "Unsigned uploads", "well": True, "words": "none since this process began"}
+    least = 10 ** (len(str(count)) - 1)
+    return {"name": "Unsigned uploads", "well": True, "words": f"{least} or more since this process began"}

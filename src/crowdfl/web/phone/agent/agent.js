@@ -1,0 +1,303 @@
+// @ts-check
+// A participant's agent: takes part in a task until it ends, and claims what was earned. The port of roles/agent.py.
+//
+// It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
+// may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.
+
+import { ClaimRefused, NotAuthenticated, NotReady, TaskNotRunning, TooLate } from "../protocol/errors.js";
+import { total } from "./claiming.js";
+import { Forgotten, passes, wordsOf } from "./errors.js";
+import { Participant, UNDER_WAY } from "./participant.js";
+import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
+import { OneTab } from "./tabs.js";
+
+/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
+/** @typedef {import("./affairs.js").ParticipantPlatform & {attach?: import("./api.js").Platform["attach"]}} AgentPlatform */
+/** @typedef {"ended" | "left" | "stopped" | "forgotten"} Outcome */
+/** @typedef {{amount: bigint, owed: number[]}} Unclaimed Millionths, and rounds whose reward is not known yet. */
+
+/**
+ * @typedef {object} AgentOptions
+ * @property {import("./store.js").Store} store
+ * @property {AgentPlatform} platform
+ * @property {Invitation} invitation
+ * @property {Trainer} trainer
+ * @property {import("./affairs.js").OnEvent} [onEvent]
+ * @property {import("./retry.js").Sleep} [sleep]
+ * @property {LockManager | null} [locks] null: nobody else runs.
+ * @property {(low: number, high: number) => number} [jitter]
+ * @property {() => number} [now] Seconds since 1970.
+ * @property {typeof import("./protocol.js")} [protocol]
+ */
+
+const LONGEST = 80; // seconds between two looks at the platform
+const LOOKS_UNKNOWN = 10; // until a platform that does not know this participant is believed
+const FAREWELL = 15; // seconds that leaving waits for the platform; it is told later
+
+export class Agent {
+  /** @param {AgentOptions} options */
+  constructor(options) {
+    const { store, platform, invitation, trainer, onEvent = () => {}, now, protocol } = options;
+    const { sleep = sleepFor, locks = globalThis.navigator?.locks ?? null, jitter = uniform } = options;
+    const { task, kgcKey, spKey } = invitation;
+    this.task = task;
+    this._onEvent = unbroken(onEvent);
+    this.participant = new Participant({ task, store, platform, kgcKey, spKey, onEvent: this._onEvent, now, protocol });
+    this._store = store;
+    this._platform = platform;
+    this._invitation = invitation;
+    this._trainer = trainer;
+    this._sleep = sleep;
+    this._tab = new OneTab(`crowdfl ${task}`, locks);
+    this._jitter = jitter;
+    /** @type {{stopper: AbortController, done: Promise<Outcome>} | null} */
+    this._running = null;
+    this._waking = new AbortController();
+    this._attach();
+  }
+
+  /** What the task is, as its requester signed it; the invitation is kept from now on. */
+  async look() {
+    await this._store.open(this.task, this._invitation);
+    return this.participant.look();
+  }
+
+  /** The owner accepts averages of so few people. @param {number} least */
+  accept(least) {
+    return this.participant.accept(least);
+  }
+
+  /** Take a place in the task, also again after leaving. An error is told at once: an address may be wrong. */
+  async join() {
+    await this.stop();
+    await this._store.open(this.task, this._invitation);
+    return this._tab.now(async () => {
+      await this._prepare();
+      return this.participant.join(this._invitation.invitation);
+    });
+  }
+
+  /**
+   * Take part until the task has ended and is paid for; after an interruption, continue where it stopped. While another tab
+   * runs, wait for its end. What does not pass by itself is thrown.
+   * @param {AbortSignal} [signal] Ends it.
+   * @returns {Promise<Outcome>}
+   */
+  run(signal) {
+    if (!this._running) {
+      const stopper = new AbortController();
+      const stop = signal ? AbortSignal.any([signal, stopper.signal]) : stopper.signal;
+      const done = this._run(stop).finally(() => {
+        this._running = null;
+        this._attach();
+      });
+      this._running = { stopper, done };
+    }
+    return this._running.done;
+  }
+
+  /** End a run of this tab, and wait until it has. */
+  async stop() {
+    this._running?.stopper.abort(new DOMException("stopped", "AbortError"));
+    await this._running?.done.catch(() => {});
+  }
+
+  /** Look at the platform now: there are new recordings, or the owner is curious. */
+  wake() {
+    this._waking.abort();
+  }
+
+  /**
+   * Claim what was earned, now. `NotReady` says what is waited for, and `withoutMissing` gives that up.
+   * @param {{withoutMissing?: boolean}} [options]
+   */
+  async claim(options) {
+    await this.stop();
+    return this._tab.now(() => this.participant.claim(options));
+  }
+
+  /** Leave the task; whether the platform knows it already. What was earned stays claimable: `run` does that. */
+  async leave() {
+    await this.stop();
+    await this._store.put(this.task, "left", Date.now() / 1000);
+    return this._farewell();
+  }
+
+  /** What would be lost with the keys. @returns {Promise<Unclaimed>} */
+  async unclaimed() {
+    const { kept } = this.participant;
+    const settled = (await kept.has("paid")) || (await kept.get("not-paid"))?.late || !(await kept.has("certificate"));
+    if (settled || !(await this.participant.rewards.arePaid())) return { amount: 0n, owed: [] };
+    return { amount: total((await kept.rewards()).values()), owed: await kept.owed() };
+  }
+
+  /**
+   * Erase keys, recordings and state, after leaving. Where rewards would be lost, nothing is erased unless the owner says so.
+   * @param {{loseRewards?: boolean}} [options]
+   * @returns {Promise<{forgotten: boolean, unclaimed: Unclaimed, told: boolean}>} `told`: the platform knows.
+   */
+  async forget({ loseRewards = false } = {}) {
+    const unclaimed = await this.unclaimed();
+    if (!loseRewards && (unclaimed.amount > 0n || unclaimed.owed.length)) return { forgotten: false, unclaimed, told: false };
+    await this.stop();
+    const told = (await this._store.has(this.task, "over")) || !(await this.participant.hasJoined()) || (await this.leave());
+    await this._store.forget(this.task);
+    return { forgotten: true, unclaimed, told };
+  }
+
+  /** @returns {Promise<boolean>} Whether the platform was told; else the next run does. */
+  async _farewell() {
+    this._attach(AbortSignal.timeout(FAREWELL * 1000));
+    try {
+      await this.participant.leave();
+      return true;
+    } catch (error) {
+      if (error instanceof Forgotten) throw error;
+      this._onEvent("waiting", { why: wordsOf(error), seconds: 0 });
+      return false;
+    } finally {
+      this._attach();
+    }
+  }
+
+  /** @param {AbortSignal} stop @returns {Promise<Outcome>} */
+  async _run(stop) {
+    try {
+      return await this._tab.whenFree(() => this._takePart(stop), stop, () => this._onEvent("elsewhere", {}));
+    } catch (error) {
+      if (error instanceof Forgotten) return "forgotten";
+      if (stop.aborted) return "stopped";
+      throw error;
+    }
+  }
+
+  /** @param {AbortSignal} stop @returns {Promise<Outcome>} */
+  async _takePart(stop) {
+    this._attach(stop);
+    stop.throwIfAborted();
+    if (!(await this._store.has(this.task, "invitation"))) return "forgotten";
+    if (await this._store.has(this.task, "over")) return "ended";
+    await this._prepare();
+    if (!(await this.participant.hasLeft())) await this._patiently(() => this._enrol(), stop);
+    await this._follow(stop);
+    await this._claim(stop);
+    return this._finish();
+  }
+
+  /** Again on every page: SP may have been restored from a backup. After the end it takes nobody whom it does not know. */
+  async _enrol() {
+    try {
+      await this.participant.enrol(this._invitation.invitation);
+    } catch (ended) {
+      if (!(ended instanceof TaskNotRunning) || !(await this.participant.hasJoined())) throw ended;
+    }
+  }
+
+  /** Someone who cannot train must not take a place. */
+  async _prepare() {
+    if (await this.participant.hasJoined()) return;
+    const { definition, shares } = await this.participant.look();
+    await this._trainer.prepare?.(shares, definition);
+  }
+
+  /** Step by step until the task has ended. Polls less often while nothing happens. @param {AbortSignal} stop */
+  async _follow(stop) {
+    const looks = this._idle(stop, await this._longestWait()).start();
+    for (;;) {
+      stop.throwIfAborted();
+      if (await this._patiently(() => this.participant.step(this._trainer), stop)) looks.succeed();
+      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait();
+      else return;
+    }
+  }
+
+  async _longestWait() {
+    const { window } = await this.participant.affairs.shares();
+    return Math.min(LONGEST, Math.max(3, window / 15));
+  }
+
+  /** Wait until the task has ended, and claim what was earned; a refusal is an event. @param {AbortSignal} stop */
+  async _claim(stop) {
+    const { amount, owed } = await this.unclaimed();
+    if (amount === 0n && !owed.length) return; // also of someone who was paid
+    try {
+      const claim = () => this._patiently(() => this.participant.claim(), stop);
+      await retry(claim, this._idle(stop), (error) => error instanceof NotReady);
+    } catch (refusal) {
+      if (!(refusal instanceof ClaimRefused || refusal instanceof TooLate)) throw refusal;
+      await this._store.put(this.task, "not-paid", { why: refusal.message, late: refusal instanceof TooLate });
+      this._onEvent("not paid", { why: refusal.message });
+    }
+  }
+
+  /** @returns {Promise<Outcome>} */
+  async _finish() {
+    if (this.participant.state === "left" && (await this._isUnderWay())) return "left";
+    await this._store.put(this.task, "over", true);
+    this._onEvent("ended", {});
+    return "ended";
+  }
+
+  async _isUnderWay() {
+    return UNDER_WAY.includes((await this._store.get(this.task, "status"))?.state);
+  }
+
+  /**
+   * Repeat what may pass: a platform that is away, fails, has no room or no database. A refusal is final. A platform that was
+   * restored may not know this participant until it enrols again: that is waited for a few minutes. Someone who has not joined
+   * yet gets the error at once: the address may be wrong.
+   * @template T
+   * @param {() => Promise<T>} act @param {AbortSignal} stop
+   */
+  _patiently(act, stop) {
+    let unknown = 0;
+    const away = new Backoff({ first: 1.5, longest: LONGEST, jitter: this._jitter, sleep: this._rest, signal: stop });
+    const mayPass = (/** @type {unknown} */ error) =>
+      passes(error) || (error instanceof NotAuthenticated && ++unknown < LOOKS_UNKNOWN);
+    return retry(act, away, async (error) => mayPass(error) && this.participant.hasJoined(), this._tellAway);
+  }
+
+  /** @param {AbortSignal} stop @param {number} [longest] */
+  _idle(stop, longest = LONGEST) {
+    return new Backoff({ first: 1, longest, factor: 1.5, jitter: this._jitter, sleep: this._rest, signal: stop });
+  }
+
+  /** A wait that `wake` ends. @type {import("./retry.js").Sleep} */
+  _rest = async (seconds, signal) => {
+    this._waking = new AbortController();
+    const waking = this._waking.signal;
+    try {
+      await this._sleep(seconds, signal ? AbortSignal.any([signal, waking]) : waking);
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (!waking.aborted) throw error;
+    }
+  };
+
+  /** @param {unknown} why @param {number} seconds */
+  _tellAway = (why, seconds) => {
+    this._onEvent("waiting", { why: wordsOf(why), seconds: Math.round(seconds * 10) / 10 });
+  };
+
+  /** @param {AbortSignal} [signal] What ends calls to the platform that are under way. */
+  _attach(signal) {
+    this.participant.affairs.signal = signal;
+    this._platform.attach?.(this._tellAway, signal);
+  }
+}
+
+/**
+ * A listener whose mistakes end nothing; they are reported as any error of the page.
+ * @param {import("./affairs.js").OnEvent} onEvent
+ * @returns {import("./affairs.js").OnEvent}
+ */
+function unbroken(onEvent) {
+  return (what, details) => {
+    try {
+      onEvent(what, details);
+    } catch (error) {
+      queueMicrotask(() => { throw error; });
+    }
+  };
+}

@@ -1,0 +1,191 @@
+// @ts-check
+// KGC and SP as a participant sees them: the port of the participant's part of services/client/peers.py.
+
+import { fromBase64, hex, sha256 } from "../protocol/bytes.js";
+import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
+import { OCTETS, Service, notTheService, unusable } from "./transport.js";
+
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+/** @typedef {import("../protocol/keys.js").Keys} Keys */
+
+const PIECE = 256 * 1024; // a lost connection costs one of them
+const RESTARTS = 5;
+
+/**
+ * @typedef {object} Status Where SP says that a task stands.
+ * @property {string} state
+ * @property {string} [epoch]
+ * @property {number} [dropped]
+ * @property {number | null} [claim_seconds_left]
+ * @property {number} [enrolled]
+ * @property {string | null} [ended]
+ * @property {{number: number, state: string, deadline: number, uploads?: number}[]} rounds
+ */
+
+/** @typedef {{paid: Map<number, bigint>, claimed: Map<number, bigint>}} PaidClaim Millionths by round. */
+
+/**
+ * @typedef {object} PlatformOptions
+ * @property {number} [piece] Bytes.
+ * @property {number} [whole] A longer upload goes in pieces.
+ */
+
+export class Platform {
+  /**
+   * @param {string} sp URL
+   * @param {string} kgc URL
+   * @param {typeof globalThis.fetch} [fetch]
+   * @param {import("./transport.js").TransportOptions & PlatformOptions} [options]
+   */
+  constructor(sp, kgc, fetch = globalThis.fetch.bind(globalThis), options = {}) {
+    this._sp = new Service(sp, fetch, options);
+    this._kgc = new Service(kgc, fetch, options);
+    this._piece = options.piece ?? PIECE;
+    this._whole = options.whole ?? PIECE;
+  }
+
+  /**
+   * Who hears of failed tries, and what ends them, from now on.
+   * @param {(error: unknown, seconds: number) => void} onWait @param {AbortSignal} [signal]
+   */
+  attach(onWait, signal) {
+    for (const service of [this._sp, this._kgc]) {
+      service.onWait = onWait;
+      service.signal = signal;
+    }
+  }
+
+  /** KGC certifies keys under an invitation. @param {string} task @param {string} invitation @param {string} request */
+  async enrolAtKgc(task, invitation, request) {
+    const reply = await this._kgc.sendJson("POST", `/v1/tasks/${task}/participants`, { invitation, request });
+    return fromBase64(reply.text("sealed"));
+  }
+
+  /** @param {string} task */
+  async papers(task) {
+    const reply = await this._about(task);
+    return { definition: reply.text("definition"), appointment: reply.text("appointment") };
+  }
+
+  /** @param {string} task @returns {Promise<Status>} */
+  async status(task) {
+    const status = (await this._about(task)).table("status");
+    if (typeof status.state !== "string" || !Array.isArray(status.rounds)) throw unusable("the service's answer lacks status");
+    return /** @type {Status} */ (status);
+  }
+
+  /** @param {string} task */
+  async initial(task) {
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/initial` })).octets();
+  }
+
+  /** @param {string} task @param {string} certificate */
+  async enrol(task, certificate) {
+    return (await this._sp.sendJson("POST", `/v1/tasks/${task}/participants`, { certificate })).text("who");
+  }
+
+  /**
+   * An upload, whole or in pieces: it goes on where it stopped, across pages and days. The signed receipt.
+   * @param {string} task @param {number} number @param {Keys} keys @param {Bytes} upload
+   * @param {(sent: number) => void} [onSent] Hears how many bytes have arrived.
+   */
+  async send(task, number, keys, upload, onSent = () => {}) {
+    const target = place(task, number, keys);
+    if (upload.length > this._whole) return this._sendInPieces({ target, keys, upload, onSent });
+    return (await this._sp.call({ method: "PUT", target, body: upload, mediaType: OCTETS, keys })).text("receipt");
+  }
+
+  /** The digest of this participant's upload that SP holds. @param {string} task @param {number} number @param {Keys} keys */
+  async uploaded(task, number, keys) {
+    const reply = await this._sp.call({ method: "GET", target: place(task, number, keys), keys });
+    return reply.json().digest === null ? null : reply.text("digest");
+  }
+
+  /** @param {string} task @param {number} number @param {Keys} keys */
+  async average(task, number, keys) {
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/average`, keys })).octets();
+  }
+
+  /** @param {string} task @param {number} number @param {Keys} keys */
+  async reward(task, number, keys) {
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/reward`, keys })).octets();
+  }
+
+  /**
+   * Have a claim paid. The same claim again, after a lost answer, is the same payment.
+   * @param {string} task @param {Bytes} claim @param {Keys} keys @returns {Promise<PaidClaim>}
+   */
+  async claim(task, claim, keys) {
+    const target = `/v1/tasks/${task}/claims`;
+    const reply = await this._sp.call({ method: "POST", target, body: claim, mediaType: OCTETS, keys, repeatable: false });
+    return { paid: reply.amounts("paid"), claimed: reply.amounts("claimed") };
+  }
+
+  /** @param {string} task @param {Keys} keys */
+  async quit(task, keys) {
+    const reply = await this._sp.call({ method: "DELETE", target: `/v1/tasks/${task}/participants/${keys.who}`, keys });
+    if (reply.status !== 204) throw notTheService();
+  }
+
+  /** @param {string} task */
+  _about(task) {
+    return this._sp.call({ method: "GET", target: `/v1/tasks/${task}` });
+  }
+
+  /** @param {Sending} sending @returns {Promise<string>} */
+  async _sendInPieces(sending) {
+    const { target, keys, upload } = sending;
+    const digest = hex(await sha256(upload));
+    for (let start = 0; start < RESTARTS; start++) {
+      await this._sendRest(sending);
+      try {
+        return (await this._sp.sendJson("POST", `${target}/commit`, { digest }, keys)).text("receipt");
+      } catch (lost) {
+        if (!(lost instanceof NotReady || lost instanceof Truncated)) throw lost;
+        if ((await this._offset(sending)) !== upload.length) continue;
+        if (lost instanceof NotReady) throw lost; // all bytes wait there: it is the round that has not opened
+        await this._sendPiece(sending, 0, new Uint8Array()); // other bytes: start again
+      }
+    }
+    throw losing();
+  }
+
+  /** @param {Sending} sending */
+  async _sendRest(sending) {
+    const { upload, onSent } = sending;
+    let offset = await this._offset(sending);
+    if (offset > upload.length) offset = 0;
+    for (let tries = 2 * Math.ceil(upload.length / this._piece) + RESTARTS; offset < upload.length; tries--) {
+      if (!tries) throw losing();
+      onSent(offset);
+      try {
+        offset = await this._sendPiece(sending, offset, upload.subarray(offset, offset + this._piece));
+      } catch (conflict) {
+        if (!(conflict instanceof Conflict)) throw conflict;
+        offset = await this._offset(sending); // the piece was in, only its answer was lost
+      }
+    }
+  }
+
+  /** @param {Sending} sending @param {number} offset @param {Bytes} body */
+  async _sendPiece({ target, keys }, offset, body) {
+    const request = { method: "PATCH", target: `${target}?offset=${offset}`, body, mediaType: OCTETS, keys };
+    return (await this._sp.call(request)).whole("offset");
+  }
+
+  /** @param {Sending} sending */
+  async _offset({ target, keys }) {
+    return (await this._sp.call({ method: "GET", target: `${target}/offset`, keys })).whole("offset");
+  }
+}
+
+/** @typedef {{target: string, keys: Keys, upload: Bytes, onSent: (sent: number) => void}} Sending */
+
+function losing() {
+  return unusable("SP keeps losing this upload: try again later");
+}
+
+/** @param {string} task @param {number} number @param {Keys} keys */
+function place(task, number, keys) {
+  return `/v1/tasks/${task}/rounds/${number}/uploads/${keys.who}`;
+}

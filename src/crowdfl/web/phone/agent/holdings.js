@@ -1,0 +1,93 @@
+// @ts-check
+// What one participant keeps of one task, by the names that it has in the store.
+
+/** @typedef {import("./store.js").Store} Store */
+
+/**
+ * @typedef {object} KeptStatus Where the task stood when this device last looked.
+ * @property {string} state
+ * @property {string | null} ended Why, in words.
+ * @property {number} enrolled
+ * @property {{number: number, state: string, deadline: number}[]} rounds
+ * @property {number} at Seconds since 1970, by this device's clock.
+ * @property {number | null} claimUntil
+ */
+
+/** @typedef {{accuracy: number, loss: number, samples: number}} Metrics */
+/** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
+ *    | "average" | "no-reward" | "reward" | "given-up"} RoundKey */
+
+/** One task's part of the store. */
+export class Holdings {
+  /** @param {Store} store @param {string} task */
+  constructor(store, task) {
+    this.store = store;
+    this.task = task;
+  }
+
+  /** @param {string} key */
+  get(key) {
+    return this.store.get(this.task, key);
+  }
+
+  /** @param {string} key */
+  has(key) {
+    return this.store.has(this.task, key);
+  }
+
+  /** @param {string} key @param {unknown} value */
+  put(key, value) {
+    return this.store.put(this.task, key, value);
+  }
+
+  /** @param {string} key @param {unknown} value @param {Record<string, unknown>} [beside] */
+  add(key, value, beside) {
+    return this.store.add(this.task, key, value, beside);
+  }
+
+  /** @param {Record<string, unknown>} put @param {readonly string[]} [remove] */
+  change(put, remove) {
+    return this.store.change(this.task, put, remove);
+  }
+
+  /** @param {number} number @param {RoundKey} key */
+  of(number, key) {
+    return this.get(named(number, key));
+  }
+
+  /** @param {number} number @param {...RoundKey} keys @returns {Promise<boolean>} */
+  async hasAny(number, ...keys) {
+    const found = await Promise.all(keys.map((key) => this.has(named(number, key))));
+    return found.includes(true);
+  }
+
+  /** Also one of an upload that SP says to have lost since: its signature stands. @param {number} number */
+  holdsReceipt(number) {
+    return this.hasAny(number, "receipt", "lost-receipt");
+  }
+
+  /** Numbers of the rounds that have something of this kind, in order. @param {RoundKey} key */
+  async rounds(key) {
+    const found = (await this.store.keys(this.task, "rounds/")).map((name) => name.split("/"));
+    return found.filter(([, , kind]) => kind === key).map(([, number]) => Number(number)).sort((a, b) => a - b);
+  }
+
+  /** What was earned and opened: millionths by round. @returns {Promise<Map<number, bigint>>} */
+  async rewards() {
+    const numbers = await this.rounds("reward");
+    const found = await Promise.all(numbers.map((number) => this.of(number, "reward")));
+    return new Map(numbers.map((number, place) => [number, BigInt(found[place].amount)]));
+  }
+
+  /** Rounds that an upload was accepted for and whose reward is neither read nor known not to come. */
+  async owed() {
+    const numbers = new Set([...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt"))]);
+    const settled = await Promise.all([...numbers].map((n) => this.hasAny(n, "reward", "no-reward", "given-up")));
+    return [...numbers].filter((_, place) => !settled[place]).sort((a, b) => a - b);
+  }
+}
+
+/** @param {number} number @param {RoundKey} key */
+export function named(number, key) {
+  return `rounds/${number}/${key}`;
+}

@@ -1,0 +1,128 @@
+// @ts-check
+// The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
+
+import { CrowdFLError, DocumentError } from "../protocol/errors.js";
+import { isPlatforms, wordsOf } from "./errors.js";
+import { named } from "./holdings.js";
+
+/** @typedef {import("./affairs.js").Affairs} Affairs */
+/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./api.js").Status} Status */
+/** @typedef {import("./holdings.js").Metrics} Metrics */
+
+export class KeptModel {
+  /** @param {Affairs} affairs */
+  constructor(affairs) {
+    this._affairs = affairs;
+    this._kept = affairs.kept;
+  }
+
+  /** @returns {Promise<import("../protocol/chain.js").Chain>} */
+  async chain() {
+    const { protocol } = this._affairs;
+    const task = await this._affairs.shares();
+    const kept = await this._kept.get("chain");
+    return kept ? protocol.chainFromBytes(kept, task.parameters) : protocol.startChain(task, await this._initialWeights());
+  }
+
+  /** The last average read, or the initial weights. */
+  async weights() {
+    const chain = await this.chain();
+    const { unit } = await this._affairs.shares();
+    return chain.number ? this._affairs.protocol.chainWeights(chain, unit) : this._initialWeights();
+  }
+
+  /**
+   * Whoever cannot read an average that the round builds on stays out of it, and looks again later.
+   * @param {number} number @param {Status} status
+   */
+  async hasCaughtUp(number, status) {
+    const { number: last } = await this.chain();
+    return !status.rounds.some((entry) => last < entry.number && entry.number < number && entry.state === "rewarded");
+  }
+
+  /**
+   * A round's average, after those before it; false if there was nothing to read.
+   * @param {number} number @param {Status} status @param {Trainer} trainer
+   */
+  async read(number, status, trainer) {
+    const { protocol, tell } = this._affairs;
+    const task = await this._affairs.shares();
+    if (number >= task.rounds || (await this._kept.hasAny(number, "average"))) return false; // the last is for the requester
+    if (!(await this.hasCaughtUp(number, status))) return false;
+    const chain = await this.chain();
+    let opened;
+    try {
+      const publication = await this._affairs.platform.average(task.task, number, await this._affairs.keys());
+      opened = await protocol.readPublication(task, await this._affairs.bundle(), chain, publication, number);
+    } catch (wrong) {
+      if (!(wrong instanceof CrowdFLError) || isPlatforms(wrong)) throw wrong; // away: training on an older model would be a pity
+      this._affairs.tellOnce("average missing", number, wrong);
+      return false;
+    }
+    const metrics = await this.evaluate(trainer, protocol.chainWeights(opened.chain, task.unit));
+    await this._keep(number, opened, metrics);
+    tell("read", { round: number, ...metrics });
+    return true;
+  }
+
+  /**
+   * With the model, in one write: whether both servers left this participant's upload out.
+   * @param {number} number @param {import("../protocol/average.js").Opened} opened @param {Metrics | null} metrics
+   */
+  async _keep(number, opened, metrics) {
+    const { protocol, tell } = this._affairs;
+    const { who } = await this._affairs.keys();
+    const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
+    const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
+    await this._kept.change({
+      chain: protocol.chainToBytes(opened.chain),
+      [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...metrics },
+      ...(news ? { [named(number, "no-reward")]: why } : {}),
+    }, ["initial"]);
+    if (news) tell("upload rejected", { round: number, why });
+  }
+
+  /**
+   * How a model does on the owner's data; a figure that cannot be had holds up nothing.
+   * @param {Trainer} trainer @param {Float64Array} weights
+   */
+  async evaluate(trainer, weights) {
+    try {
+      return metricsOf(await this._affairs.unlessStopped(trainer.evaluate(weights)));
+    } catch (wrong) {
+      this._affairs.signal?.throwIfAborted();
+      this._affairs.tell("not evaluated", { why: wordsOf(wrong) });
+      return null;
+    }
+  }
+
+  /**
+   * How the model does that a round starts from.
+   * @param {number} number @param {Trainer} trainer @param {Float64Array} weights
+   */
+  async before(number, trainer, weights) {
+    const { number: last } = await this.chain();
+    const known = (await this._kept.of(number, "before")) ?? (last ? await this._kept.of(last, "average") : undefined);
+    return known?.accuracy === undefined ? this.evaluate(trainer, weights) : metricsOf(known);
+  }
+
+  async _initialWeights() {
+    const { protocol, platform } = this._affairs;
+    const task = await this._affairs.shares();
+    let initial = await this._kept.get("initial");
+    if (initial === undefined) {
+      initial = await platform.initial(task.task);
+      if (protocol.hex(await protocol.sha256(initial)) !== task.initial) {
+        throw new DocumentError("the platform's initial weights are not those that the task's definition names");
+      }
+      await this._kept.put("initial", initial);
+    }
+    return protocol.readNpz(initial, task.shape);
+  }
+}
+
+/** @param {any} found @returns {Metrics | null} */
+function metricsOf(found) {
+  return found ? { accuracy: found.accuracy, loss: found.loss, samples: found.samples } : null;
+}

@@ -1,0 +1,206 @@
+// @ts-check
+// A participant of one `shares` task: look before joining, enrol, train on data that stays here, upload, read, be paid, leave.
+//
+// The port of roles/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
+// again with the same bytes, so that it is the same upload.
+
+import { DocumentError } from "../protocol/errors.js";
+import { Affairs } from "./affairs.js";
+import { ClaimTime, Claiming } from "./claiming.js";
+import { KeptModel } from "./model.js";
+import { Rewards } from "./rewards.js";
+import { Uploads } from "./uploads.js";
+
+/** @typedef {import("./affairs.js").Definition} Definition */
+/** @typedef {import("./affairs.js").SharesTask} SharesTask */
+/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./api.js").Status} Status */
+/** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
+
+export const UNDER_WAY = ["running", "paused"];
+const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
+
+export class Participant {
+  /** @param {import("./affairs.js").AffairsOptions} options */
+  constructor(options) {
+    this.affairs = new Affairs(options);
+    this.task = this.affairs.task;
+    this.kept = this.affairs.kept;
+    this.model = new KeptModel(this.affairs);
+    this.uploads = new Uploads(this.affairs, this.model);
+    this.rewards = new Rewards(this.affairs);
+    this.claimTime = new ClaimTime(this.affairs.now);
+    this.state = "running"; // the task's, when this participant last looked
+    this._platform = this.affairs.platform;
+    this._hasQuit = false;
+  }
+
+  /**
+   * The task as its requester signed it and KGC appointed it: read this before joining.
+   * @returns {Promise<{definition: Definition, shares: SharesTask}>}
+   */
+  async look() {
+    const { definition, shares } = await this._papers();
+    return { definition, shares };
+  }
+
+  async _papers() {
+    const { protocol, kgcKey } = this.affairs;
+    const papers = await this._platform.papers(this.task);
+    const definition = await protocol.openDefinition(papers.definition);
+    const appointment = await protocol.openAppointment(papers.appointment, kgcKey);
+    if (definition.task !== this.task || appointment.task !== this.task) {
+      throw new DocumentError("the platform showed the papers of another task");
+    }
+    const shares = protocol.sharesTask(definition);
+    if (!(await this.kept.has("definition"))) {
+      await this.kept.add("definition", papers.definition, { purpose: String(definition.body.purpose) });
+    }
+    return { definition, shares, appointment };
+  }
+
+  /** The owner accepts averages of so few people. @param {number} least */
+  accept(least) {
+    return this.kept.put("least", least);
+  }
+
+  /** Take a place, also again after leaving; safe to repeat. @param {string} invitation */
+  async join(invitation) {
+    const who = await this.enrol(invitation);
+    if (await this.hasLeft()) await this.kept.change({}, ["left"]);
+    return who;
+  }
+
+  /**
+   * Enrol with KGC and SP; safe to repeat. Whoever leaves meanwhile, in another tab, has left. The name that this participant
+   * goes by.
+   * @param {string} invitation
+   */
+  async enrol(invitation) {
+    const { appointment } = await this._papers();
+    await this.affairs.requireCompany();
+    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.affairs.protocol.newKeys());
+    if (!(await this.hasJoined())) await this._certify(invitation, appointment);
+    await this._platform.enrol(this.task, await this.kept.get("certificate"));
+    this._hasQuit = false;
+    const { who } = await this.affairs.keys();
+    this.affairs.tell("joined", { who });
+    return who;
+  }
+
+  /** @param {string} invitation @param {import("../protocol/documents.js").Appointment} appointment */
+  async _certify(invitation, appointment) {
+    const { protocol, kgcKey } = this.affairs;
+    const keys = await this.affairs.keys();
+    const asked = await protocol.enrolmentRequest(this.task, invitation, keys);
+    const sealed = await this._platform.enrolAtKgc(this.task, invitation, asked.request);
+    const { certificate, bundle } = await protocol.openEnrolled(sealed, asked, keys, kgcKey);
+    protocol.requireKey(appointment, (await protocol.openBundle(bundle)).fingerprint);
+    await this.kept.change({ bundle, certificate });
+  }
+
+  hasJoined() {
+    return this.kept.has("certificate");
+  }
+
+  hasLeft() {
+    return this.kept.has("left");
+  }
+
+  /**
+   * Do what is due: read new averages and rewards, take part in an open round. True if anything was done.
+   * @param {Trainer} trainer
+   */
+  async step(trainer) {
+    const status = await this._status();
+    if ((await this.hasLeft()) && UNDER_WAY.includes(status.state)) {
+      this.state = "left";
+      await this._quit();
+      return false;
+    }
+    await this.uploads.comeBack(status);
+    let did = false;
+    for (const { number, state } of status.rounds) {
+      did = (await this._stepRound(number, state, status, trainer)) || did;
+    }
+    return did;
+  }
+
+  /** @param {number} number @param {string} state @param {Status} status @param {Trainer} trainer */
+  async _stepRound(number, state, status, trainer) {
+    let did = false;
+    const made = await this.kept.hasAny(number, "upload"); // its receipt may have been lost
+    if (state === "open" || made) did = await this.uploads.takePart(number, status, trainer);
+    if (state === "rewarded") {
+      did = (await this.model.read(number, status, trainer)) || did;
+      did = (await this.rewards.look(number)) || did;
+    }
+    if (state === "aborted") did = (await this.uploads.explain(number)) || did;
+    if (state === "rewarded" || state === "aborted") await this.uploads.tidy(number);
+    return did;
+  }
+
+  async _status() {
+    const status = await this._platform.status(this.task);
+    const { claimWindow } = await this.affairs.shares();
+    const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
+    if (before && UNDER_WAY.includes(before.state)) this.claimTime.sawRunningAt(before.at, claimWindow);
+    if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
+    await this._keepStatus(status, before);
+    this.state = status.state;
+    return status;
+  }
+
+  /**
+   * What the owner is shown while there is no network; written where it has changed.
+   * @param {Status} status @param {KeptStatus} [before]
+   */
+  async _keepStatus(status, before) {
+    const left = status.claim_seconds_left ?? null;
+    const rounds = status.rounds.map(({ number, state, deadline }) => ({ number, state, deadline }));
+    const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds };
+    const claimUntil = left === null ? null : this.affairs.now() + left;
+    const { at: _at, claimUntil: until = null, ...same } = before ?? {};
+    if (JSON.stringify(same) === JSON.stringify(now) && Math.abs((until ?? 0) - (claimUntil ?? 0)) < SAME_TIME) return;
+    await this.kept.put("status", { ...now, at: this.affairs.now(), claimUntil });
+  }
+
+  /** Claim everything earned, once, after the task's end; millionths paid. @param {{withoutMissing?: boolean}} [options] */
+  async claim({ withoutMissing = false } = {}) {
+    return (await this._claiming()).claim(withoutMissing);
+  }
+
+  /** Send a claim that was paid once more: an SP that was restored from a backup may have lost it. */
+  async claimAgain() {
+    return (await this._claiming()).claimAgain();
+  }
+
+  async _claiming() {
+    const { affairs } = this;
+    const task = await affairs.shares();
+    return new Claiming({
+      kept: this.kept,
+      window: task.claimWindow,
+      status: () => this._status(),
+      pay: async (claim) => this._platform.claim(this.task, claim, await affairs.keys()),
+      make: async (rewards) => affairs.protocol.makeClaim(task, await affairs.keys(), rewards, await affairs.bundle()),
+      openReward: (number) => this.rewards.look(number),
+      tell: affairs.tell,
+      time: this.claimTime,
+      unread: this.rewards.unread,
+    });
+  }
+
+  async leave() {
+    await this.kept.put("left", this.affairs.now()); // first: a closed tab must not make someone stay who wants to go
+    await this._quit();
+    this.affairs.tell("left", {});
+  }
+
+  /** Once by each page: nobody knows what another tab told the platform last. */
+  async _quit() {
+    if (this._hasQuit || !(await this.hasJoined())) return;
+    await this._platform.quit(this.task, await this.affairs.keys());
+    this._hasQuit = true;
+  }
+}

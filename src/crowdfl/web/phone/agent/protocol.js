@@ -1,0 +1,14 @@
+// @ts-check
+// Everything that an agent takes from the protocol: a test may put something simple in its place.
+
+export { readPublication, standing } from "../protocol/average.js";
+export { openBundle } from "../protocol/bundle.js";
+export { hex, sha256 } from "../protocol/bytes.js";
+export { chainFromBytes, chainToBytes, chainWeights, startChain } from "../protocol/chain.js";
+export { checkReceipt, openAppointment, openDefinition, requireKey } from "../protocol/documents.js";
+export { enrolmentRequest, openEnrolled } from "../protocol/enrolment.js";
+export { newKeys } from "../protocol/keys.js";
+export { readNpz } from "../protocol/npz.js";
+export { makeClaim, openReward } from "../protocol/rewards.js";
+export { requireCompany, sharesTask } from "../protocol/settings.js";
+export { makeUpload } from "../protocol/upload.js";

@@ -1,0 +1,66 @@
+// @ts-check
+// What a participant has earned by round. One reward that cannot be read holds up nothing else.
+
+import { CrowdFLError, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected } from "../protocol/errors.js";
+import { passes } from "./errors.js";
+import { named } from "./holdings.js";
+
+export class Rewards {
+  /** @param {import("./affairs.js").Affairs} affairs */
+  constructor(affairs) {
+    this._affairs = affairs;
+    this._kept = affairs.kept;
+    /** @type {Map<number, boolean>} Rewards that could not be read: may that pass? */
+    this.unread = new Map();
+  }
+
+  async arePaid() {
+    return (await this._affairs.shares()).payment > 0n;
+  }
+
+  /** A reward that is due; true if it was settled. @param {number} number */
+  async look(number) {
+    const done = (await this._kept.hasAny(number, "reward", "no-reward")) || !(await this._kept.holdsReceipt(number));
+    if (done || !(await this.arePaid())) return false;
+    try {
+      await this.open(number);
+    } catch (wrong) {
+      if (!(wrong instanceof CrowdFLError)) throw wrong;
+      return this._note(number, wrong);
+    }
+    return true;
+  }
+
+  /** @param {number} number */
+  async open(number) {
+    const { platform, protocol, tell } = this._affairs;
+    const [task, keys] = [await this._affairs.shares(), await this._affairs.keys()];
+    const envelope = await platform.reward(task.task, number, keys);
+    const amount = await protocol.openReward(task, await this._affairs.bundle(), keys, envelope, number);
+    await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
+    tell("rewarded", { round: number, millionths: amount });
+    return amount;
+  }
+
+  /** @param {number} number @param {CrowdFLError} wrong */
+  async _note(number, wrong) {
+    const rejected = wrong instanceof UploadRejected;
+    if (rejected && !(await this._kept.hasAny(number, "average"))) return this._refuse(number, "upload rejected", wrong);
+    if (wrong instanceof RewardOutOfRange || wrong instanceof UnknownParticipant) {
+      return this._refuse(number, "reward refused", wrong); // for good: no claim of it would be paid
+    }
+    if (wrong instanceof ServiceError && !wrong.passes) throw wrong;
+    // Not there, or not what CSP made; or SP says rejected, and the average, which CSP has signed, does not. The platform may
+    // still show it, and one reward must not hold up the rest.
+    if (!rejected) this.unread.set(number, passes(wrong));
+    this._affairs.tellOnce("reward missing", number, wrong);
+    return false;
+  }
+
+  /** @param {number} number @param {string} what @param {Error} why */
+  async _refuse(number, what, why) {
+    await this._kept.put(named(number, "no-reward"), why.message);
+    this._affairs.tell(what, { round: number, why: why.message });
+    return true;
+  }
+}

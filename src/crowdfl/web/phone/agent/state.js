@@ -1,0 +1,130 @@
+// @ts-check
+// What a page shows of a campaign, from what this device keeps alone: it needs no network.
+
+import { total } from "./claiming.js";
+import { Holdings } from "./holdings.js";
+
+/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing"} Mine */
+
+/**
+ * @typedef {object} RoundView
+ * @property {number} number
+ * @property {string} state What SP said last: open, ..., rewarded, aborted.
+ * @property {number | null} deadline Seconds since 1970.
+ * @property {Mine} mine What became of this participant's update.
+ * @property {number | null} accuracyBefore On the owner's held-out data.
+ * @property {number | null} accuracyAfter
+ * @property {bigint | null} reward Millionths.
+ * @property {string | null} why Why it was refused or is not paid.
+ * @property {number | null} samples
+ * @property {string | null} receipt
+ */
+
+/**
+ * @typedef {object} ClaimView
+ * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "too late"} state none: there is nothing to claim.
+ * @property {bigint} amount Millionths: paid, or to be.
+ * @property {number | null} until Seconds since 1970.
+ * @property {string | null} why
+ */
+
+/**
+ * @typedef {object} CampaignView
+ * @property {string} task
+ * @property {"invited" | "joined" | "left" | "ended"} phase
+ * @property {any} definition Its body; null until the platform was asked.
+ * @property {string | null} who
+ * @property {string | null} state The task's, when this device last looked.
+ * @property {string | null} ended Why the task has ended.
+ * @property {number | null} seen When this device last saw a change; seconds.
+ * @property {RoundView[]} rounds
+ * @property {bigint} total Rewards so far, millionths.
+ * @property {ClaimView} claim
+ * @property {{round: number, text: string}[]} receipts
+ */
+
+/**
+ * @param {import("./store.js").Store} store @param {string} task
+ * @returns {Promise<CampaignView | null>} null: this device does not know the campaign.
+ */
+export async function view(store, task) {
+  const kept = new Holdings(store, task);
+  if (!(await kept.has("invitation"))) return null;
+  const [definition, keys, status, left, over, certificate] = await Promise.all(
+    ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
+  const rounds = await roundsOf(kept, status);
+  const body = definition ? JSON.parse(definition).body : null; // its signature was checked before it was kept
+  return {
+    task,
+    phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
+    definition: body,
+    who: keys?.who ?? null,
+    state: status?.state ?? null,
+    ended: status?.ended ?? null,
+    seen: status?.at ?? null,
+    rounds,
+    total: total(rounds.map(({ reward }) => reward ?? 0n)),
+    claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
+    receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
+  };
+}
+
+/** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status */
+async function roundsOf(kept, status) {
+  const own = (await kept.store.keys(kept.task, "rounds/")).map((name) => Number(name.split("/")[1]));
+  const numbers = new Set([...(status?.rounds ?? []).map(({ number }) => number), ...own]);
+  const found = [...numbers].sort((a, b) => a - b).map((number) =>
+    roundOf(kept, number, status?.rounds.find((entry) => entry.number === number)));
+  return Promise.all(found);
+}
+
+/**
+ * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said]
+ * @returns {Promise<RoundView>}
+ */
+async function roundOf(kept, number, said) {
+  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
+    /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
+      "given-up", "started"]).map((key) => kept.of(number, key)));
+  const state = said?.state ?? "unknown";
+  const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
+  const training = started !== undefined && state === "open" ? "training" : "none";
+  const without = refused ? "refused" : nothing ? "nothing" : sending === "none" ? training : sending;
+  return {
+    number,
+    state,
+    deadline: said?.deadline ?? null,
+    mine: receipt === undefined ? without : isLate(receipt) ? "late" : "arrived",
+    accuracyBefore: before?.accuracy ?? null,
+    accuracyAfter: average?.accuracy ?? null,
+    reward: reward === undefined ? null : BigInt(reward.amount),
+    why: refused?.why ?? nothing?.why ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
+    samples: trained?.samples ?? null,
+    receipt: receipt ?? lost ?? null,
+  };
+}
+
+/** @param {string} receipt It was checked before it was kept. */
+function isLate(receipt) {
+  return JSON.parse(receipt).body.late === true;
+}
+
+/** @param {any} definition */
+function isPaid(definition) {
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.rule !== "none";
+}
+
+/**
+ * @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {readonly RoundView[]} rounds
+ * @returns {Promise<ClaimView>}
+ */
+async function claimOf(kept, status, rounds) {
+  const [paid, notPaid] = [await kept.get("paid"), await kept.get("not-paid")];
+  const until = status?.claimUntil ?? null;
+  const amount = total(rounds.map(({ reward }) => reward ?? 0n));
+  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null };
+  if (notPaid) return { state: notPaid.late ? "too late" : "refused", amount, until, why: notPaid.why };
+  if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
+  const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";
+  return { state: (await kept.has("claim")) ? "sent" : isOver ? "due" : "later", amount, until, why: null };
+}

@@ -1,0 +1,207 @@
+// @ts-check
+// A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
+
+import {
+  AlreadyCounted, Forbidden, NotAuthenticated, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
+  WrongBase,
+} from "../protocol/errors.js";
+import { wordsOf } from "./errors.js";
+import { named } from "./holdings.js";
+
+/** @typedef {import("./affairs.js").Affairs} Affairs */
+/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./api.js").Status} Status */
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+
+const FINAL = [TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase];
+
+export class Uploads {
+  /** @param {Affairs} affairs @param {import("./model.js").KeptModel} model */
+  constructor(affairs, model) {
+    this._affairs = affairs;
+    this._kept = affairs.kept;
+    this._model = model;
+    /** @type {string | null} SP's, when this participant last looked. */
+    this._epoch = null;
+    /** @type {Map<number, {epoch: string, uploads: number}>} */
+    this._looked = new Map();
+  }
+
+  /**
+   * Train and upload, or upload what was made; true if anything was done.
+   * @param {number} number @param {Status} status @param {Trainer} trainer
+   */
+  async takePart(number, status, trainer) {
+    if (await this._kept.hasAny(number, "receipt", "refused")) return false;
+    await this._affairs.requireCompany(); // before the work; the owner may have raised it since joining
+    if (!(await this._kept.hasAny(number, "upload"))) {
+      if ((await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
+      try {
+        await this._train(number, trainer);
+      } catch (nothing) {
+        if (!(nothing instanceof NothingToContribute)) throw nothing;
+        await this._noteNothing(number, nothing);
+        return true;
+      }
+    }
+    return this.send(number);
+  }
+
+  /**
+   * Nobody is asked twice about the same recordings: with new ones, an open round may still be reached.
+   * @param {number} number
+   */
+  async _hadNothing(number) {
+    const before = await this._kept.of(number, "nothing");
+    return before !== undefined && before.recordings === (await this._recordings());
+  }
+
+  /** @param {number} number @param {Error} nothing */
+  async _noteNothing(number, nothing) {
+    await this._kept.put(named(number, "nothing"), { why: nothing.message, recordings: await this._recordings() });
+    this._affairs.tell("nothing to contribute", { round: number, why: nothing.message });
+  }
+
+  async _recordings() {
+    return (await this._kept.store.recordingIds(this._affairs.task)).join(" ");
+  }
+
+  /** @param {number} number @param {Trainer} trainer */
+  async _train(number, trainer) {
+    const { definition } = await this._affairs.papers();
+    const weights = await this._model.weights();
+    const before = await this._model.before(number, trainer, weights);
+    const started = { [named(number, "started")]: this._affairs.now() };
+    await this._kept.change(before ? { ...started, [named(number, "before")]: before } : started);
+    this._affairs.tell("training", { round: number });
+    const trained = await this._affairs.unlessStopped(trainer.train(weights, definition.body.training, number));
+    this._affairs.signal?.throwIfAborted();
+    await this.encrypt(number, trained.weights, trained.samples);
+  }
+
+  /**
+   * A round's upload, made from what was trained; durable before it is sent. One that is there already stays: its seed may have
+   * left the phone.
+   * @param {number} number @param {Float64Array} weights @param {number} samples
+   */
+  async encrypt(number, weights, samples) {
+    const [task, bundle, keys] = [await this._affairs.shares(), await this._affairs.bundle(), await this._affairs.keys()];
+    const made = await this._affairs.protocol.makeUpload(task, bundle, keys, await this._model.chain(), weights, samples, number);
+    const told = { samples, clipped: made.clipped, scaled: made.scaled };
+    if (await this._kept.add(named(number, "upload"), made.bytes, { [named(number, "trained")]: told })) {
+      this._affairs.tell("trained", { round: number, ...told });
+    }
+  }
+
+  /** Upload what was made for a round; a refusal is noted and told. True if there was an answer. @param {number} number */
+  async send(number) {
+    this._affairs.signal?.throwIfAborted();
+    await this._affairs.requireCompany();
+    const upload = /** @type {Bytes} */ (await this._kept.of(number, "upload"));
+    let receipt;
+    try {
+      receipt = await this._sendAsEnrolled(number, upload);
+    } catch (refusal) {
+      return this._noteRefusal(number, refusal);
+    }
+    const late = await this._checked(receipt, number, upload);
+    await this._kept.change({ [named(number, "receipt")]: receipt }, [named(number, "nothing")]);
+    this._affairs.tell("uploaded", { round: number, bytes: upload.length, late });
+    return true;
+  }
+
+  /** @param {number} number @param {unknown} refusal */
+  async _noteRefusal(number, refusal) {
+    if (refusal instanceof Forbidden && (await this._kept.has("left"))) return false; // meanwhile: who joins again may send it
+    if (!FINAL.some((kind) => refusal instanceof kind)) throw refusal;
+    await this._kept.put(named(number, "refused"), { why: wordsOf(refusal) });
+    this._affairs.tell("refused", { round: number, why: wordsOf(refusal) });
+    return true;
+  }
+
+  /**
+   * An SP that was restored while this participant trained may not know it: then it enrols again.
+   * @param {number} number @param {Bytes} upload
+   */
+  async _sendAsEnrolled(number, upload) {
+    const { platform, task, tell } = this._affairs;
+    const onSent = (/** @type {number} */ sent) => tell("sending", { round: number, sent, of: upload.length });
+    const send = async () => platform.send(task, number, await this._affairs.keys(), upload, onSent);
+    try {
+      return await send();
+    } catch (unknown) {
+      if (!(unknown instanceof NotAuthenticated || unknown instanceof UnknownParticipant)) throw unknown;
+      const before = this._epoch;
+      await this.comeBack(await platform.status(task));
+      if (before === null || before === this._epoch) throw unknown;
+    }
+    return send();
+  }
+
+  /**
+   * Whether SP counts the upload as late; a receipt that would prove nothing later is refused now, and kept as evidence.
+   * @param {string} receipt @param {number} number @param {Bytes} upload
+   */
+  async _checked(receipt, number, upload) {
+    const { protocol, task, spKey } = this._affairs;
+    const { who } = await this._affairs.keys();
+    try {
+      return await protocol.checkReceipt(receipt, spKey, { task, round: number, who, upload });
+    } catch (wrong) {
+      await this._kept.put(named(number, "wrong-receipt"), receipt);
+      throw wrong;
+    }
+  }
+
+  /**
+   * After SP was restored from a backup: enrol again, and send again the uploads that it no longer has.
+   * @param {Status} status
+   */
+  async comeBack(status) {
+    const epoch = String(status.epoch ?? "");
+    if (this._epoch !== null && this._epoch !== epoch) {
+      this._affairs.tell("restored", {});
+      await this._affairs.platform.enrol(this._affairs.task, await this._kept.get("certificate"));
+    }
+    for (const entry of status.rounds) {
+      const lost = entry.state === "open" && (await this._isLost(entry, `${epoch} ${status.dropped ?? 0}`));
+      if (lost) await this._forgetReceipt(entry.number);
+    }
+    this._epoch = epoch;
+  }
+
+  /**
+   * Asked once by each page, and again when SP was restored, has dropped uploads, or shows fewer than before.
+   * @param {Status["rounds"][number]} entry @param {string} epoch
+   */
+  async _isLost({ number, uploads = 0 }, epoch) {
+    const { platform, task } = this._affairs;
+    const known = this._looked.get(number);
+    const news = known === undefined || known.epoch !== epoch || known.uploads > uploads;
+    const sent = news && (await this._kept.hasAny(number, "receipt")) && (await this._kept.hasAny(number, "upload"));
+    const lost = sent && (await platform.uploaded(task, number, await this._affairs.keys())) === null;
+    this._looked.set(number, { epoch, uploads });
+    return lost;
+  }
+
+  /** What was made for the round is sent again; the first receipt is kept, as evidence. @param {number} number */
+  async _forgetReceipt(number) {
+    const first = (await this._kept.of(number, "lost-receipt")) ?? (await this._kept.of(number, "receipt"));
+    await this._kept.change({ [named(number, "lost-receipt")]: first }, [named(number, "receipt")]);
+    this._affairs.tell("sending again", { round: number });
+  }
+
+  /** A round that an upload was accepted for and that nobody is paid for. @param {number} number */
+  async explain(number) {
+    if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.holdsReceipt(number))) return false;
+    await this._kept.put(named(number, "given-up"), true);
+    this._affairs.tell("given up", { round: number });
+    return true;
+  }
+
+  /** An upload of a round that is over is not sent again: its bytes can go. @param {number} number */
+  async tidy(number) {
+    if (!(await this._kept.hasAny(number, "upload")) || !(await this._kept.hasAny(number, "receipt", "refused"))) return;
+    await this._kept.change({}, [named(number, "upload")]);
+  }
+}

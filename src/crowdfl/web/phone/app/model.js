@@ -1,0 +1,359 @@
+// @ts-check
+// Between the views and the agents: the campaigns of this phone as plain objects, and what a person can do about them.
+
+import { Agent } from "../agent/agent.js";
+import { Platform } from "../agent/api.js";
+import { view } from "../agent/state.js";
+import { openStore } from "../agent/store.js";
+import { parseRecipe } from "../learning/recipe.js";
+import { UnsupportedTask } from "../protocol/errors.js";
+import { parseLink } from "../protocol/invitation.js";
+import { importable } from "./imports.js";
+import { PhoneTrainer } from "./trainer.js";
+import { explain } from "./words.js";
+
+/** @typedef {import("./types.js").Campaign} Campaign */
+/** @typedef {import("./types.js").NowView} NowView */
+/** @typedef {import("./types.js").RecordingView} RecordingView */
+/** @typedef {import("./types.js").Samples} Samples */
+/** @typedef {import("../agent/store.js").Store} Store */
+/** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
+/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
+
+/** @type {NowView} */
+const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
+const UNFINISHED = " unfinished"; // behind the name of a recording that is still being made
+
+/** A `Model`; `openModel` says so to the type checker. */
+class PhoneModel {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
+    /** @type {Map<string, Part>} */
+    this.parts = new Map();
+    /** @type {Campaign[]} */
+    this.found = [];
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+    /** @type {Promise<void> | null} */
+    this.reading = null;
+    this.again = false;
+    this.recordedTimes = 0;
+    this.others = new BroadcastChannel("crowdfl"); // tabs of the same browser
+    this.others.onmessage = () => {
+      this.recordedTimes += 1; // perhaps
+      void this.refresh(false);
+    };
+    addEventListener("online", () => this.wake());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake());
+  }
+
+  /** What was going on when the page was closed goes on. */
+  async resume() {
+    for (const { task, phase } of await this.store.tasks()) {
+      await this.tidy(task);
+      if (phase === "joined" || phase === "left") void this.run(task);
+      else if (phase === "invited") void this.look(task);
+    }
+    await this.refresh(false);
+  }
+
+  campaigns() {
+    return this.found;
+  }
+
+  /** @param {string} task */
+  get(task) {
+    return this.found.find((one) => one.task === task);
+  }
+
+  /** @param {() => void} listener */
+  onChange(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** @param {string} fragment */
+  async accept(fragment) {
+    const invitation = parseLink(fragment, location.origin);
+    const { task } = invitation;
+    const known = /** @type {Invitation | undefined} */ (await this.store.get(task, "invitation"));
+    const unused = !(await this.store.has(task, "certificate"));
+    if (known && unused && known.invitation !== invitation.invitation) await this.drop(task); // a new one, where the old one has expired
+    await this.store.open(task, invitation);
+    await this.refresh();
+    return task;
+  }
+
+  /** Ask the platform what the campaign is. @param {string} task */
+  async look(task) {
+    const part = await this.part(task);
+    try {
+      const { definition } = await part.agent.look();
+      parseRecipe(definition.body.training);
+      part.problem = null;
+    } catch (wrong) {
+      if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);
+      else part.problem = (await this.store.has(task, "definition")) ? null : explain(wrong);
+    }
+    await this.refresh();
+  }
+
+  /** @param {string} task @param {number} least */
+  async join(task, least) {
+    const { agent } = await this.part(task);
+    await agent.accept(least);
+    await agent.join();
+    await this.refresh();
+    void this.run(task);
+  }
+
+  /** Take part until the end; what stops it is shown, and tried again when the person comes back. @param {string} task */
+  async run(task) {
+    const part = await this.part(task);
+    if (part.runs) return;
+    part.runs = true;
+    part.problem = null;
+    try {
+      await part.agent.run();
+    } catch (wrong) {
+      part.problem = explain(wrong);
+    } finally {
+      part.runs = false;
+      part.now = IDLE;
+      await this.refresh();
+    }
+  }
+
+  /** @param {string} task */
+  async leave(task) {
+    await (await this.part(task)).agent.leave();
+    await this.refresh();
+    void this.run(task); // what was earned is claimed at the end
+  }
+
+  /** @param {string} task */
+  async forget(task) {
+    const { agent, trainer } = await this.part(task);
+    await agent.forget({ loseRewards: true });
+    trainer.close();
+    this.parts.delete(task);
+    await this.refresh();
+  }
+
+  async forgetAll() {
+    for (const { task } of await this.store.tasks()) await this.forget(task);
+  }
+
+  /** @param {string} task @param {boolean} withoutMissing */
+  async claim(task, withoutMissing) {
+    const { agent } = await this.part(task);
+    try {
+      await agent.claim({ withoutMissing });
+    } finally {
+      await this.refresh();
+      void this.run(task);
+    }
+  }
+
+  /** What may have changed while the page slept or was offline; what had failed is tried again. */
+  wake() {
+    for (const [task, { agent, runs, problem }] of this.parts) {
+      if (runs) agent.wake();
+      else if (problem) void this.retry(task);
+    }
+  }
+
+  /** @param {string} task */
+  async retry(task) {
+    if (this.get(task)?.phase === "invited") await this.look(task);
+    else void this.run(task);
+  }
+
+  /** @param {string} task */
+  async windows(task) {
+    return (await this.part(task)).trainer.windows();
+  }
+
+  /** @param {string} task @returns {Promise<RecordingView[]>} The newest first. */
+  async recordings(task) {
+    const found = await this.store.listRecordings(task);
+    return found.reverse().map(({ id, label, times, channels }) => ({
+      id,
+      label,
+      seconds: times.length ? times[times.length - 1] - times[0] : 0,
+      samples: times.length,
+      channels,
+      at: Number.isNaN(Date.parse(id.split(" ")[0])) ? null : Date.parse(id.split(" ")[0]),
+    }));
+  }
+
+  /**
+   * A recording under way has a name of its own: once it is whole, an agent that found too little looks again.
+   * @param {string} task @param {string} id @param {string} label @param {Samples} samples @param {boolean} whole
+   */
+  async keep(task, id, label, samples, whole) {
+    await this.store.addRecording(task, { id: whole ? id : id + UNFINISHED, label, ...samples });
+    if (!whole) return;
+    await this.store.deleteRecording(task, id + UNFINISHED);
+    await this.recorded(task);
+  }
+
+  /** @param {string} task @param {string} name @param {string} text */
+  async importCsv(task, name, text) {
+    const recipe = parseRecipe(this.get(task)?.definition?.training);
+    const { recordings, words } = importable(name, text, recipe);
+    for (const recording of recordings) await this.store.addRecording(task, recording);
+    await this.recorded(task);
+    return words;
+  }
+
+  /** @param {string} task @param {string} id */
+  async deleteRecording(task, id) {
+    await this.store.deleteRecording(task, id);
+    this.recordedTimes += 1;
+    await this.refresh();
+  }
+
+  async persisted() {
+    return (await navigator.storage?.persisted?.()) ?? false;
+  }
+
+  /** @param {string} task */
+  async recorded(task) {
+    const part = this.parts.get(task);
+    this.recordedTimes += 1;
+    part?.agent.wake();
+    await this.refresh();
+    if (part && this.get(task)?.phase === "joined") void this.run(task); // where it had stopped
+  }
+
+  /** A page may have been closed after a recording was whole, and before what it was made of was deleted. @param {string} task */
+  async tidy(task) {
+    const ids = new Set(await this.store.recordingIds(task));
+    for (const id of ids) if (ids.has(id + UNFINISHED)) await this.store.deleteRecording(task, id + UNFINISHED);
+  }
+
+  /** @param {string} task */
+  async drop(task) {
+    await this.store.forget(task);
+    this.parts.delete(task);
+  }
+
+  /** Read everything again; several wishes at once are one. @param {boolean} [tell] Other tabs too. */
+  async refresh(tell = true) {
+    if (tell) this.others.postMessage("changed");
+    if (this.reading) {
+      this.again = true;
+      return this.reading;
+    }
+    this.reading = this.read();
+    try {
+      await this.reading;
+    } finally {
+      this.reading = null;
+    }
+    if (this.again) await this.refresh(false);
+  }
+
+  async read() {
+    do {
+      this.again = false;
+      const tasks = await this.store.tasks();
+      const found = await Promise.all(tasks.map(({ task }) => this.campaign(task)));
+      this.found = /** @type {Campaign[]} */ (found.filter((one) => one !== null));
+      for (const listener of this.listeners) listener();
+    } while (this.again);
+  }
+
+  /** @param {string} task @returns {Promise<Campaign | null>} */
+  async campaign(task) {
+    const [shown, invitation] = await Promise.all([view(this.store, task), this.store.get(task, "invitation")]);
+    if (!shown || !invitation) return null;
+    const part = this.parts.get(task);
+    const { total, ...rest } = shown;
+    return {
+      ...rest,
+      rewards: total,
+      recorded: this.recordedTimes,
+      refusal: part?.refusal ?? null,
+      problem: part?.problem ?? null,
+      now: part?.now ?? IDLE,
+      sp: invitation.sp,
+      kgc: invitation.kgc,
+      expires: invitation.expires,
+    };
+  }
+
+  /** @param {string} task @returns {Promise<Part>} */
+  async part(task) {
+    const known = this.parts.get(task);
+    if (known) return known;
+    const invitation = /** @type {Invitation} */ (await this.store.get(task, "invitation"));
+    const trainer = new PhoneTrainer(this.store, task, (round, done, of) => this.happens(task, { kind: "training", round, done, of, why: null }));
+    const agent = new Agent({
+      store: this.store,
+      platform: new WatchedPlatform(invitation.sp, invitation.kgc, () => this.reached(task)),
+      invitation,
+      trainer,
+      onEvent: (what, details) => this.hear(task, what, details),
+    });
+    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
+    this.parts.set(task, part);
+    return part;
+  }
+
+  /** @param {string} task @param {NowView} now */
+  happens(task, now) {
+    const part = this.parts.get(task);
+    if (!part) return;
+    part.now = now;
+    const campaign = this.get(task);
+    if (campaign) campaign.now = now;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** The platform answers again. @param {string} task */
+  reached(task) {
+    if (this.parts.get(task)?.now.kind === "waiting") this.happens(task, IDLE);
+  }
+
+  /** @param {string} task @param {string} what @param {Record<string, any>} details */
+  hear(task, what, details) {
+    const { round = null, why = null } = details;
+    if (what === "training") this.happens(task, { kind: "training", round, done: 0, of: 1, why: null });
+    else if (what === "sending") this.happens(task, { kind: "sending", round, done: details.sent, of: details.of, why: null });
+    else if (what === "waiting") this.happens(task, { kind: "waiting", round, done: 0, of: 0, why });
+    else if (what === "elsewhere") this.happens(task, { ...IDLE, kind: "elsewhere" });
+    else this.happens(task, IDLE);
+    void this.refresh();
+  }
+}
+
+/** Tells when the platform has answered: an agent tells only when it does not. */
+class WatchedPlatform extends Platform {
+  /** @param {string} sp @param {string} kgc @param {() => void} onAnswer */
+  constructor(sp, kgc, onAnswer) {
+    super(sp, kgc);
+    this.onAnswer = onAnswer;
+  }
+
+  /** @param {string} task */
+  async status(task) {
+    const found = await super.status(task);
+    this.onAnswer();
+    return found;
+  }
+}
+
+/** Errors of the learning code have names of their own. @param {unknown} wrong */
+function isUnsupported(wrong) {
+  return wrong instanceof Error && ["UnsupportedTask", "SettingsError"].includes(wrong.name);
+}
+
+/** @returns {Promise<import("./types.js").Model>} */
+export async function openModel() {
+  const model = new PhoneModel(await openStore());
+  await model.resume();
+  return model;
+}

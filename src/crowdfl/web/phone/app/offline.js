@@ -1,0 +1,35 @@
+// @ts-check
+// The service worker: the page opens without a network, and a new version waits until the person takes it.
+
+import { button, notice } from "./parts.js";
+
+/** @param {HTMLElement} place Where a new version is offered. */
+export async function keepForOffline(place) {
+  if (!("serviceWorker" in navigator)) return;
+  try {
+    const registration = await navigator.serviceWorker.register("service-worker.js", { updateViaCache: "none" });
+    watch(registration, place);
+  } catch {
+    // Without it the page works as long as there is a network; private windows may refuse it.
+  }
+}
+
+/** @param {ServiceWorkerRegistration} registration @param {HTMLElement} place */
+function watch(registration, place) {
+  const offer = () => {
+    if (registration.waiting && navigator.serviceWorker.controller) show(registration.waiting, place);
+  };
+  offer();
+  registration.addEventListener("updatefound", () =>
+    registration.installing?.addEventListener("statechange", offer));
+}
+
+/** @param {ServiceWorker} worker @param {HTMLElement} place */
+function show(worker, place) {
+  const box = notice("good", "A new version of this page is here.");
+  box.append(button("Use it", () => {
+    navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true });
+    worker.postMessage("take over");
+  }));
+  place.replaceChildren(box);
+}

@@ -1,0 +1,88 @@
+// @ts-check
+// What the views are given. `model.js` makes it; tests put another in its place.
+
+/**
+ * What one round was for this phone.
+ * @typedef {{
+ *   number: number,
+ *   state: string,
+ *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing",
+ *   accuracyBefore: number | null,
+ *   accuracyAfter: number | null,
+ *   reward: bigint | null,
+ *   why: string | null,
+ * }} RoundView
+ */
+
+/**
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "too late", amount: bigint, until: number | null, why: string | null }} ClaimView
+ */
+
+/**
+ * What happens right now.
+ * @typedef {{ kind: "idle" | "training" | "sending" | "waiting" | "elsewhere", round: number | null, done: number, of: number, why: string | null }} NowView
+ */
+
+/**
+ * A task's definition, as its requester signed it: the body of the document.
+ * @typedef {{
+ *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
+ *   settings: Record<string, any>, training: Record<string, any>, arrays: [string, number[]][],
+ * }} DefinitionBody
+ */
+
+/**
+ * @typedef {{
+ *   task: string,
+ *   phase: "invited" | "joined" | "left" | "ended",
+ *   definition: DefinitionBody | null,
+ *   refusal: string | null,
+ *   expires: number | null,
+ *   sp: string,
+ *   kgc: string,
+ *   who: string | null,
+ *   rounds: RoundView[],
+ *   rewards: bigint,
+ *   claim: ClaimView,
+ *   receipts: { round: number, text: string }[],
+ *   now: NowView,
+ *   problem: string | null,
+ *   state: string | null,
+ *   ended: string | null,
+ *   recorded: number,
+ * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended; `recorded` changes with the recordings.
+ */
+
+/**
+ * A recording as the list shows it.
+ * @typedef {{ id: string, label: string, seconds: number, samples: number, channels: number, at: number | null }} RecordingView
+ */
+
+/**
+ * What a sensor or a file gave: seconds, and samples one after the other in g and 2 rad/s.
+ * @typedef {{ times: Float64Array, signal: Float64Array, channels: number }} Samples
+ */
+
+/**
+ * @typedef {{
+ *   campaigns(): Campaign[],
+ *   get(task: string): Campaign | undefined,
+ *   accept(fragment: string): Promise<string>,
+ *   look(task: string): Promise<void>,
+ *   join(task: string, leastParticipants: number): Promise<void>,
+ *   leave(task: string): Promise<void>,
+ *   forget(task: string): Promise<void>,
+ *   forgetAll(): Promise<void>,
+ *   claim(task: string, withoutMissing: boolean): Promise<void>,
+ *   retry(task: string): Promise<void>,
+ *   recordings(task: string): Promise<RecordingView[]>,
+ *   windows(task: string): Promise<{ train: number, labels: { label: string, train: number }[] } | null>,
+ *   keep(task: string, id: string, label: string, samples: Samples, whole: boolean): Promise<void>,
+ *   importCsv(task: string, name: string, text: string): Promise<string>,
+ *   deleteRecording(task: string, id: string): Promise<void>,
+ *   persisted(): Promise<boolean>,
+ *   onChange(listener: () => void): () => void,
+ * }} Model
+ */
+
+export {};

@@ -1,0 +1,149 @@
+// @ts-check
+// The invitation: who asks, for what, what leaves the phone, what is paid. Join, or not.
+
+import { h } from "../../../web/common/dom.js";
+import { moment } from "../../../web/common/format.js";
+import * as about from "../about.js";
+import { attempt, button, confirmed, facts, notice, part, title } from "../parts.js";
+import { picture } from "../picture.js";
+import { go } from "../router.js";
+import { explain, grouped, sentence } from "../words.js";
+
+/** @typedef {import("../types.js").Model} Model */
+/** @typedef {import("../types.js").Campaign} Campaign */
+/** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
+
+/**
+ * @param {Model} model
+ * @param {string} task
+ */
+export function aboutView(model, task) {
+  const trouble = h("div");
+  const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
+  const paper = part("div", null, (/** @type {Shown | undefined} */ campaign) => papers(model, campaign));
+  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", `${sentence(why)} The page tries again by itself.`)] : []);
+  const heading = title("You are invited");
+  const element = h("div", null, heading, paper.element, answer.element, waits.element, trouble);
+  const update = () => {
+    const campaign = model.get(task);
+    heading.textContent = campaign?.phase === "invited" ? "You are invited" : "About this campaign";
+    paper.show(campaign && pick(campaign));
+    answer.show(canAnswer(campaign));
+    waits.show(campaign?.now.kind === "waiting" ? campaign.now.why : null);
+  };
+  update();
+  return { element, update };
+}
+
+/** @typedef {ReturnType<typeof pick>} Shown */
+
+/** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
+const pick = ({ task, phase, definition, refusal, problem, expires, sp }) => ({ task, phase, definition, refusal, problem, expires, sp });
+
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean } | null} Answer */
+
+/** @param {Campaign | undefined} campaign @returns {Answer} */
+function canAnswer(campaign) {
+  if (!campaign?.definition || campaign.refusal || !["invited", "left"].includes(campaign.phase)) return null;
+  const fewest = campaign.definition.settings.min_participants;
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left" };
+}
+
+/** @param {Model} model @param {Shown | undefined} campaign */
+function papers(model, campaign) {
+  if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
+  const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
+  if (!campaign.definition) return [refused || waiting(model, campaign)];
+  return [
+    refused,
+    h("div.card", null, h("p.headline", null, campaign.definition.purpose), told(campaign, campaign.definition)),
+    leaving(campaign.definition),
+    h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),
+    served(),
+  ];
+}
+
+/** @param {Model} model @param {Shown} campaign */
+function waiting(model, { task, problem, sp }) {
+  const place = h("div");
+  const again = button("Try again", () => attempt(again, place, () => model.look(task), explain));
+  return h("div.card", null,
+    h("p", { role: "status" }, problem ? `The campaign could not be loaded. ${problem}` : `Asking ${hostOf(sp)} about the campaign.`),
+    problem && again, place);
+}
+
+/** @param {string[]} words */
+const lines = (words) => words.map((said) => h("p", null, said));
+
+/** @param {Shown} campaign @param {DefinitionBody} definition */
+function told(campaign, definition) {
+  const labels = (definition.training.labels ?? []).join(", ");
+  const least = about.leastSeconds(definition);
+  return facts([
+    ["Who asks", h("p", null, `Whoever holds the key that begins with ${grouped(definition.requester.slice(0, 16))}. Nothing on this page proves who that is: ask them.`)],
+    ["Who reads the result", sentence(definition.readers)],
+    ["What you do", h("p", null, `You record yourself during these activities: ${labels}. At least ${least} seconds each; some minutes are better.`)],
+    ["Which sensors", h("p", null, `${sentence(about.sensorsOf(definition))} Only while you record.`)],
+    ["How long", ...lines(about.durationWords(definition))],
+    ["How many people", ...lines(about.crowdWords(definition))],
+    campaign.expires !== null && campaign.phase === "invited" && ["Invitation", invitationWords(campaign.expires)],
+  ]);
+}
+
+/** @param {number} expires Seconds. */
+function invitationWords(expires) {
+  const when = moment(expires);
+  return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
+}
+
+/** @param {DefinitionBody} definition */
+function leaving(definition) {
+  return h("section.card", { "aria-labelledby": "leaves" },
+    h("h2", { id: "leaves" }, "What leaves your phone"),
+    picture(definition.settings.min_participants),
+    h("h3", null, "Who would have to work together to read it"),
+    h("ul", null, ...about.COLLUSION.map((said) => h("li", null, said))),
+    h("h3", null, "What others see anyway"),
+    h("ul", null, ...about.SEEN.map((said) => h("li", null, said))));
+}
+
+/** @param {DefinitionBody} definition */
+const paid = (definition) =>
+  facts([["What is paid", ...lines(about.paymentWords(definition))], ["Terms", sentence(definition.terms)]]);
+
+function served() {
+  return h("details.card", null, h("summary", null, "Can I trust this page?"), ...lines(about.SERVED_CODE));
+}
+
+/**
+ * @param {Model} model
+ * @param {NonNullable<Answer>} answer
+ * @param {HTMLElement} trouble
+ */
+function answering(model, { task, fewest, small, back }, trouble) {
+  const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
+  const join = button(back ? "Join again" : "Join", () => attempt(join, trouble, async () => {
+    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS);
+    go("record", task);
+  }, explain), { kind: "main" });
+  join.disabled = small;
+  accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
+  const few = small && h("label.choice", null, accepted, `I accept averages of as few as ${fewest} people.`);
+  const later = button("Not now", () => go("campaigns"));
+  const away = button("Delete this invitation", async () => {
+    if (await confirmed({ heading: "Delete this invitation?", words: ["To see it again you need the link."], yes: "Delete" })) {
+      await model.forget(task);
+      go("campaigns");
+    }
+  }, { kind: "danger" });
+  return h("div", null, few, h("div.buttons", null, join, later, !back && away));
+}
+
+/** @param {string} url */
+function hostOf(url) {
+  try {
+    return new URL(url).host;
+  } catch {
+    return "the platform";
+  }
+}

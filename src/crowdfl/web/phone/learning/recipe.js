@@ -1,0 +1,174 @@
+// A task's [training] section: the same entries, defaults, bounds and refusals as Python's `Recipe`.
+import { SettingsError, UnsupportedTask } from "../protocol/errors.js";
+import { expectedShape, noConvolutions, stackOf } from "./networks.js";
+
+/**
+ * @typedef {object} Recipe
+ * @property {"network" | "softmax"} learner
+ * @property {readonly number[]} hidden
+ * @property {readonly string[]} layers
+ * @property {"motion" | "flat"} features
+ * @property {readonly string[]} labels
+ * @property {number} channels
+ * @property {boolean} standardise
+ * @property {number} window Samples in a window.
+ * @property {number} step Samples from one window to the next.
+ * @property {number} heldOut Share of a recording that is tested on, at its end.
+ * @property {number} gap Samples left out before what is held out.
+ * @property {number} hertz
+ * @property {number} epochs
+ * @property {number} batch
+ * @property {number} rate
+ * @property {bigint} seed
+ */
+
+/**
+ * @typedef {{ read: (value: unknown) => unknown, words: string, usual?: unknown }} Entry `read` gives undefined for a wrong value.
+ */
+
+const LONGEST = 10_000; // of what a phone is asked to do
+const ENDLESS = 2 ** 63;
+const FREQUENCIES = 6;
+const SHOWN = 60; // characters of a wrong value that a message repeats
+const LISTED = 5;
+
+/** @param {unknown} value */
+const isNumber = (value) => (typeof value === "number" && Number.isFinite(value)) || typeof value === "bigint";
+
+/** @param {unknown} value */
+const isWhole = (value) => typeof value === "bigint" || Number.isInteger(value);
+
+/** @param {number} least @param {number} end @param {string} words @param {unknown} usual @returns {Entry} */
+function whole(least, end, words, usual) {
+  const fits = (/** @type {any} */ value) => isWhole(value) && value >= least && value < end;
+  return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a whole number, ${words}`, usual };
+}
+
+/** @param {Entry} entry @returns {Entry} */
+const optional = (entry) => ({ ...entry, read: (value) => (value === null ? null : entry.read(value)), usual: null });
+
+/** @param {unknown} usual */
+const small = (usual) => whole(1, LONGEST + 1, "at least 1 and at most 10,000", usual);
+
+/** @param {number} end @param {string} words @param {number} usual @returns {Entry} */
+function above(end, words, usual) {
+  const fits = (/** @type {any} */ value) => isNumber(value) && value > 0 && value < end;
+  return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a number, above 0 and below ${words}`, usual };
+}
+
+/** @param {readonly string[]} choices @returns {Entry} */
+function oneOf(choices) {
+  const words = choices.map((choice) => `"${choice}"`).join(" or ");
+  return { read: (value) => choices.find((choice) => choice === value), words, usual: choices[0] };
+}
+
+/** @param {(items: unknown[]) => boolean} fits @param {string} words @param {unknown} [usual] @returns {Entry} */
+function list(fits, words, usual) {
+  return { read: (value) => (Array.isArray(value) && fits(value) ? value : undefined), words: `a list of ${words}`, usual };
+}
+
+/** @param {unknown[]} items */
+const areTexts = (items) => items.every((item) => typeof item === "string");
+
+/** @param {unknown} value */
+const seedOf = (value) => (isWhole(value) ? BigInt(/** @type {number | bigint} */ (value)) : -1n);
+
+/** In the order of Python's: of several wrong entries the first is named. @type {Record<string, Entry>} */
+const ENTRIES = {
+  learner: oneOf(["network", "conv", "softmax", "module"]),
+  hidden: list((items) => items.every(isWhole), "whole numbers, as in [32]", [32]),
+  layers: list(areTexts, 'strings, as in ["linear 32", "relu"]', []),
+  module: { read: (value) => (typeof value === "string" ? value : undefined), words: "a string", usual: "" },
+  features: oneOf(["motion", "flat"]),
+  labels: list((items) => items.length > 0 && areTexts(items) && new Set(items).size === items.length,
+    'different strings, as in ["sitting", "walking"]'),
+  channels: small(6),
+  standardise: { read: (value) => (typeof value === "boolean" ? value : undefined), words: "true or false", usual: false },
+  window: small(100),
+  step: optional(whole(1, ENDLESS, "at least 1 and below 2^63", null)),
+  held_out: above(1, "1", 0.3),
+  gap: optional(whole(0, ENDLESS, "at least 0 and below 2^63", null)),
+  hertz: above(ENDLESS, "2^63", 50),
+  epochs: whole(0, LONGEST + 1, "at least 0 and at most 10,000", 20),
+  batch: whole(1, ENDLESS, "at least 1 and below 2^63", 32),
+  rate: above(ENDLESS, "2^63", 0.005),
+  seed: {
+    read: (value) => (seedOf(value) >= 0n && seedOf(value) < 1n << 63n ? seedOf(value) : undefined),
+    words: "a whole number, at least 0 and below 2^63",
+    usual: 0n,
+  },
+};
+
+/**
+ * @param {unknown} training What a task's definition holds as `training`. A stranger may have written it.
+ * @returns {Recipe} or SettingsError for what nobody can follow, UnsupportedTask for what this page cannot.
+ */
+export function parseRecipe(training) {
+  if (training === null || typeof training !== "object" || Array.isArray(training)) {
+    throw new SettingsError(`[training]: expected a table, not ${shown(training)}`);
+  }
+  const found = /** @type {Record<string, unknown>} */ (training);
+  requireKnown(found);
+  const wrong = Object.keys(ENTRIES).find((name) => isGiven(found, name) && ENTRIES[name].read(found[name]) === undefined);
+  if (wrong) throw new SettingsError(`[training]: \`${wrong}\` is ${shown(found[wrong])}; expected ${ENTRIES[wrong].words}`);
+  if (!isGiven(found, "labels")) {
+    throw new SettingsError(`[training]: \`labels\` is missing; expected ${ENTRIES.labels.words}`);
+  }
+  return supported(/** @type {any} */ (Object.fromEntries(Object.entries(ENTRIES).map(([name, { read, usual }]) =>
+    [name, isGiven(found, name) ? read(found[name]) : usual]))));
+}
+
+/** Numbers that the model is fed per window. @param {Recipe} recipe */
+export function inputs({ features, window, channels }) {
+  return channels * (features === "flat" ? window : 3 + Math.min(FREQUENCIES, window >> 1));
+}
+
+/** The names and sides of the arrays that the recipe's model has. @param {Recipe} recipe */
+export function modelShape(recipe) {
+  return expectedShape(recipe.learner, inputs(recipe), recipe.labels.length, stackOf(recipe, inputs(recipe)));
+}
+
+/** @param {Record<string, unknown>} found @param {string} name */
+const isGiven = (found, name) => Object.hasOwn(found, name);
+
+/** A mistyped name must not leave another at its default. @param {Record<string, unknown>} found */
+function requireKnown(found) {
+  const unknown = Object.keys(found).filter((name) => !isGiven(ENTRIES, name)).sort();
+  if (!unknown.length) return;
+  const listed = unknown.slice(0, LISTED).map((name) => `\`${name.slice(0, SHOWN)}\``).join(", ");
+  const known = Object.keys(ENTRIES).sort().join(", ");
+  throw new SettingsError(`[training]: unknown setting ${listed}; the settings here are ${known}`);
+}
+
+/** @param {any} entries @returns {Recipe} */
+function supported({ held_out, step, gap, module, ...rest }) {
+  if (rest.learner === "module") {
+    throw new UnsupportedTask(`this task trains its own code (${module.slice(0, SHOWN)}), which a web page does not run: `
+      + "take part with the Python program");
+  }
+  if (rest.learner === "conv") throw noConvolutions();
+  const recipe = {
+    ...rest,
+    heldOut: held_out,
+    step: step ?? Math.max(1, rest.window >> 2),
+    gap: gap ?? rest.window,
+  };
+  stackOf(recipe, inputs(recipe)); // refuses layers that cannot be built
+  return Object.freeze(recipe);
+}
+
+/** A wrong value as Python's messages show it. @param {unknown} value */
+function shown(value) {
+  const text = typeof value === "boolean" ? String(value) : written(value);
+  return text.length <= SHOWN ? text : `${text.slice(0, SHOWN)}...`;
+}
+
+/** @param {unknown} value @returns {string} */
+function written(value) {
+  if (typeof value === "string") return value.includes("'") && !value.includes('"') ? `"${value}"` : `'${value.replaceAll("'", "\\'")}'`;
+  if (Array.isArray(value)) return `[${value.slice(0, SHOWN).map(written).join(", ")}]`;
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "object") return `{${Object.entries(value).map(([key, item]) => `${written(key)}: ${written(item)}`).join(", ")}}`;
+  return String(value).replace("Infinity", "inf").replace("NaN", "nan");
+}

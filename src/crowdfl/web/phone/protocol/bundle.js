@@ -1,0 +1,62 @@
+// @ts-check
+// What KGC deals to a participant: CSP's two public keys, the audience's key, and the ring of the shares.
+
+import { concat, sha256, utf8 } from "./bytes.js";
+import { FormatError, KeyMismatch } from "./errors.js";
+import { decode } from "./messages.js";
+import { elementBytes } from "./ring.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./settings.js").SharesTask} SharesTask */
+/**
+ * @typedef {object} Bundle
+ * @property {Bytes} cspSigning
+ * @property {Bytes} cspSealing
+ * @property {Bytes} audience
+ * @property {number} ringBits
+ * @property {Bytes} fingerprint Must be the appointment's (`requireKey`).
+ */
+
+const KIND = 52;
+const KEY_BYTES = 32;
+
+/**
+ * @param {Bytes} bytes
+ * @returns {Promise<Bundle>}
+ */
+export async function openBundle(bytes) {
+  const [cspSigning, cspSealing, audience, bits] = decode(KIND, ["bytes", "bytes", "bytes", "number"], bytes);
+  if ([cspSigning, cspSealing, audience].some((key) => key.length !== KEY_BYTES)) {
+    throw new FormatError(`a key in KGC's bundle does not have ${KEY_BYTES} bytes`);
+  }
+  const ringBits = Number(bits);
+  elementBytes(ringBits);
+  const fingerprint = await sha256(concat(utf8("crowdfl shares keys 1"), cspSigning, cspSealing));
+  return { cspSigning, cspSealing, audience, ringBits, fingerprint };
+}
+
+/**
+ * Refuse a ring in which the sum of honest uploads could wrap around: the average would be another one.
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ */
+export function requireRing(task, bundle) {
+  const one = BigInt(task.maxParticipants) * BigInt(task.maxSamples) * BigInt(Math.ceil(task.clip * task.unit));
+  if (2n * one < 1n << BigInt(bundle.ringBits)) return;
+  throw new KeyMismatch(
+    `KGC dealt for shares of ${bundle.ringBits} bits, which are too few for this task: tell whoever invited you`,
+  );
+}
+
+/**
+ * What a message of this task may hold.
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ * @returns {import("./messages.js").Limit}
+ */
+export function limitsOf(task, bundle) {
+  const people = task.maxParticipants;
+  const longest = task.parameters * elementBytes(bundle.ringBits) + 4096;
+  const entries = people + 1;
+  return { field: Math.max(longest, people * 256, 4096 + entries * 8), entries };
+}

@@ -1,0 +1,155 @@
+// @ts-check
+// The chain of models, as protocols/shares/chain.py: integers of 10^-L, the same on every device, and the base that names them.
+
+import { bind, concat, sha256, u32, utf8 } from "./bytes.js";
+import { ChainBroken, FormatError, LengthMismatch, NotFinite, SlotOverflow } from "./errors.js";
+import { littleEndian } from "./ring.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./settings.js").SharesTask} SharesTask */
+/** @typedef {BigInt64Array<ArrayBuffer>} Integers */
+/**
+ * @typedef {object} Chain
+ * @property {number} number The round that the model comes from; 0: the initial weights.
+ * @property {Bytes} base
+ * @property {Integers} weights
+ */
+
+const HASH_BYTES = 32;
+const ROUND_BYTES = 4;
+const HEAD = ROUND_BYTES + HASH_BYTES;
+const LARGEST = 2n ** 62n; // of a weight in units: two of them can still be added
+
+/**
+ * @param {SharesTask} task
+ * @param {Float64Array} initial
+ * @returns {Promise<Chain>}
+ */
+export async function startChain(task, initial) {
+  if (initial.length !== task.parameters) {
+    throw new LengthMismatch(`${initial.length} weights where the model has ${task.parameters}`);
+  }
+  const base = await sha256(concat(utf8("crowdfl base 1"), utf8(task.task)));
+  return { number: 0, base, weights: inUnits(initial, task.unit) };
+}
+
+/**
+ * @param {Float64Array} initial
+ * @param {number} unit
+ * @returns {Integers}
+ */
+function inUnits(initial, unit) {
+  const weights = new BigInt64Array(initial.length);
+  initial.forEach((weight, i) => {
+    if (!Number.isFinite(weight)) throw new NotFinite("an initial weight is NaN or infinite");
+    const scaled = rint(weight * unit);
+    weights[i] = inRange(Number.isFinite(scaled) ? BigInt(scaled) : LARGEST);
+  });
+  return weights;
+}
+
+/** @param {bigint} weight */
+function inRange(weight) {
+  if (weight < LARGEST && weight > -LARGEST) return weight;
+  throw new SlotOverflow("a weight is too large to be counted in units of 10^-decimals: tell the requester");
+}
+
+/**
+ * The nearest integer, halves to the even one: NumPy's rint.
+ * @param {number} value
+ */
+export function rint(value) {
+  const up = Math.round(value);
+  return up - value === 0.5 && up % 2 !== 0 ? up - 1 : up;
+}
+
+/**
+ * The next model.
+ * @param {Chain} chain
+ * @param {number} number
+ * @param {Bytes} base
+ * @param {Integers} change
+ * @returns {Chain}
+ */
+export function after(chain, number, base, change) {
+  if (number <= chain.number) {
+    throw new ChainBroken(`round ${number} was published after round ${chain.number}: averages are read in order`);
+  }
+  return { number, base, weights: chain.weights.map((weight, i) => inRange(weight + change[i])) };
+}
+
+/**
+ * @param {Bytes} base
+ * @param {Bytes} record
+ * @param {Bytes} publication
+ */
+export async function nextBase(base, record, publication) {
+  return sha256(concat(utf8("crowdfl next base 1"), base, await sha256(record), await sha256(publication)));
+}
+
+/**
+ * What everything of one round is bound to: the task, the round, the model that it starts from.
+ * @param {SharesTask} task
+ * @param {number} round
+ * @param {Bytes} base
+ * @returns {(label: string, ...parts: Uint8Array[]) => Bytes}
+ */
+export function placeOf(task, round, base) {
+  if (round < 1) throw new ChainBroken("rounds count from 1 on");
+  const place = [utf8(task.task), u32(round), base];
+  return (label, ...parts) => bind(label, ...place, ...parts);
+}
+
+/**
+ * @param {Integers} sums
+ * @param {bigint} total
+ * @returns {Integers} sums / total, to the nearest integer, halves to the even one.
+ */
+export function roundedQuotient(sums, total) {
+  return sums.map((sum) => nearest(sum, total));
+}
+
+/**
+ * @param {bigint} sum
+ * @param {bigint} total
+ */
+function nearest(sum, total) {
+  let quotient = sum / total;
+  let rest = sum - quotient * total;
+  if (rest < 0n) {
+    quotient -= 1n;
+    rest += total;
+  }
+  return 2n * rest + (quotient & 1n) > total ? quotient + 1n : quotient;
+}
+
+/**
+ * @param {Chain} chain
+ * @returns {Bytes}
+ */
+export function chainToBytes(chain) {
+  return concat(u32(chain.number), chain.base, littleEndian(chain.weights));
+}
+
+/**
+ * @param {Bytes} bytes
+ * @param {number} parameters
+ * @returns {Chain}
+ */
+export function chainFromBytes(bytes, parameters) {
+  if (bytes.length !== HEAD + 8 * parameters) {
+    throw new FormatError(`${bytes.length} bytes are not the model of this task, which has ${parameters} weights`);
+  }
+  const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
+  return { number, base: bytes.slice(ROUND_BYTES, HEAD), weights: new BigInt64Array(bytes.slice(HEAD).buffer) };
+}
+
+/**
+ * @param {Chain} chain
+ * @param {number} unit
+ */
+export function chainWeights(chain, unit) {
+  const weights = new Float64Array(chain.weights.length);
+  for (let i = 0; i < weights.length; i += 1) weights[i] = Number(chain.weights[i]) / unit;
+  return weights;
+}

@@ -1,0 +1,63 @@
+// @ts-check
+// A participant's own keys. WebCrypto holds the private halves: no code of this page can read them.
+
+import { concat, hex, sha256, utf8 } from "./bytes.js";
+import { UnsupportedTask } from "./errors.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/**
+ * Everything in it can be kept in IndexedDB as it is.
+ * @typedef {object} Keys
+ * @property {CryptoKeyPair} signing Ed25519.
+ * @property {CryptoKeyPair} reading X25519.
+ * @property {Bytes} signingPublic
+ * @property {Bytes} readingPublic
+ * @property {string} who The name that follows from the signing key.
+ */
+
+const NAME_DIGITS = 20;
+
+/** @returns {Promise<Keys>} */
+export async function newKeys() {
+  const signing = await pair("Ed25519", ["sign", "verify"]);
+  return keysOf(signing, await pair("X25519", ["deriveBits"]));
+}
+
+/**
+ * @param {CryptoKeyPair} signing
+ * @param {CryptoKeyPair} reading
+ * @returns {Promise<Keys>}
+ */
+export async function keysOf(signing, reading) {
+  const signingPublic = await rawPublic(signing);
+  return { signing, reading, signingPublic, readingPublic: await rawPublic(reading), who: await nameOf(signingPublic) };
+}
+
+/**
+ * A participant's name in a task: a pseudonym that nobody else can take.
+ * @param {Bytes} signing
+ */
+export async function nameOf(signing) {
+  return hex(await sha256(concat(utf8("crowdfl participant 1"), signing))).slice(0, NAME_DIGITS);
+}
+
+/**
+ * @param {string} name
+ * @param {KeyUsage[]} usages
+ * @returns {Promise<CryptoKeyPair>}
+ */
+async function pair(name, usages) {
+  if (!globalThis.crypto?.subtle) {
+    throw new UnsupportedTask("this page was not loaded over HTTPS, so that the browser makes no keys: open it with https://");
+  }
+  try {
+    return /** @type {CryptoKeyPair} */ (await crypto.subtle.generateKey({ name }, false, usages));
+  } catch {
+    throw new UnsupportedTask(`this browser cannot make ${name} keys: update it, then open the link again`);
+  }
+}
+
+/** @param {CryptoKeyPair} keys */
+async function rawPublic(keys) {
+  return new Uint8Array(await crypto.subtle.exportKey("raw", keys.publicKey));
+}

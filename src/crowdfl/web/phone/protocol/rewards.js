@@ -1,0 +1,93 @@
+// @ts-check
+// Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask.
+
+import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
+import { limitsOf } from "./bundle.js";
+import { ClaimRefused, RewardOutOfRange, SealBroken } from "./errors.js";
+import { decode, encode } from "./messages.js";
+import { openSealed, sign, verify } from "./seal.js";
+import { requireRewards } from "./settings.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./bundle.js").Bundle} Bundle */
+/** @typedef {import("./keys.js").Keys} Keys */
+/** @typedef {import("./settings.js").SharesTask} SharesTask */
+/** @typedef {{ mask: bigint, salt: Bytes, sealed: Bytes }} Envelope */
+
+const ENVELOPE = 18;
+const CLAIM = 19;
+const AMOUNT_BYTES = 16;
+const MODULUS = 1n << BigInt(8 * AMOUNT_BYTES);
+
+/**
+ * Millionths; a reward outside the round's budget is refused.
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ * @param {Keys} keys
+ * @param {Bytes} envelope
+ * @param {number} round
+ * @returns {Promise<bigint>}
+ */
+export async function openReward(task, bundle, keys, envelope, round) {
+  requireRewards(task);
+  const message = parseEnvelope(task, bundle, envelope);
+  const context = utf8(`crowdfl task ${task.task} round ${round}`);
+  const who = utf8(keys.who);
+  const body = await openSealed(keys.reading, message.sealed, concat(bind("crowdfl reward 2", context), who));
+  const [v, signature] = [body.slice(0, AMOUNT_BYTES), body.slice(AMOUNT_BYTES)];
+  if (v.length !== AMOUNT_BYTES) throw new SealBroken("this envelope holds no reward");
+  const commitment = await commit(message.mask, message.salt);
+  await verify(bundle.cspSigning, bind("crowdfl reward statement 1", context, who, commitment, v), signature);
+  return payable((((toNumber(v) - message.mask) % MODULUS) + MODULUS) % MODULUS, task.payment);
+}
+
+/**
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ * @param {Bytes} bytes
+ * @returns {Envelope}
+ */
+function parseEnvelope(task, bundle, bytes) {
+  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle));
+  return { mask, salt, sealed };
+}
+
+/**
+ * @param {bigint} amount
+ * @param {bigint} budget
+ */
+function payable(amount, budget) {
+  if (amount <= budget) return amount;
+  throw new RewardOutOfRange("this reward is below zero or above the round's budget: somebody in that round has cheated");
+}
+
+/**
+ * @param {bigint} mask
+ * @param {Bytes} salt
+ */
+function commit(mask, salt) {
+  const length = Uint8Array.of(salt.length >>> 8, salt.length);
+  return sha256(concat(utf8("crowdfl commitment 1"), length, salt, fromNumber(mask)));
+}
+
+/**
+ * The signed claim for these rewards; each is opened and checked again. A claim is paid once.
+ * @param {SharesTask} task
+ * @param {Keys} keys
+ * @param {readonly { round: number, envelope: Bytes }[]} rewards
+ * @param {Bundle} bundle
+ * @returns {Promise<Bytes>}
+ */
+export async function makeClaim(task, keys, rewards, bundle) {
+  requireRewards(task);
+  const sorted = [...rewards].sort((a, b) => a.round - b.round);
+  const rounds = sorted.map(({ round }) => round);
+  if (new Set(rounds).size !== rounds.length) throw new ClaimRefused("a round is claimed twice");
+  const amounts = [];
+  for (const { round, envelope } of sorted) amounts.push(await openReward(task, bundle, keys, envelope, round));
+  const envelopes = sorted.map(({ envelope }) => parseEnvelope(task, bundle, envelope));
+  const [masks, salts] = [envelopes.map(({ mask }) => mask), envelopes.map(({ salt }) => salt)];
+  const fields = [task.task, keys.who, rounds, amounts, masks, salts];
+  const unsigned = encode(CLAIM, [...fields, new Uint8Array(0)]);
+  return encode(CLAIM, [...fields, await sign(keys, concat(utf8("crowdfl claim 2"), unsigned))]);
+}

@@ -1,0 +1,123 @@
+// @ts-check
+// Sealing and signatures, as crypto/sealing.py: HPKE for one reader, ChaCha20-Poly1305 for an audience, Ed25519.
+
+import { Chacha20Poly1305, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "../../web/vendor/hpke.js";
+import { concat, utf8 } from "./bytes.js";
+import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./keys.js").Keys} Keys */
+
+const KEY_BYTES = 32;
+const SALT_BYTES = 32;
+const SIGNING = { name: "Ed25519" };
+const suite = new CipherSuite({
+  kem: new DhkemX25519HkdfSha256(),
+  kdf: new HkdfSha256(),
+  aead: new Chacha20Poly1305(),
+});
+
+/**
+ * HPKE to whoever owns this X25519 public key: 32 bytes of encapsulated key, then the ciphertext.
+ * @param {Bytes} reader
+ * @param {Bytes} plaintext
+ * @param {Bytes} context
+ * @param {CryptoKeyPair} [ephemeral] For vectors only: a fresh one is drawn for each seal.
+ * @returns {Promise<Bytes>}
+ */
+export async function sealTo(reader, plaintext, context, ephemeral) {
+  const sender = await senderTo(reader, context, ephemeral);
+  return concat(new Uint8Array(sender.enc), new Uint8Array(await sender.seal(plaintext)));
+}
+
+/**
+ * @param {Bytes} reader
+ * @param {Bytes} info
+ * @param {CryptoKeyPair} [ekm]
+ */
+async function senderTo(reader, info, ekm) {
+  try {
+    const recipientPublicKey = await suite.kem.deserializePublicKey(reader);
+    return await suite.createSenderContext({ recipientPublicKey, info, ekm });
+  } catch {
+    throw new InvalidKey("this is not a valid X25519 public key"); // of another length, or of low order
+  }
+}
+
+/**
+ * @param {CryptoKeyPair} reading The private half never leaves WebCrypto.
+ * @param {Bytes} sealed
+ * @param {Bytes} context
+ * @returns {Promise<Bytes>}
+ */
+export async function openSealed(reading, sealed, context) {
+  try {
+    const enc = sealed.slice(0, KEY_BYTES);
+    const recipient = await suite.createRecipientContext({ recipientKey: reading, enc, info: context });
+    return new Uint8Array(await recipient.open(sealed.slice(KEY_BYTES)));
+  } catch {
+    throw new SealBroken("this was sealed to another reader or another place, or it was altered");
+  }
+}
+
+/**
+ * @param {Bytes} key What the members of an audience share.
+ * @param {Bytes} sealed A salt, then the ciphertext.
+ * @param {Bytes} context
+ * @returns {Promise<Bytes>}
+ */
+export async function openAudience(key, sealed, context) {
+  if (key.length !== KEY_BYTES) throw new InvalidKey(`an audience key has ${KEY_BYTES} bytes, not ${key.length}`);
+  try {
+    const own = await hkdf(key, sealed.slice(0, SALT_BYTES), utf8("crowdfl audience 1"));
+    const cipher = new Chacha20Poly1305().createEncryptionContext(own);
+    return new Uint8Array(await cipher.open(new Uint8Array(12), sealed.slice(SALT_BYTES), context));
+  } catch {
+    throw new SealBroken("this was sealed for another audience or another place, or it was altered");
+  }
+}
+
+/**
+ * @param {Bytes} input
+ * @param {Bytes} salt
+ * @param {Bytes} info
+ */
+async function hkdf(input, salt, info) {
+  const key = await crypto.subtle.importKey("raw", input, "HKDF", false, ["deriveBits"]);
+  return crypto.subtle.deriveBits({ name: "HKDF", hash: "SHA-256", salt, info }, key, 8 * KEY_BYTES);
+}
+
+/**
+ * Throws `BadSignature` unless the owner of `key` signed this message.
+ * @param {Bytes} key
+ * @param {Bytes} message
+ * @param {Bytes} signature
+ */
+export async function verify(key, message, signature) {
+  if (!(await isSigned(key, message, signature))) {
+    throw new BadSignature("the signature does not fit the message and its claimed signer");
+  }
+}
+
+/**
+ * @param {Bytes} key
+ * @param {Bytes} message
+ * @param {Bytes} signature
+ */
+async function isSigned(key, message, signature) {
+  try {
+    const signer = await crypto.subtle.importKey("raw", key, SIGNING, false, ["verify"]);
+    return await crypto.subtle.verify(SIGNING, signer, signature, message);
+  } catch {
+    return false; // a key or a signature of another length, or not a point of the curve
+  }
+}
+
+/**
+ * @param {{ signing: CryptoKeyPair }} keys
+ * @param {Bytes} message
+ * @returns {Promise<Bytes>}
+ */
+export async function sign(keys, message) {
+  return new Uint8Array(await crypto.subtle.sign(SIGNING, keys.signing.privateKey, message));
+}

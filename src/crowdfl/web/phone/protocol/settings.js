@@ -1,0 +1,184 @@
+// @ts-check
+// What a phone needs of a task's settings, with the bounds of crowdfl/settings.py. Other profiles are refused with words.
+
+import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
+
+/** @typedef {import("./documents.js").Definition} Definition */
+/** @typedef {[name: string, sides: number[]]} ArrayShape */
+/**
+ * @typedef {object} SharesTask
+ * @property {string} task
+ * @property {string} initial SHA-256 of the initial weights, in hex.
+ * @property {number} parameters
+ * @property {ArrayShape[]} shape
+ * @property {number} decimals
+ * @property {number} unit 10^decimals.
+ * @property {number} clip
+ * @property {number | null} maxNorm
+ * @property {number} maxSamples
+ * @property {number} minParticipants
+ * @property {number} maxParticipants
+ * @property {number} rounds
+ * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
+ * @property {number} claimWindow Seconds.
+ * @property {number} window Seconds in which a round takes uploads.
+ * @property {string} rule What rewards follow.
+ * @property {string} check Whether uploads out of bounds are left out.
+ */
+
+export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too much about one
+const LARGEST = 1e15; // of any setting
+const LARGEST_AMOUNT = 10n ** 15n; // millionths
+const LARGEST_SCALED = 2 ** 53;
+const MOST_PARAMETERS = 2 ** 31;
+const AMOUNT = /^\s*([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\s*$/;
+
+/** What takes part in a round, by words: the rest is refused. */
+const PROFILES = new Map([
+  ["hardened", "this task encrypts every weight, which a browser cannot do in useful time: take part with the CrowdFL program"],
+  ["paper", "this task follows the paper as printed, for experiments only: take part with the CrowdFL program"],
+]);
+
+/** @type {Record<string, (value: unknown) => boolean>} */
+const FITS = {
+  total: (value) => value === "shown",
+  decimals: within(0, 12, Number.isInteger),
+  clip: above(0, LARGEST),
+  max_participants: within(3, LARGEST, Number.isInteger),
+  max_samples: within(1, LARGEST, Number.isInteger),
+  sigma: optional(within(20, 256, Number.isInteger)),
+  epsilon: optional(within(0, LARGEST)),
+  lanes: within(0, 2 ** 16, Number.isInteger),
+  rule: optional((value) => ["none", "distance", "agreement", "gate"].includes(String(value))),
+  check: (value) => value === "bounds" || value === "none",
+  max_norm: optional(above(0, LARGEST)),
+  strategy: (value) => value === "discard" || value === "retransmit",
+  window: above(0, LARGEST),
+  grace: within(0, LARGEST),
+  min_participants: within(3, LARGEST, Number.isInteger),
+  rounds: within(1, LARGEST, Number.isInteger),
+  budget: optional((value) => typeof value === "string" || typeof value === "number"),
+  key_bits: within(2, 16384, Number.isInteger),
+};
+
+/**
+ * @param {number} least
+ * @param {number} most
+ * @param {(value: number) => boolean} [also]
+ */
+function within(least, most, also = () => true) {
+  return (/** @type {unknown} */ value) => typeof value === "number" && value >= least && value <= most && also(value);
+}
+
+/**
+ * @param {number} bound
+ * @param {number} most
+ */
+function above(bound, most) {
+  return (/** @type {unknown} */ value) => typeof value === "number" && value > bound && value <= most;
+}
+
+/** @param {(value: unknown) => boolean} fits */
+function optional(fits) {
+  return (/** @type {unknown} */ value) => value === null || fits(value);
+}
+
+/**
+ * A task of the profile `shares` as a phone computes with it; `UnsupportedTask` for any other profile.
+ * @param {Definition} definition
+ * @returns {SharesTask}
+ */
+export function sharesTask({ task, body }) {
+  const settings = body.settings;
+  requireShares(settings.profile);
+  requireSettings(settings);
+  const shape = /** @type {ArrayShape[]} */ (body.arrays);
+  const rule = settings.rule ?? "gate";
+  return {
+    task,
+    initial: body.initial,
+    parameters: countParameters(shape),
+    shape,
+    decimals: settings.decimals,
+    unit: 10 ** settings.decimals,
+    clip: settings.clip,
+    maxNorm: settings.max_norm,
+    maxSamples: settings.max_samples,
+    minParticipants: settings.min_participants,
+    maxParticipants: settings.max_participants,
+    rounds: settings.rounds,
+    payment: settings.budget !== null && rule !== "none" ? toMillionths(settings.budget) : 0n,
+    claimWindow: body.claim_window,
+    window: settings.window,
+    rule,
+    check: settings.check,
+  };
+}
+
+/** @param {unknown} profile */
+function requireShares(profile) {
+  if (profile === "shares") return;
+  const unknown = "this task is of a kind that this page does not know: reload the page, or ask the requester";
+  throw new UnsupportedTask(PROFILES.get(String(profile)) ?? unknown);
+}
+
+/** @param {Record<string, any>} settings */
+function requireSettings(settings) {
+  for (const [name, fits] of Object.entries(FITS)) {
+    if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
+  }
+  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
+  if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
+  if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
+  if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");
+  const paid = settings.budget !== null && settings.rule !== "none";
+  if (settings.check === "none" && paid) throw refused('check = "none" pays nobody, and it has a budget');
+  if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
+}
+
+/** @param {string} why */
+function refused(why) {
+  return new DocumentError(`this definition does not stand: ${why}`);
+}
+
+/** @param {ArrayShape[]} shape */
+function countParameters(shape) {
+  const count = shape.reduce((sum, [, sides]) => sum + sides.reduce((product, side) => product * side, 1), 0);
+  if (count < 1) throw refused("its model has no weights");
+  if (count > MOST_PARAMETERS) throw new UnsupportedTask("the model of this task is too large for a browser");
+  return count;
+}
+
+/**
+ * An amount of money as millionths.
+ * @param {string | number} amount
+ */
+export function toMillionths(amount) {
+  const [, sign, whole, part = "", power = "0"] = AMOUNT.exec(String(amount)) ?? [];
+  const digits = `${whole ?? ""}${part}`.replace(/^0+/, "");
+  const exponent = Number(power) - part.length;
+  const given = whole !== undefined && whole.length + part.length > 0 && !(sign === "-" && digits);
+  const fits = given && exponent >= -40 && exponent <= 20 && digits.length <= 60;
+  const scaled = fits ? BigInt(digits || "0") * 10n ** BigInt(exponent + 46) : -1n; // times 10^40
+  const millionths = scaled / 10n ** 40n;
+  if (scaled < 0n || scaled % 10n ** 40n || millionths > LARGEST_AMOUNT) throw refused("its budget is not an amount of money");
+  return millionths;
+}
+
+/** @param {SharesTask} task */
+export function requireRewards(task) {
+  if (!task.payment) throw new RewardsOff("the task pays no rewards: it has no budget, or its rule is 'none'");
+}
+
+/**
+ * Refuse a task whose averages may be of fewer people than this participant accepts.
+ * @param {SharesTask} task
+ * @param {number} [least]
+ */
+export function requireCompany(task, least = LEAST_PARTICIPANTS) {
+  if (task.minParticipants >= least) return;
+  throw new TooFewParticipants(
+    `this task averages as few as ${task.minParticipants} participants, and you take part from ${least} on: ` +
+      "ask the requester to raise min_participants",
+  );
+}

@@ -1,0 +1,142 @@
+// @ts-check
+// An upload, as protocols/shares/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
+
+import { concat, sha256, u32, utf8 } from "./bytes.js";
+import { requireRing } from "./bundle.js";
+import { chainWeights, placeOf, rint } from "./chain.js";
+import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
+import { encode } from "./messages.js";
+import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
+import { sealTo, sign } from "./seal.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./bundle.js").Bundle} Bundle */
+/** @typedef {import("./chain.js").Chain} Chain */
+/** @typedef {import("./keys.js").Keys} Keys */
+/** @typedef {import("./settings.js").SharesTask} SharesTask */
+/**
+ * @typedef {object} Update
+ * @property {BigInt64Array<ArrayBuffer>} integers What is shared.
+ * @property {number} clipped How many weights were clipped.
+ * @property {number | null} scaled What the update was scaled down by, to keep to the task's norm bound.
+ */
+
+const KIND = 53;
+export const SAMPLES_BYTES = 16;
+
+/**
+ * The upload of a trained model. Its seed serves one upload ever: the bytes are kept and sent again, never made again.
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ * @param {Keys} keys
+ * @param {Chain} chain
+ * @param {Float64Array} weights
+ * @param {number} samples
+ * @param {number} round
+ * @param {Bytes} [seed] For vectors only, as the next.
+ * @param {CryptoKeyPair} [ephemeral]
+ * @returns {Promise<{ bytes: Bytes, clipped: number, scaled: number | null }>}
+ */
+export async function makeUpload(task, bundle, keys, chain, weights, samples, round, seed, ephemeral) {
+  requireRing(task, bundle);
+  const { integers, clipped, scaled } = encodeUpdate(task, chain, weights, samples);
+  const place = placeOf(task, round, chain.base);
+  const who = utf8(keys.who);
+  const fresh = seed ?? crypto.getRandomValues(new Uint8Array(SEED_BYTES));
+  const length = task.parameters * elementBytes(bundle.ringBits);
+  const theirs = await expand(fresh, place("crowdfl share 1 update", who), length);
+  const theirSamples = await expand(fresh, place("crowdfl share 1 samples", who), SAMPLES_BYTES);
+  const shares = minusElements(integers, theirs, bundle.ringBits);
+  const count = toLittleEndian(BigInt(samples) - fromLittleEndian(theirSamples), SAMPLES_BYTES);
+  const digest = await sha256(concat(count, shares));
+  const sealed = await sealTo(bundle.cspSealing, fresh, place("crowdfl share seed 1", who, digest), ephemeral);
+  const signature = await sign(keys, place("crowdfl upload 1", who, digest, sealed));
+  const fields = [task.task, u32(round), chain.base, keys.who, digest, sealed, signature, count, shares];
+  return { bytes: encode(KIND, fields), clipped, scaled };
+}
+
+/**
+ * A trained model as integers: the change since the base, in units of 10^-L, times the samples.
+ * @param {SharesTask} task
+ * @param {Chain} chain
+ * @param {Float64Array} weights
+ * @param {number} samples
+ * @returns {Update}
+ */
+export function encodeUpdate(task, chain, weights, samples) {
+  requireSamples(task, samples);
+  if (weights.length !== task.parameters || chain.weights.length !== task.parameters) {
+    throw new LengthMismatch(`${weights.length} weights where the model has ${task.parameters}`);
+  }
+  const change = changeSince(chain, weights, task.unit);
+  const scaled = scaleOf(change, task.maxNorm);
+  const integers = new Integers64(change.length);
+  let clipped = 0;
+  for (let i = 0; i < change.length; i += 1) {
+    const entry = scaled === null ? change[i] : change[i] * scaled;
+    if (Math.abs(entry) > task.clip) clipped += 1;
+    integers.setProduct(i, rint(Math.min(Math.max(entry, -task.clip), task.clip) * task.unit), samples);
+  }
+  return { integers: integers.values, clipped, scaled };
+}
+
+/**
+ * @param {Chain} chain
+ * @param {Float64Array} weights
+ * @param {number} unit
+ */
+function changeSince(chain, weights, unit) {
+  const change = chainWeights(chain, unit);
+  for (let i = 0; i < change.length; i += 1) change[i] = weights[i] - change[i];
+  return change;
+}
+
+/**
+ * @param {SharesTask} task
+ * @param {number} samples
+ */
+function requireSamples(task, samples) {
+  if (!Number.isInteger(samples)) throw new SlotOverflow("samples are counted in whole numbers");
+  if (samples === 0) {
+    throw new NothingToContribute("no samples, so there is nothing to upload: stay out of this round, come back with data");
+  }
+  if (samples < 1 || samples > task.maxSamples) {
+    throw new SlotOverflow(`${samples} samples; this task takes 1 to ${task.maxSamples} of one participant`);
+  }
+}
+
+/**
+ * @param {Float64Array} change
+ * @param {number | null} bound
+ */
+function scaleOf(change, bound) {
+  const short = Math.sqrt(pairwiseSum(change.map((entry) => entry * entry)));
+  const norm = Number.isFinite(short) ? short : longNorm(change);
+  return bound === null || norm <= bound ? null : bound / norm;
+}
+
+/** @param {Float64Array} change A weight is not finite, or a square was too large. */
+function longNorm(change) {
+  if (!change.every(Number.isFinite)) throw new NotFinite("a weight is NaN or infinite");
+  const largest = change.reduce((most, entry) => Math.max(most, Math.abs(entry)), 0);
+  return largest * Math.sqrt(pairwiseSum(change.map((entry) => (entry / largest) ** 2)));
+}
+
+/**
+ * In the order in which NumPy adds, so that the last digit is the same.
+ * @param {Float64Array} values
+ * @returns {number}
+ */
+export function pairwiseSum(values) {
+  if (values.length < 8) return values.reduce((sum, value) => sum + value, -0);
+  if (values.length > 128) {
+    const half = Math.floor(values.length / 2);
+    const middle = half - (half % 8);
+    return pairwiseSum(values.subarray(0, middle)) + pairwiseSum(values.subarray(middle));
+  }
+  const lanes = values.slice(0, 8);
+  const even = values.length - (values.length % 8);
+  for (let i = 8; i < even; i += 1) lanes[i % 8] += values[i];
+  const [a, b, c, d, e, f, g, h] = lanes;
+  return values.subarray(even).reduce((sum, value) => sum + value, a + b + (c + d) + (e + f + (g + h)));
+}

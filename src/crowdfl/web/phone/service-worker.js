@@ -1,0 +1,161 @@
+// Keeps the page on the phone, so that it opens without a network.
+//
+// The files of one version are kept together and served from there: a page is never made of two versions. Each is compared with its
+// hash when it is fetched, so that a half-finished update of the server, or a hotel's login page, is not kept. A new version is fetched
+// when this file changes, and takes over once no page of the old one is open, or its reader says so. Nothing else is touched:
+// answers of the platform (/v1/) are never kept, and requests to others are not seen here.
+
+/** @type {[string, string][]} Addresses, and the hashes of what is there; tools/phone_shell.py writes them. */
+const FILES = [
+  ["./", "sha256-PCl8Ulaqs9ImEPwZWzNj9MAz0k+smtYVSsb8huFKFcM="],
+  ["agent/affairs.js", "sha256-ZOHUg3K5i+7LYdIYbJ85NTvtGuehsuXC1e+o1do1S9I="],
+  ["agent/agent.js", "sha256-nouMQ+5HTA/D7uTolDXxBZGb1jR8n/uo3ARrcDW6ruA="],
+  ["agent/api.js", "sha256-BKHjZ2aD2TJ0ZxmClSwVvbdEeR3erF5APlqVGUHv1TE="],
+  ["agent/claiming.js", "sha256-G/CWQKZU7fx0RCTyh/A+5CnjllJRzRqeBskZcV7BkCI="],
+  ["agent/errors.js", "sha256-mZ1VAbc8LAiCvF+FOekV83L5KGVCIajqFG6U9VQrFQg="],
+  ["agent/holdings.js", "sha256-Gdpy9HmkIDQPTJQhx+UeiZDRHqqDc4yJWTEG53xY4Ow="],
+  ["agent/model.js", "sha256-PC76S2kMSdGxWlXhMTvkBoA6oJ/0Y4k2sem7avqstTw="],
+  ["agent/participant.js", "sha256-NyRUd/AFolSOi21hhfY1ORgmD6Aa8KKHxElu6NtTEm4="],
+  ["agent/protocol.js", "sha256-QW0U6vTO6ZKlb7YrgnKhgs/upSXW1xlVhwvy3T4sqYs="],
+  ["agent/retry.js", "sha256-BhorlZtBCUR0AArTu2ozE1HVXk93NLu72LuFL1I8hjM="],
+  ["agent/rewards.js", "sha256-FSBz8ytcAk3lQ6Kf43roTgFgybYOLty9QfHEYE7VmSk="],
+  ["agent/state.js", "sha256-1CkQfYOOBDxzUKTd+88bC8spDgQYFqUFdHmRceaW6TI="],
+  ["agent/store.js", "sha256-0Xnbq6eF7RW/2YDgu06cMSczomAZr9JKlaSSOo5fe/M="],
+  ["agent/tables.js", "sha256-nXSVFi5YsfpD+J4j9VRNP1SjeFeJNEVaQ8s8xCwRhSY="],
+  ["agent/tabs.js", "sha256-JEUGiRksbw3tNEDIOWN9OtoqkHqbueLYmeSWDyuyn/U="],
+  ["agent/transport.js", "sha256-h1rRmjbbs6kvqprrOddRgtpNdcdfiyT6Tli31Q9egIE="],
+  ["agent/uploads.js", "sha256-/GndC+9dR0eV73VkRy+FDyTSftDNp0RQFQe6hUMf5aM="],
+  ["app/about.js", "sha256-hxN31zPZg5Qg96FbRnZYF2brjbhHv3EeS4K/xhnCl2M="],
+  ["app/imports.js", "sha256-izOWynWaxTNbaDsVPmz45FX8nsLEPAeYM9k8MUAr99A="],
+  ["app/install.js", "sha256-BnXXHsHz96BSbkP22K0PJrlcWQntHFRcnCUJin7mXd8="],
+  ["app/link.js", "sha256-t0L0tFI22cr0M+mEDLqyVQRiLxFX1c5nzHuPyMfRJVU="],
+  ["app/main.js", "sha256-8buKG6VN9+MllEB/OSrIxrwhCk/lN8hY/bl9Mub1rNg="],
+  ["app/model.js", "sha256-BYl6trwlMHLz0RUiOHv3SC8/0and00DOtCqFUCm8JiU="],
+  ["app/needs.js", "sha256-3MSe498KxWLOh0GADqn0qg14tK//YGUQs96iBGSGkXU="],
+  ["app/offline.js", "sha256-EZTYtrwLITRWShcAI5ZSrbWW0TFKb57XuNdFc2CPZtA="],
+  ["app/parts.js", "sha256-ciLK7dvdCmnPaOsYrYS8FJnK1L86ROOsZtSOv3MZKew="],
+  ["app/picture.js", "sha256-dLpEhyYaYnxma4rPryOEDNf0v9Loor/GyQChbemK83M="],
+  ["app/router.js", "sha256-l2uAvAq19w4+Bi00aikCiqF1TeeDZLg8SF64b3bGjsU="],
+  ["app/sensors.js", "sha256-rg0kpql7fN+8y/4Fvh+DFbL4EnBGCZquiufUpSdLIa0="],
+  ["app/session.js", "sha256-+IgJ35voIep4hYrnvT8wfX9O017t9E8bnxTb//qxbhI="],
+  ["app/trace.js", "sha256-Iwf5fqP6GIb2k+tPqIAYKYJnmfgY65jUVdwQZktlIug="],
+  ["app/trainer.js", "sha256-/g4TSVeW0wvLonlvj28cbw5dBfGYNhJbnOpDJKwYi4Q="],
+  ["app/types.js", "sha256-VHMMeA4h6yq3LI8FPLtD7Yxckl6EKAnGgNk7ixg4TrI="],
+  ["app/views/about.js", "sha256-Iqgp+RS/BWRQ7i3aLfBP6C3RubVGUCaVkKbgdl3oW2g="],
+  ["app/views/campaigns.js", "sha256-5+CAQyWL4fmfJS/NwlU17YELJVCA92+mS0eyE40k/H0="],
+  ["app/views/device.js", "sha256-a6P6vktI6oRwbxj7HSTqdgm1NftrSTlynsXMx5TnSOQ="],
+  ["app/views/record.js", "sha256-zyco323MHm0dh4C5vsVOmMHMVMFdnviToJibLgZJG0M="],
+  ["app/views/rewards.js", "sha256-knoZSqYF9E8MgLuhZQMJ1hywzx4DZAIX+acO50dg03E="],
+  ["app/views/rounds.js", "sha256-zQVHvIh61+sAwx0SkeDSlx3AiFowDurgqAt83JD3e4M="],
+  ["app/views/settings.js", "sha256-eBja+WWtwguanbt3HageiyBK1bfMeXSGs+r+M+8uTqA="],
+  ["app/words.js", "sha256-NS1GA+AwVHveCLyW4hmkJX+6ngEWFQRYXW9uyB4yYro="],
+  ["icons/icon-192.png", "sha256-GQMvtA9hzEQXpFktno2fPfO9LfhqGQ5HURwfJ9GG7EI="],
+  ["icons/icon-512.png", "sha256-tGrjMHeK7tDQ3lR07XVfVCHP/m1oDh4a2e5mja2MA/Q="],
+  ["icons/maskable-512.png", "sha256-x9XHk9b5J0wdEhV2+XX6Jya1syMcdiVhsejSexe0z2o="],
+  ["index.html", "sha256-PCl8Ulaqs9ImEPwZWzNj9MAz0k+smtYVSsb8huFKFcM="],
+  ["learning/client.js", "sha256-WL+fNOyBeINrsG/EQnG4e/WBkLctG+qyP1udntVTxoQ="],
+  ["learning/csv-text.js", "sha256-FXxlSilb4aDlyUoMkyX4GY1wARahZYzLJII7CxXJVtg="],
+  ["learning/csv.js", "sha256-V01/LlfaDT6ulp6RhyO97g5f6joQygKwiU5XGa1Oh9I="],
+  ["learning/features.js", "sha256-fhISKDn6xG6D6dFMCN8d4L5iReZNKmtN3+zHDpHQbOc="],
+  ["learning/jobs.js", "sha256-dppT3mGP7dITbl1Z9yu0nnLSDG957DVvG7uaFzU1K0U="],
+  ["learning/layers.js", "sha256-kVIfcoPoeqyqiO2buduAoZqg+27ZcO6vwcX++u/AOgI="],
+  ["learning/learners.js", "sha256-i+3ZDZ1WsY7sWMIiLk+NEOcB7YypjswwuI95zohII7c="],
+  ["learning/network.js", "sha256-Wr05He0bjrS0d/JVHRAT79qL0ibHX4xzChia/gYYYfw="],
+  ["learning/networks.js", "sha256-uR65HQWBsUpkaXRWGINNclJDAYR/PQq6witC8OkZIwE="],
+  ["learning/random.js", "sha256-h7Ek9IN8vqAHfMXiwNstJpM2iHTRSuFYht5qzdadRGM="],
+  ["learning/recipe.js", "sha256-ITWc/Y4lxwq/5rOrbVfFIRPjdHWZE7OwNn0IU7TGh+M="],
+  ["learning/recordings.js", "sha256-yeKrOrcM0cYKVfNYJhgvVPqsgRYQIwEIWd9UvlfHm9k="],
+  ["learning/softmax.js", "sha256-PFtTJjcUZXkbLxbQV9zli//t66V0xeHTlZX1DaNx9QQ="],
+  ["learning/training.js", "sha256-F1+9b9O63sHUOFIvGJEwdu13QxmhsTbJqA+vpB26dYw="],
+  ["learning/worker.js", "sha256-kEc3Y6Jw9sDP4Wk/i4j9XzvFzVFSJBX9qBEzvXP7eiY="],
+  ["manifest.webmanifest", "sha256-/iWQDoojrFCdQIpCt64mS5hqiH4T3Kp0wyC4OvWaRWQ="],
+  ["phone.css", "sha256-B30HDqjVHSOpOab8pkzC+2r0z3dzRtZ42OPXz/ugHeE="],
+  ["protocol/average.js", "sha256-FnC+ZYp+SkVq9NOZpDoqCMMrG/LUO3zAK1MsxeCTtcU="],
+  ["protocol/bundle.js", "sha256-hLCdm2Esodej7zJ9B8KGXEaMfmRha2WzUUEIuao+k4Y="],
+  ["protocol/bytes.js", "sha256-MgBJf2efwhcz9oYWqHLFhUYdJ+1YqeCzrMKGoHRSymQ="],
+  ["protocol/chain.js", "sha256-f+6iq40kbRUG4rvhVRf46uXn95JDh+E6J5k8ZGCkh20="],
+  ["protocol/documents.js", "sha256-6svPKHPsok15+jek6g/vc0epBlrmAPhAAwk380EOVKo="],
+  ["protocol/enrolment.js", "sha256-L+hX5oRGj9gUNZPDbXAovP13hP/bSInfqbLLn7Akpjc="],
+  ["protocol/errors.js", "sha256-r93+5mjacZJ6SWzaJ5oGl2mLelgE4P7wMdL+XlH98Hs="],
+  ["protocol/invitation.js", "sha256-ZRl19kS6iMo5afrqmFA5Unp+HMqfvQezSUBDU4tfDLc="],
+  ["protocol/json.js", "sha256-Ji8vVY8QNQdC93icRFtk7SEwAHGyd9pArayN2Fd6fK4="],
+  ["protocol/keys.js", "sha256-NyZHC9+Ysy21CkosL6j12+6vvYRBGE9sXO6nx4X3c/4="],
+  ["protocol/messages.js", "sha256-gwyuKjU3iss7fbGsqJENkyLc0d236qXewOztB17Kq2A="],
+  ["protocol/npz.js", "sha256-T95iTYcFAW6AM7+MHzp/Kv9QAPB+rbB6ToaLstvjsR4="],
+  ["protocol/request.js", "sha256-/C6PQAnk8791puRN2cdyq/6gs5obvY/wOyWzZP+wjWk="],
+  ["protocol/rewards.js", "sha256-UcsjN/QVBXrJyIUMb+XnYdZvOMKCpmmDP6ZTw0Wp8Nc="],
+  ["protocol/ring.js", "sha256-QXaYGZIPqApx0ULial1bxrup6HToLdWXeqTOnearVGc="],
+  ["protocol/seal.js", "sha256-Pd3DMAGk+jXsCI/fEP2ShQ4RapIvZvlLmz+jTzqQdF8="],
+  ["protocol/settings.js", "sha256-j1kZY42kFbAGuK7sfi3wQkInlO0G1TFhK0b/zS8gRso="],
+  ["protocol/upload.js", "sha256-hhdDEjNjQXkaBGUArIORKRIG0xSl3hJDs22DWQgUfWo="],
+  ["../web/common/blocked.js", "sha256-CQk2i4IDSS0HRNhkcY7CFwQ6JpEjAyGm2fSt1aUQGdc="],
+  ["../web/common/dom.js", "sha256-SPfSzxfPPHDp+8eE8Ydp99Ofd4LnioZkSMYPWrGpXy8="],
+  ["../web/common/format.js", "sha256-JRObXnHUjEuXpYJwXqzKeUk+lc0GyrdIjZGKLYQtvTk="],
+  ["../web/common/plot.css", "sha256-F1s0j2TquuFq0l1xemVaK1gBmTiq9kX49bPDvPxXDRA="],
+  ["../web/common/plot.js", "sha256-SuIUMYTNeOGN0Tl0wl3BDpJ4M42ms5t54BKj89uqsb0="],
+  ["../web/common/style.css", "sha256-M0WM3GlyylbEyMKUHyJ8jfWXQ1LZ1EPqMYDgSqADU5I="],
+  ["../web/vendor/hpke.js", "sha256-h35eAyiGJMAG2znoJpptxQzqGpPHELNFRIH/c4MojaY="],
+  ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
+  ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
+];
+const VERSION = "1ec402766988ef17";
+
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const PATIENCE = 3000; // milliseconds
+const NAMED = "crowdfl page ";
+const CACHE = `${NAMED}${VERSION}`;
+const addresses = new Set(FILES.map(([file]) => addressOf(file)));
+
+/** @param {string} file @returns {string} */
+function addressOf(file) {
+  return new URL(file, worker.location.href).href;
+}
+
+async function fetchAll() {
+  const cache = await caches.open(CACHE);
+  await Promise.all(FILES.map(async ([file, integrity]) => {
+    const answer = await fetch(addressOf(file), { integrity, cache: "no-cache", redirect: "error" });
+    if (!answer.ok) throw new Error(`${file} was not served`);
+    await cache.put(addressOf(file), answer);
+  }));
+}
+
+async function forgetOthers() {
+  const names = await caches.keys();
+  await Promise.all(names.filter((name) => name.startsWith(NAMED) && name !== CACHE).map((name) => caches.delete(name)));
+  await worker.clients.claim();
+}
+
+/** @param {string} address */
+async function kept(address) {
+  const cache = await caches.open(CACHE);
+  return (await cache.match(address)) ?? fetch(address); // a browser may have cleared it
+}
+
+/**
+ * The page itself is asked for each time: its headers say whom it may call, and that may have changed. Its text must be the kept one.
+ * @param {string} address
+ */
+async function page(address) {
+  const [, integrity] = FILES[0];
+  try {
+    const answer = await fetch(address, { integrity, cache: "no-cache", signal: AbortSignal.timeout(PATIENCE) });
+    if (!answer.ok) return kept(address);
+    await (await caches.open(CACHE)).put(address, answer.clone());
+    return answer;
+  } catch {
+    return kept(address);
+  }
+}
+
+worker.addEventListener("install", (event) => event.waitUntil(fetchAll()));
+worker.addEventListener("activate", (event) => event.waitUntil(forgetOthers()));
+worker.addEventListener("message", (event) => {
+  if (event.data === "take over") void worker.skipWaiting();
+});
+worker.addEventListener("fetch", (event) => {
+  const { origin, pathname } = new URL(event.request.url);
+  const address = origin + pathname;
+  if (event.request.method !== "GET" || !addresses.has(address)) return;
+  event.respondWith(event.request.mode === "navigate" ? page(addressOf("./")) : kept(address));
+});

@@ -1,0 +1,76 @@
+// @ts-check
+// The requester's page: opens the session, then shows the view that the address names. No address holds a secret.
+import { h } from "../web/common/dom.js";
+import { get, openSession } from "./api.js";
+import { createView } from "./create.js";
+import { listView } from "./list.js";
+import { notice, words } from "./parts.js";
+import { sheetView } from "./sheet.js";
+import { taskView } from "./task.js";
+
+/** @typedef {import("./parts.js").View} View */
+
+const OPENING = "#open=";
+const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+const bar = /** @type {HTMLElement} */ (document.querySelector("header"));
+let leaving = new AbortController(); // ends what the view before was doing
+
+/** @type {[RegExp, (signal: AbortSignal, ...parts: string[]) => Promise<View>][]} */
+const VIEWS = [
+  [/^#?\/?$/, listView],
+  [/^#\/new$/, createView],
+  [/^#\/new\/([0-9a-f]{32})$/, createView],
+  [/^#\/tasks\/([0-9a-f]{32})$/, taskView],
+  [/^#\/tasks\/([0-9a-f]{32})\/sheet$/, sheetView],
+];
+
+/** Take the secret out of the address before anything else. */
+async function openPage() {
+  const hash = location.hash;
+  if (!hash.startsWith(OPENING)) return;
+  history.replaceState(null, "", `${location.pathname}#/`);
+  await openSession(hash.slice(OPENING.length));
+}
+
+async function show() {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const [found, make] = VIEWS.map(([path, view]) => /** @type {const} */ ([path.exec(location.hash), view])).find(([match]) => match) ?? [null, null];
+  try {
+    if (!found || !make) throw new Error("there is no such page");
+    main.setAttribute("aria-busy", "true");
+    const view = await make(signal, ...found.slice(1));
+    if (signal.aborted) return;
+    document.title = `${view.title} – CrowdFL requester`;
+    main.replaceChildren(view.element);
+  } catch (failure) {
+    if (signal.aborted) return;
+    document.title = "CrowdFL requester";
+    main.replaceChildren(h("h1", null, "This cannot be shown"), notice(words(failure), "bad"), h("p", null, h("a", { href: "#/" }, "All tasks")));
+  } finally {
+    if (!signal.aborted) main.removeAttribute("aria-busy");
+  }
+  main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+async function start() {
+  try {
+    await openPage();
+    const { name, sp } = await get("overview");
+    bar.replaceChildren(
+      h("a.skip", { href: location.hash || "#/", onClick: (/** @type {Event} */ event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
+      h("strong", null, "CrowdFL requester"),
+      h("nav", { "aria-label": "Pages" }, h("a", { href: "#/" }, "Tasks"), h("a", { href: "#/new" }, "New task")),
+      h("span.soft", null, `${name} at ${sp}`),
+    );
+  } catch (failure) {
+    main.replaceChildren(h("h1", null, "The page is not open"), notice(words(failure), "bad"));
+    return;
+  }
+  addEventListener("hashchange", () => void show());
+  await show();
+}
+
+void start();

@@ -1,0 +1,131 @@
+// @ts-check
+// One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
+import { h, table } from "../web/common/dom.js";
+import { duration, moment } from "../web/common/format.js";
+import { Refusal, follow, get, post } from "./api.js";
+import { inviteCard } from "./invite.js";
+import { accuracyCard, modelCard } from "./learned.js";
+import { moneyCard } from "./money.js";
+import { actionButton, card, confirmed, notice, progress, showFailure } from "./parts.js";
+
+/**
+ * @typedef {object} Task
+ * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
+ * @property {number} parameters @property {number} budget @property {number} least @property {number} most
+ * @property {string} key @property {string[]} labels @property {string} folder
+ */
+/** @typedef {{ number: number, state: string, uploads: number, deadline: number, last_call: number }} Round */
+/** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
+/** @typedef {{ name: string, amount: number, state: string }} Deposit */
+/** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
+/** @typedef {{ pending: number, paid_in: number, rewards: number, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
+/** @typedef {{ status: Status, report: Report, waits: string[], now: number }} Standing */
+/** @typedef {(standing: Standing) => void} Listener */
+
+const POLL_MS = 3000;
+
+/** @param {AbortSignal} signal @param {string} id */
+export async function taskView(signal, id) {
+  const task = /** @type {Task} */ (await get(`tasks/${id}`, signal));
+  const place = h("div", null, h("p.soft", null, "asking SP …"));
+  const money = moneyCard(task, signal);
+  const invite = inviteCard(task, signal);
+  const learned = accuracyCard(task, signal);
+  const seen = seenCard(task, signal);
+  const orders = orderCard(task);
+  const element = h("div", null,
+    h("h1", null, task.purpose || "(no purpose)"),
+    h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("span.id", null, task.task)),
+    place, money.element, invite.element, learned.element, modelCard(task, signal), seen, orders.element,
+    h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
+  void watch(task, place, [money.show, invite.show, learned.show, orders.show], signal);
+  return { title: task.purpose || "Task", element };
+}
+
+/**
+ * Ask again and again; what did not change is not drawn again, so that nobody loses their place.
+ * @param {Task} task @param {HTMLElement} place @param {readonly Listener[]} listeners @param {AbortSignal} signal
+ */
+async function watch(task, place, listeners, signal) {
+  let before = "";
+  while (!signal.aborted) {
+    try {
+      const standing = /** @type {Standing} */ (await get(`tasks/${task.task}/status`, signal));
+      const now = JSON.stringify({ ...standing, now: 0, status: { ...standing.status, claim_seconds_left: 0 } });
+      if (now !== before) {
+        place.replaceChildren(standingCard(task, standing));
+        for (const listener of listeners) listener(standing);
+      }
+      before = now;
+    } catch (failure) {
+      if (signal.aborted) return;
+      before = "";
+      showFailure(place, failure);
+      if (failure instanceof Refusal && failure.name === "UnknownTask") place.append(postAgain(task, signal));
+    }
+    await new Promise((resolve) => setTimeout(resolve, document.hidden ? 4 * POLL_MS : POLL_MS));
+  }
+}
+
+/** @param {Task} task @param {Standing} standing */
+function standingCard(task, { status, waits, now }) {
+  const rows = status.rounds.map(({ number, state, uploads, last_call }) => [
+    number, h("span.state", null, state), uploads, state === "open" ? `until ${moment(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
+  const left = status.claim_seconds_left;
+  return card("Where it stands",
+    h("p.headline", { role: "status" }, h("span.state", null, status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),
+    status.ended ? h("p", null, `Ended: ${status.ended}.`) : null,
+    waits.length ? notice(`It waits for:\n${waits.map((one) => `• ${one}`).join("\n")}`) : null,
+    left !== null && status.state !== "settled" ? h("p", null, `Rewards can be claimed for ${duration(left)}.`) : null,
+    status.dropped ? notice(`${status.dropped} uploads were damaged at the platform and dropped.`, "warn") : null,
+    table(`Rounds, of ${task.rounds}`, ["round", "state", "uploads", "takes uploads"], rows, { numbers: [0, 2], empty: "no round yet" }));
+}
+
+/** For a creation that was cut off between KGC and SP. @param {Task} task @param {AbortSignal} signal */
+function postAgain(task, signal) {
+  const place = h("div", null);
+  return card("This task was not posted", h("p", null, "Its creation was cut off. Posting it again is safe: it is the same task."), place,
+    actionButton("button.main", "Post it again", place, async () => {
+      await follow(await post(`tasks/${task.task}/post`), (job) => place.replaceChildren(progress(job)), signal);
+      place.replaceChildren(notice("It is posted."));
+    }));
+}
+
+/** @param {Task} task @param {AbortSignal} signal */
+function seenCard(task, signal) {
+  const place = h("div", null);
+  const show = actionButton("button", "Show what each server saw", place, async () => {
+    const { rows, note } = await get(`tasks/${task.task}/seen`, signal);
+    const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.not_learns, row.known]);
+    place.className = "seen";
+    place.replaceChildren(table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells), h("p", null, note));
+  });
+  return card("What each server saw", place, show);
+}
+
+/** @type {Record<string, { label: string, states: readonly string[], title: string, text: string, yes: string, danger: boolean }>} */
+const ORDERS = {
+  pause: { label: "Pause", states: ["running"], title: "Pause this task?", text: "Nothing happens until you resume it. An open round keeps its time.", yes: "Pause", danger: false },
+  resume: { label: "Resume", states: ["paused"], title: "Resume this task?", text: "It goes on where it stood.", yes: "Resume", danger: false },
+  close: { label: "Close enrolment", states: ["running", "paused"], title: "Close enrolment?", text: "Nobody else can join, and KGC destroys the key that it kept for newcomers. This cannot be undone.", yes: "Close enrolment", danger: true },
+  cancel: { label: "Cancel the task", states: ["running", "paused"], title: "Cancel this task?", text: "It ends without further rounds. Money that was not earned is returned. This cannot be undone.", yes: "Cancel the task", danger: true },
+};
+
+/** @param {Task} task */
+function orderCard(task) {
+  const place = h("div", null);
+  const buttons = Object.entries(ORDERS).map(([action, { label, title, text, yes, danger }]) =>
+    /** @type {const} */ ([action, actionButton(danger ? "button.danger" : "button", label, place, async () => {
+      if (!await confirmed(title, text, yes, danger)) return;
+      await post(`tasks/${task.task}/orders`, { action });
+      place.replaceChildren(notice(`${label}: the platform has taken the order.`));
+    })]));
+  const none = h("p.soft", null, "Once SP has answered, orders are here.");
+  const show = (/** @type {Standing} */ { status }) => {
+    const open = buttons.filter(([action, button]) => !(button.hidden = !ORDERS[action].states.includes(status.state)));
+    none.textContent = open.length ? "" : "The task is over: there is nothing to order.";
+  };
+  for (const [, button] of buttons) button.hidden = true;
+  const element = card("Orders", none, place, h("div.row", null, ...buttons.map(([, button]) => button)));
+  return { element, show };
+}

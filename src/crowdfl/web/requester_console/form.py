@@ -1,0 +1,249 @@
+"""The form that a task is created with: every setting with its help and bounds, and what was typed as a task file's contents.
+
+What does not convert stays as it was typed: the settings' own rules refuse it, in their own words.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.protocols.registry import PROFILES
+from crowdfl.roles.defining import WATCH_TASK, defined, explained
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import LEAST_PARTICIPANTS
+from crowdfl.schema import Settings, expected, settable, types_of
+from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
+
+Values = Mapping[str, Mapping[str, Any]]
+"""What is typed or chosen, by section and setting."""
+SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
+    {"task": TaskFile, "settings": TaskSettings, "training": TrainingSettings}
+)
+_USUAL = {
+    "task": ("purpose", "terms", "readers", "claim_window"),
+    "settings": (
+        "profile",
+        "rounds",
+        "window",
+        "min_participants",
+        "max_participants",
+        "max_samples",
+        "budget",
+        "max_norm",
+    ),
+    "training": ("labels", "channels", "learner", "hidden", "features", "epochs"),
+}
+_LONG = ("purpose", "terms", "readers")
+_SECONDS = ("claim_window", "window", "grace")  # of the task, not the window of samples
+_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
+
+PHONE_TASK: Values = MappingProxyType(
+    {
+        "task": {
+            "purpose": "Recognise what the owner of a phone is doing: sitting, standing, walking or climbing stairs",
+            "terms": "Recordings stay on your phone. Only two masked shares of what your phone learnt leave it.",
+            "readers": "The requester reads every average; participants read every one but the last.",
+            "claim_window": 604800.0,
+        },
+        "settings": {
+            "profile": "shares",
+            "max_participants": 30,
+            "max_samples": 1000,
+            "max_norm": 20.0,
+            "lanes": 256,
+            "strategy": "retransmit",
+            "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
+            "rounds": 3,
+            "budget": "36.00",
+        },
+        "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
+    }
+)
+_STARTS = {
+    "phones": ("Phones: the three axes of acceleration, profile shares", PHONE_TASK),
+    "watch": ("The watch data that comes with crowdfl, profile hardened", WATCH_TASK),
+}
+
+
+def form() -> dict[str, Any]:
+    """Every setting, and values to start from."""
+    fields = [_field(section, name) for section, model in SECTIONS.items() for name in _names(section, model)]
+    starts = [{"name": name, "title": title, "values": start_values(own)} for name, (title, own) in _STARTS.items()]
+    return {"fields": fields, "starts": starts}
+
+
+def start_values(own: Values) -> dict[str, dict[str, Any]]:
+    """A whole form: these values, and the defaults of every other setting, as a form shows them."""
+    return {
+        section: {
+            name: _shown(own.get(section, {}).get(name, _default(found))) for name, found in _settable(model).items()
+        }
+        for section, model in SECTIONS.items()
+    }
+
+
+def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
+    """A task that exists, as a form shows it: to start another from."""
+    task = {name: getattr(definition, name) for name in ("purpose", "terms", "readers", "claim_window")}
+    return start_values({"task": task, "settings": dict(definition.settings), "training": dict(definition.training)})
+
+
+@dataclass
+class Answer:
+    """What a form's values lead to, or what is wrong with them: by field where it is known, else in words."""
+
+    errors: dict[str, str] = field(default_factory=dict)  # by "section.setting"
+    problem: str | None = None
+    named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
+    explanation: Any = None
+
+
+def answer(values: Values, min_claim_window: float) -> Answer:
+    """As `crowdfl task explain` says it, for a form that may be half filled in."""
+    errors = faults(values)
+    if errors:
+        return Answer(errors)
+    try:
+        definition, _ = defined("the form", contents(values), None, min_claim_window)
+        return Answer(explanation=explained(definition))
+    except CrowdFLError as wrong:
+        words = str(wrong)
+        return Answer(problem=words, named=_named(words))
+
+
+def faults(values: Values) -> dict[str, str]:
+    """Every field that is wrong by itself; of rules about several, the fields that they name."""
+    found: dict[str, str] = {}
+    for section, model in SECTIONS.items():
+        try:
+            model(**_given(section, values) | _no_sections(section))
+        except SettingsError as wrong:
+            named = wrong.faults or {name.partition(".")[2]: str(wrong) for name in _named(str(wrong), section)[:1]}
+            found |= {f"{section}.{name}": words for name, words in (named or {"": str(wrong)}).items()}
+    return found
+
+
+def contents(values: Values) -> dict[str, Any]:
+    """As a task file holds them."""
+    inner = {section: _given(section, values) for section in ("settings", "training")}
+    return {**_given("task", values), **inner}
+
+
+def _no_sections(section: str) -> dict[str, Any]:
+    return {"settings": {}, "training": {}} if section == "task" else {}
+
+
+def _given(section: str, values: Values) -> dict[str, Any]:
+    """What is filled in; what is left empty keeps its default, or is missed by name."""
+    fields = _settable(SECTIONS[section])
+    typed = values.get(section, {})
+    unknown = {name: value for name, value in typed.items() if name not in fields}  # for the model to refuse
+    read = {name: _read(name, fields[name], value) for name, value in typed.items() if name in fields}
+    return {name: value for name, value in read.items() if value not in ("", None)} | unknown
+
+
+def _read(name: str, found: FieldInfo, value: object) -> object:
+    """A typed text as the value that it stands for."""
+    if not isinstance(value, str):
+        return value
+    kind, text = _kind(name, found), value.strip()
+    if name in _LISTS:
+        return _items(name, text)
+    if kind == "flag":
+        return {"true": True, "false": False}.get(text, text)
+    return _number(text) if kind in ("whole", "number") else text
+
+
+def _items(name: str, text: str) -> object:
+    parts = [part.strip() for line in text.splitlines() for part in (line.split(",") if name != "layers" else [line])]
+    kept = [part for part in parts if part]
+    if name == "hidden":
+        return [_number(part) for part in kept]
+    return kept or ("" if name == "labels" else [])
+
+
+def _number(text: str) -> int | float | str:
+    """16 stays 16 and 16.0 stays 16.0: a task's id covers the form it is written in."""
+    for kind in (int, float):
+        read: Callable[[str], int | float] = kind
+        try:
+            return read(text) if "_" not in text and len(text) < 40 else text
+        except ValueError:
+            continue
+    return text
+
+
+def _shown(value: object) -> object:
+    """As a field of the form holds it."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, list | tuple):
+        return "\n".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _settable(model: type[Settings]) -> dict[str, FieldInfo]:
+    """Without a file's sections, which are sections of the form."""
+    return {name: found for name, found in settable(model).items() if get_origin(found.annotation) is not dict}
+
+
+def _default(found: FieldInfo) -> object:
+    return None if found.is_required() else found.default
+
+
+def _names(section: str, model: type[Settings]) -> list[str]:
+    """The usual ones first."""
+    return [*_USUAL[section], *(name for name in _settable(model) if name not in _USUAL[section])]
+
+
+def _field(section: str, name: str) -> dict[str, Any]:
+    found = _settable(SECTIONS[section])[name]
+    kind, example = _kind(name, found), (found.examples or [None])[0]
+    return {
+        "section": section,
+        "name": name,
+        "kind": kind,
+        "choices": _choices(name, found),
+        "optional": not found.is_required() and found.default is None,
+        "required": found.is_required(),
+        "usual": name in _USUAL[section],
+        "seconds": section != "training" and name in _SECONDS,
+        "help": found.description,
+        "expected": expected(name, found),
+        "example": None if example is None else _shown(example),
+    }
+
+
+def _kind(name: str, found: FieldInfo) -> str:
+    """How a field is typed or chosen."""
+    kinds = types_of(found.annotation)
+    if name in _LONG or name in _LISTS:
+        return "long" if name in _LONG else _LISTS[name]
+    if name == "budget":
+        return "money"
+    if name == "profile" or get_origin(kinds[0]) is Literal:
+        return "choice"
+    if bool in kinds:
+        return "flag"
+    if str in kinds:
+        return "text"
+    return "number" if float in kinds else "whole"
+
+
+def _choices(name: str, found: FieldInfo) -> list[str]:
+    if name == "profile":
+        return sorted(PROFILES)
+    return [choice for kind in types_of(found.annotation) if get_origin(kind) is Literal for choice in get_args(kind)]
+
+
+def _named(words: str, only: str | None = None) -> list[str]:
+    """The fields whose names occur in a message, in its order: in backticks, if there are any."""
+    spoken = re.findall(r"`(\w+)`", words) or re.findall(r"\w+", words)
+    sections = [only] if only else list(SECTIONS)
+    known = {name: f"{section}.{name}" for section in reversed(sections) for name in _settable(SECTIONS[section])}
+    return list(dict.fromkeys(known[word] for word in spoken if word in known))

@@ -1,0 +1,120 @@
+"""What was learnt: the model as files, how well it does, and accuracy by round. Computed here, where the data lies."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crowdfl.errors import NotReady, SettingsError
+from crowdfl.learning.evaluation import Samples, evaluated, load_samples
+from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.requester import Requester
+from crowdfl.storage.model_files import FORMATS, model_description, require_model_path, write_model
+from crowdfl.web.requester_console.jobs import Progress
+
+_MOST_DATA = 50
+
+
+@dataclass
+class Learned:
+    """One requester's models. A reader of a chained profile keeps where it stands: one reads at a time."""
+
+    requester: Requester
+    _scores: dict[tuple[str, tuple[str, ...], int], dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reading = threading.Lock()
+
+    def model(self, task: str) -> Weights:
+        with self._reading:
+            return self.requester.model(task)
+
+    def model_file(self, task: str, form: str) -> bytes:
+        """The model's arrays, or the description that goes beside them."""
+        definition = self.requester.definition(task)
+        if form == "json":
+            return model_description(definition)
+        if f".{form}" not in FORMATS:
+            raise SettingsError(f"a model is written as {' or '.join(FORMATS)}, not {form!r}")
+        return FORMATS[f".{form}"][0](definition.shape, self.model(task))
+
+    def save(self, task: str, path: str) -> str:
+        """Write both files into a folder of this machine; where the model is."""
+        place = Path(path).expanduser()
+        require_model_path(place)
+        write_model(place, self.requester.definition(task), self.model(task))
+        return str(place.resolve())
+
+    def evaluate(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
+        """The newest model on somebody's held-out windows."""
+        steps = len(data) + 2
+        progress(0, steps, "opening the model")
+        recipe, arrays = Recipe.of(self.requester.definition(task).training), self.model(task)
+        samples = _loaded(recipe, data, lambda done, words: progress(done + 1, steps, words))
+        progress(steps - 1, steps, "evaluating")
+        return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}
+
+    def by_round(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
+        """Accuracy of the initial weights, which are round 0, and of each average that the requester may read."""
+        progress(0, 0, "looking at the rounds")
+        numbers = [0, *self._readable(task)]
+        recipe = Recipe.of(self.requester.definition(task).training)
+        missing = [number for number in numbers if (task, tuple(data), number) not in self._scores]
+        unread: list[dict[str, Any]] = []
+        if missing:
+            steps = len(data) + len(missing)
+            samples = _loaded(recipe, data, lambda done, words: progress(done, steps, words))
+            learner = recipe.make_learner()
+            for done, number in enumerate(missing, start=len(data)):
+                progress(done, steps, f"round {number}")
+                try:
+                    found = _scored(recipe, learner, self._weights(task, number), samples)
+                except NotReady as why:
+                    unread.append({"number": number, "why": str(why)})
+                    continue
+                kept = {name: found[name] for name in ("accuracy", "loss", "windows")}
+                self._scores[task, tuple(data), number] = kept
+        known = [number for number in numbers if (task, tuple(data), number) in self._scores]
+        rounds = [{"number": number, **self._scores[task, tuple(data), number]} for number in known]
+        return {"rounds": rounds, "unread": unread}
+
+    def _readable(self, task: str) -> list[int]:
+        """Of a chained profile every round that is through; of others the last one alone."""
+        rounds = self.requester.sp.status(task)["rounds"]
+        done = [entry["number"] for entry in rounds if entry["state"] == "rewarded"]
+        settings = self.requester.definition(task).settings
+        return done if profile_named(settings.profile).chained else done[-1:]
+
+    def _weights(self, task: str, number: int) -> Weights:
+        if number == 0:
+            return self.requester.initial(task)
+        with self._reading:
+            flat = self.requester.read(task, number).weights
+        return self.requester.definition(task).shape.arrays(flat)
+
+
+def require_data(given: Sequence[str]) -> list[str]:
+    """The texts that name data, one each."""
+    data = [text.strip() for text in given if text.strip()]
+    if not 1 <= len(data) <= _MOST_DATA:
+        raise SettingsError(
+            f"name some data to test on, one a line and at most {_MOST_DATA}: watch:0, csv:FOLDER or npz:FILE#7"
+        )
+    return list(dict.fromkeys(data))
+
+
+def _loaded(recipe: Recipe, data: Sequence[str], progress: Any) -> dict[str, Samples]:  # noqa: ANN401 -- (done, words)
+    found = {}
+    for done, spec in enumerate(data):
+        progress(done, f"reading {spec}")
+        found[spec] = load_samples(spec, recipe)
+    return found
+
+
+def _scored(recipe: Recipe, learner: Learner, arrays: Weights, samples: dict[str, Samples]) -> dict[str, Any]:
+    learner.load(arrays)
+    return evaluated(recipe, learner, samples)

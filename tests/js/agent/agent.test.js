@@ -1,0 +1,385 @@
+// @ts-check
+// How an agent waits, shares a browser with other tabs, claims, leaves and forgets.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { view } from "#web/phone/agent/state.js";
+import {
+  ClaimRefused, Conflict, MasksDoNotFit, NotAuthenticated, NotReady, ServiceUnavailable, TaskFull, TaskNotRunning, TooLate,
+} from "#web/phone/protocol/errors.js";
+import { FakeLocks, FakePhone, FakePlatform, TASK, protocol, until } from "./fakes.js";
+
+/** @param {import("./fakes.js").FakeOptions} [options] */
+async function invited(options) {
+  const phone = new FakePhone(new FakePlatform(options));
+  return { phone, platform: phone.platform, agent: await phone.invited() };
+}
+
+test("an agent takes part from joining to being paid, and a later tab has nothing to do", async () => {
+  const { phone, agent, platform } = await invited({ rounds: 3 });
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("paid"), [{ millionths: 600n }]);
+  const shown = await view(phone.store, TASK);
+  assert.deepEqual([shown?.phase, shown?.total, shown?.claim.state, shown?.claim.amount], ["ended", 600n, "paid", 600n]);
+  assert.equal(shown?.receipts.length, 3);
+  const calls = platform.calls.length;
+  assert.equal(await phone.open().run(), "ended");
+  assert.equal(platform.calls.length, calls);
+});
+
+test("before joining an error is told at once, afterwards the platform is waited for", async () => {
+  const { phone, agent, platform } = await invited();
+  let left = 0;
+  platform.instead.papers = () => {
+    if (left-- > 0) throw new ServiceUnavailable("away");
+    return { definition: platform.definition(), appointment: "" };
+  };
+  left = 1;
+  await assert.rejects(agent.run(), ServiceUnavailable);
+  left = 0;
+  await agent.join();
+  left = 3;
+  assert.equal(await phone.open().run(), "ended");
+  assert.equal(phone.events("waiting").length, 3);
+});
+
+test("a refusal by name ends it", async () => {
+  const { agent, platform } = await invited();
+  platform.instead.enrolAtKgc = () => { throw new TaskFull("every place is taken"); };
+  await assert.rejects(agent.run(), TaskFull);
+});
+
+test("a platform that does not know the participant is asked again for a while", async () => {
+  const { phone, agent, platform } = await invited();
+  await agent.join();
+  platform.instead.status = () => { throw new NotAuthenticated("who?"); };
+  await assert.rejects(agent.run(), NotAuthenticated);
+  assert.equal(phone.events("waiting").length, 9);
+});
+
+test("whoever cannot train takes no place", async () => {
+  const { phone, platform } = await invited();
+  const trainer = Object.assign(phone.trainer, { prepare: () => { throw new Error("no such learner"); } });
+  await assert.rejects(phone.open(undefined, { trainer }).run(), /no such learner/);
+  assert.equal(platform.certified, null);
+});
+
+test("it polls less often while nothing happens, and at once when it is woken", async () => {
+  const { phone, platform } = await invited();
+  Object.assign(platform, { rounds: [], autoFinish: false });
+  /** @type {AbortSignal | undefined} */
+  let waking;
+  const sleep = async (/** @type {number} */ seconds, /** @type {AbortSignal | undefined} */ signal) => {
+    phone.slept.push(seconds);
+    if (phone.slept.length < 6) return;
+    waking = signal;
+    await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  };
+  const agent = phone.open(undefined, { sleep });
+  const running = agent.run();
+  await until(() => waking);
+  assert.deepEqual(phone.slept.map((one) => Math.round(one * 100) / 100), [1, 1.5, 2.25, 3, 3, 3]); // a window of 30 s
+  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  agent.wake();
+  await until(() => platform.held.has(1));
+  await agent.stop();
+  assert.equal(await running, "stopped");
+});
+
+test("a stopped run ends in the middle of a wait, and the next one goes on", async () => {
+  const { phone, platform } = await invited();
+  platform.rounds = [];
+  const stopper = new AbortController();
+  const agent = phone.open(undefined, { sleep: async (_seconds, signal) => {
+    stopper.abort();
+    signal?.throwIfAborted();
+  } });
+  assert.equal(await agent.run(stopper.signal), "stopped");
+  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  assert.equal(await phone.open().run(), "ended");
+});
+
+test("a run that is stopped while it trains uploads nothing", async () => {
+  const { phone, platform } = await invited();
+  const agent = phone.open();
+  phone.trainer.train = async (/** @type {any} */ weights) => {
+    agent.stop();
+    return { weights, samples: 1 };
+  };
+  assert.equal(await agent.run(), "stopped");
+  assert.equal(platform.seen.size, 0);
+});
+
+test("whoever stops an agent does not wait for its training, or for a figure", async () => {
+  for (const work of /** @type {const} */ (["train", "evaluate"])) {
+    const { phone, platform } = await invited();
+    const agent = phone.open();
+    let began = false;
+    Object.assign(phone.trainer, { [work]: () => {
+      began = true;
+      return new Promise(() => {});
+    } });
+    const running = agent.run();
+    await until(() => began);
+    assert.equal(await agent.leave(), true);
+    assert.equal(await running, "stopped");
+    assert.equal(platform.seen.size, 0);
+    assert.deepEqual(phone.events("not evaluated"), []);
+  }
+});
+
+test("of two tabs one runs, and the other takes over when it is closed", async () => {
+  const { phone, platform } = await invited();
+  const locks = /** @type {any} */ (new FakeLocks());
+  platform.rounds = [];
+  const hold = (/** @type {number} */ _seconds, /** @type {AbortSignal | undefined} */ signal) =>
+    new Promise((/** @type {(value: void) => void} */ _, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  const first = phone.open(undefined, { locks, sleep: hold });
+  const running = first.run();
+  await until(() => platform.calls.includes("status"));
+  const second = phone.open(undefined, { locks });
+  const waiting = second.run();
+  await until(() => phone.events("elsewhere").length);
+  await assert.rejects(phone.open(undefined, { locks }).claim(), Conflict);
+  assert.deepEqual(phone.trainer.trained, []);
+  platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  await first.stop();
+  assert.deepEqual([await running, await waiting], ["stopped", "ended"]);
+  assert.deepEqual(phone.trainer.trained, [1, 2, 3]);
+});
+
+test("two runs of one agent are one", async () => {
+  const { phone, agent } = await invited();
+  assert.deepEqual(await Promise.all([agent.run(), agent.run()]), ["ended", "ended"]);
+  assert.deepEqual(phone.trainer.trained, [1, 2, 3]);
+});
+
+test("a claim is not made twice, and the same one is sent again when its answer was lost", async () => {
+  const { phone, agent, platform } = await invited();
+  let lost = 2;
+  const pay = platform._claim.bind(platform);
+  platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
+    const paid = pay(claim);
+    if (lost-- > 0) throw new ServiceUnavailable("no answer");
+    return paid;
+  };
+  assert.equal(await agent.run(), "ended");
+  assert.equal(platform.claims.size, 1);
+  assert.equal(phone.events("paid").length, 1);
+});
+
+test("a refused claim is told and not repeated", async () => {
+  for (const [refusal, state] of /** @type {const} */ ([[new ClaimRefused("no"), "refused"], [new TooLate("over"), "too late"]])) {
+    const { phone, agent, platform } = await invited();
+    platform.instead.claim = () => { throw refusal; };
+    assert.equal(await agent.run(), "ended");
+    assert.deepEqual(phone.events("not paid"), [{ why: refusal.message }]);
+    assert.equal(platform.calls.filter((call) => call === "claim").length, 1);
+    assert.equal((await view(phone.store, TASK))?.claim.state, state);
+  }
+});
+
+test("nothing is claimed without a budget, or by someone who earned nothing", async () => {
+  const free = await invited({ payment: 0n });
+  assert.equal(await free.agent.run(), "ended");
+  const late = await invited();
+  late.platform.instead.send = (_task, number) => {
+    late.platform.finish(number);
+    throw new TooLate("over");
+  };
+  assert.equal(await late.agent.run(), "ended");
+  for (const { platform, phone } of [free, late]) {
+    assert.equal(platform.calls.includes("claim"), false);
+    assert.equal((await view(phone.store, TASK))?.claim.state, "none");
+  }
+});
+
+test("a missing reward is waited for until half of the time to claim, and then left out", async () => {
+  const { phone, agent, platform } = await invited({ claimWindow: 1000 });
+  const reward = platform._acts(/** @type {any} */ ({})).reward;
+  platform.instead.reward = (task, number, keys) => {
+    if (number === 2) throw new NotReady("the file is lost");
+    return reward(task, number, keys);
+  };
+  platform.left = 900;
+  const status = platform._acts(/** @type {any} */ ({})).status;
+  platform.instead.status = () => ({ ...status(), claim_seconds_left: platform.state === "running" ? null : 900 - phone.slept.length * 10 });
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("claiming without").map(({ rounds }) => rounds), [[2]]);
+  assert.deepEqual([...platform.claims], ["[1,3]"]);
+  assert.ok(900 - phone.slept.length * 10 <= 500);
+});
+
+test("the owner can claim the rest at once", async () => {
+  const { phone, platform, agent } = await invited();
+  const reward = platform._acts(/** @type {any} */ ({})).reward;
+  platform.instead.reward = (task, number, keys) => {
+    if (number === 2) throw new NotReady("the file is lost");
+    return reward(task, number, keys);
+  };
+  platform.left = 900;
+  const done = agent.run();
+  await until(() => phone.slept.length > 3);
+  await assert.rejects(agent.claim(), NotReady);
+  assert.equal(await agent.claim({ withoutMissing: true }), 400n);
+  assert.equal(await done, "stopped");
+  assert.equal(await agent.run(), "ended");
+});
+
+test("a platform whose clock jumps hurries nobody, and is believed after a while", async () => {
+  const { phone, agent, platform } = await invited({ claimWindow: 1000 });
+  platform.instead.reward = () => { throw new NotReady("gone"); };
+  platform.left = 0;
+  assert.equal(await agent.run(), "ended");
+  const waits = phone.slept.length;
+  assert.ok(waits >= 10, `${waits} looks`);
+});
+
+test("masks that CSP has lost cost the newest round only, and the refused claim is kept", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.left = 100;
+  const pay = platform._claim.bind(platform);
+  platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
+    if (new TextDecoder().decode(claim) === "[1,2,3]") throw new MasksDoNotFit("round 3 is unknown");
+    return pay(claim);
+  };
+  assert.equal(await agent.run(), "ended");
+  assert.deepEqual(phone.events("paid"), [{ millionths: 300n }]);
+  assert.equal(phone.events("claim refused").length, 1);
+  assert.equal((await phone.store.keys(TASK, "refused-claims/")).length, 1);
+});
+
+test("a claim that SP says came too early is made again, with the rewards of that time", async () => {
+  const { phone, platform } = await invited();
+  const [pay, made] = [platform._claim.bind(platform), /** @type {unknown[]} */ ([])];
+  platform.instead.claim = (_task, /** @type {Uint8Array} */ claim) => {
+    if (made.length === 1) throw new NotReady("the task is not over");
+    return pay(claim);
+  };
+  const makeClaim = async (/** @type {Parameters<typeof protocol.makeClaim>} */ ...given) => {
+    made.push(given);
+    return protocol.makeClaim(...given);
+  };
+  assert.equal(await phone.open(undefined, { protocol: { ...protocol, makeClaim } }).run(), "ended");
+  assert.deepEqual([made.length, phone.events("paid").length], [2, 1]);
+});
+
+test("a claim that was paid in part says what is missing", async () => {
+  const { agent, platform, phone } = await invited();
+  platform.instead.claim = () => ({ paid: new Map([[1, 100n], [2, 150n]]), claimed: new Map([[1, 100n], [2, 200n], [3, 300n]]) });
+  await agent.run();
+  assert.deepEqual(phone.events("paid"), [{ millionths: 250n, missing: new Map([[2, 50n], [3, 300n]]) }]);
+});
+
+test("someone who leaves is paid for what was done, after the end", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.autoFinish = false;
+  await agent.join();
+  await agent.participant.step(phone.trainer);
+  platform.finish(1);
+  assert.equal(await agent.leave(), true);
+  assert.equal(platform.quits, 1);
+  const running = agent.run();
+  await until(() => phone.slept.length > 3);
+  assert.deepEqual(phone.trainer.trained, [1]);
+  platform.state = "finished";
+  platform.rounds = platform.rounds.slice(0, 1);
+  assert.equal(await running, "ended");
+  assert.deepEqual(phone.events("paid"), [{ millionths: 100n }]);
+  assert.equal((await view(phone.store, TASK))?.phase, "left");
+});
+
+test("who leaves while the platform is away has left, and the platform hears it later", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.autoFinish = false;
+  await agent.join();
+  platform.instead.quit = () => { throw new ServiceUnavailable("away"); };
+  assert.equal(await agent.leave(), false);
+  delete platform.instead.quit;
+  assert.equal(await phone.open().run(), "left");
+  assert.deepEqual([platform.quits, phone.trainer.trained], [1, []]);
+});
+
+test("forgetting asks first where rewards would be lost", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.autoFinish = false;
+  await agent.join();
+  await agent.participant.step(phone.trainer);
+  const owed = await agent.forget();
+  assert.deepEqual(owed, { forgotten: false, unclaimed: { amount: 0n, owed: [1] }, told: false });
+  platform.finish(1);
+  await agent.participant.step(phone.trainer);
+  assert.deepEqual((await agent.forget()).unclaimed, { amount: 100n, owed: [2] });
+  assert.ok(await phone.store.has(TASK, "keys"), "nothing was erased");
+  const done = await agent.forget({ loseRewards: true });
+  assert.deepEqual([done.forgotten, done.told, platform.quits], [true, true, 1]);
+  assert.equal(await view(phone.store, TASK), null);
+  assert.equal(/** @type {any} */ (phone.tables).kept.size, 0);
+});
+
+test("after being paid everything is forgotten without a question", async () => {
+  const { phone, agent } = await invited();
+  await agent.run();
+  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  assert.deepEqual(await agent.forget(), { forgotten: true, unclaimed: { amount: 0n, owed: [] }, told: true });
+  assert.equal(/** @type {any} */ (phone.tables).kept.size, 0);
+});
+
+test("an agent in another tab ends without a trace when the campaign is forgotten", async () => {
+  const { phone, agent, platform } = await invited();
+  platform.autoFinish = false;
+  const running = agent.run();
+  await until(() => phone.slept.length > 2);
+  await phone.open().forget({ loseRewards: true });
+  platform.finish(1);
+  assert.equal(await running, "forgotten");
+  assert.equal(/** @type {any} */ (phone.tables).kept.size, 0);
+  assert.equal(await phone.open().run(), "forgotten");
+});
+
+test("whoever leaves in another tab while this one enrols has left", async () => {
+  const { phone, agent, platform } = await invited();
+  await agent.join();
+  const enrol = platform._acts(/** @type {any} */ ({})).enrol;
+  platform.instead.enrol = async (task, certificate) => {
+    await phone.open().leave();
+    return enrol(task, certificate);
+  };
+  assert.equal(await phone.open().run(), "left");
+  assert.deepEqual([phone.trainer.trained, platform.quits], [[], 2]); // SP was told again after the enrolment
+});
+
+test("a mistake in a listener ends nothing, and is reported", async () => {
+  const { phone, platform } = await invited();
+  /** @type {unknown[]} */
+  const reported = [];
+  const hear = (/** @type {unknown} */ error) => reported.push(error);
+  const others = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", hear);
+  try {
+    assert.equal(await phone.open(undefined, { onEvent: () => { throw new Error("of the page"); } }).run(), "ended");
+    await until(() => reported.length > 3);
+  } finally {
+    process.removeListener("uncaughtException", hear);
+    others.forEach((one) => process.on("uncaughtException", one));
+  }
+  assert.equal(platform.paid, 1);
+});
+
+test("whom SP no longer knows after the end still sees how the task ended", async () => {
+  const { phone, agent, platform } = await invited();
+  await agent.join();
+  Object.assign(platform, { state: "cancelled", rounds: [] });
+  platform.instead.enrol = () => { throw new TaskNotRunning("the task is cancelled"); };
+  assert.equal(await phone.open().run(), "ended");
+  assert.equal((await view(phone.store, TASK))?.state, "cancelled");
+});
+
+test("a refused claim is not forgotten without a question", async () => {
+  const { agent, platform } = await invited();
+  platform.instead.claim = () => { throw new ClaimRefused("no"); };
+  await agent.run();
+  assert.deepEqual((await agent.forget()).unclaimed, { amount: 600n, owed: [] });
+});

@@ -1,0 +1,323 @@
+// @ts-check
+// A participant's own affairs: what it refuses, what it keeps, what it tells its owner.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { view } from "#web/phone/agent/state.js";
+import {
+  DocumentError, Forbidden, NothingToContribute, NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable,
+  TaskNotRunning, TooFewParticipants, TooLate, UploadRejected,
+} from "#web/phone/protocol/errors.js";
+import { FakePhone, FakePlatform, TASK, protocol } from "./fakes.js";
+
+/** A phone whose first round is open. @param {import("./fakes.js").FakeOptions} [options] */
+async function joined(options) {
+  const phone = new FakePhone(new FakePlatform(options));
+  phone.platform.autoFinish = false;
+  const agent = await phone.invited();
+  await agent.join();
+  return { phone, person: agent.participant, step: () => agent.participant.step(phone.trainer), platform: phone.platform };
+}
+
+/** @param {FakePhone} phone */
+const names = (phone) => phone.told.map(([what]) => what);
+
+test("a task of fewer than five people is not joined unless its owner accepts it", async () => {
+  const phone = new FakePhone(new FakePlatform({ min: 3 }));
+  const agent = await phone.invited();
+  await assert.rejects(agent.join(), TooFewParticipants);
+  assert.equal(phone.platform.certified, null, "nothing has left the phone");
+  await agent.accept(3);
+  await agent.join();
+  assert.notEqual(phone.platform.certified, null);
+});
+
+test("the least number is checked again before each upload", async () => {
+  const { person, phone, step } = await joined({ min: 5 });
+  await person.accept(6);
+  await assert.rejects(step(), TooFewParticipants);
+  assert.deepEqual(phone.trainer.trained, []);
+});
+
+test("the papers of another task are refused", async () => {
+  const phone = new FakePhone();
+  const other = { ...protocol, openAppointment: async () => ({ task: "another", fingerprint: "" }) };
+  await phone.invited();
+  await assert.rejects(phone.open(undefined, { protocol: other }).look(), DocumentError);
+});
+
+test("initial weights that are not the task's are not kept", async () => {
+  const phone = new FakePhone();
+  await phone.invited();
+  const agent = phone.open(undefined, { protocol: { ...protocol, hex: () => "wrong" } });
+  await agent.join();
+  await assert.rejects(agent.participant.step(phone.trainer), DocumentError);
+  assert.equal(await phone.store.has(TASK, "initial"), false);
+});
+
+test("a round with a receipt is neither trained for nor sent again", async () => {
+  const { phone, step } = await joined();
+  assert.equal(await step(), true);
+  assert.equal(await step(), false);
+  assert.deepEqual(phone.trainer.trained, [1]);
+  assert.equal(phone.platform.calls.filter((call) => call === "send").length, 1);
+});
+
+test("a receipt for something else is refused, and kept as evidence", async () => {
+  const { phone, step, platform } = await joined();
+  platform.instead.send = () => JSON.stringify({ body: { round: 2, digest: "other", late: false } });
+  await assert.rejects(step(), DocumentError);
+  assert.equal(await phone.store.has(TASK, "rounds/1/receipt"), false);
+  assert.equal(await phone.store.has(TASK, "rounds/1/wrong-receipt"), true);
+});
+
+test("an upload that comes too late is told, and the round is let go", async () => {
+  const { phone, step, platform } = await joined();
+  platform.instead.send = () => { throw new TooLate("round 1 ended 3 s ago"); };
+  assert.equal(await step(), true);
+  assert.equal(await step(), false);
+  assert.deepEqual(phone.events("refused"), [{ round: 1, why: "round 1 ended 3 s ago" }]);
+  const shown = await view(phone.store, TASK);
+  assert.deepEqual([shown?.rounds[0].mine, shown?.rounds[0].why], ["refused", "round 1 ended 3 s ago"]);
+});
+
+test("an upload to a task that was cancelled is told", async () => {
+  const { phone, step, platform } = await joined();
+  platform.instead.send = () => { throw new TaskNotRunning("the task was cancelled"); };
+  await step();
+  assert.equal(phone.events("refused").length, 1);
+});
+
+test("a refusal that may pass is not noted: the same bytes are sent again", async () => {
+  const { phone, step, platform } = await joined();
+  platform.instead.send = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(step(), ServiceUnavailable);
+  delete platform.instead.send;
+  const made = await phone.store.get(TASK, "rounds/1/upload");
+  await step();
+  assert.equal(platform.held.get(1), new TextDecoder().decode(made));
+  assert.deepEqual(phone.trainer.trained, [1]);
+});
+
+test("without samples no upload leaves the phone, and new recordings are tried in the same round", async () => {
+  const { phone, step, platform } = await joined();
+  phone.trainer.failure = new NothingToContribute("record at least a minute");
+  assert.equal(await step(), true);
+  assert.equal(await step(), false);
+  assert.equal(phone.events("nothing to contribute").length, 1);
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "nothing");
+  phone.trainer.failure = null;
+  assert.equal(await step(), false, "the recordings are the same");
+  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  assert.equal(await step(), true);
+  assert.ok(platform.held.has(1));
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
+});
+
+test("averages are read in order, with the accuracy before and after", async () => {
+  const { phone, step, platform } = await joined({ rounds: 3 });
+  for (const number of [1, 2]) {
+    await step();
+    platform.finish(number);
+  }
+  await step();
+  platform.finish(3);
+  await step();
+  const shown = await view(phone.store, TASK);
+  assert.deepEqual(shown?.rounds.map((one) => [one.accuracyBefore, one.accuracyAfter]), [[0, 0.1], [0.1, 0.2], [0.2, null]]);
+  assert.deepEqual(phone.events("read").map(({ round }) => round), [1, 2]);
+});
+
+test("whoever was away for several rounds catches up and goes on from the newest model", async () => {
+  const { phone, step, platform } = await joined({ rounds: 4 });
+  for (const number of [1, 2]) platform.finish(number);
+  await step();
+  assert.deepEqual(phone.events("read").map(({ round }) => round), [1, 2]);
+  assert.equal(JSON.parse(String(platform.held.get(3))).base, 2);
+});
+
+test("a missing average keeps the phone out of the next round, and is told once", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => { throw new NotReady("gone"); };
+  await step();
+  await step();
+  assert.equal(phone.events("average missing").length, 1);
+  assert.deepEqual(phone.trainer.trained, [1]);
+  delete platform.instead.average;
+  await step();
+  assert.deepEqual(phone.trainer.trained, [1, 2]);
+});
+
+test("an average is not asked for before the one that it follows from", async () => {
+  const { step, platform } = await joined({ rounds: 4 });
+  for (const number of [1, 2]) platform.finish(number);
+  /** @type {number[]} */
+  const asked = [];
+  platform.instead.average = (_task, number) => {
+    asked.push(number);
+    throw new NotReady("gone");
+  };
+  await step();
+  assert.deepEqual(asked, [1]);
+});
+
+test("a platform that is away is not trained past", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(step(), ServiceUnavailable);
+  assert.deepEqual(phone.trainer.trained, [1]);
+});
+
+test("an upload that both servers left out earns nothing, and its owner is told why", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => new TextEncoder().encode(JSON.stringify({ number: 1, accepted: [] }));
+  await step();
+  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "left out" }]);
+  assert.equal(platform.calls.includes("reward"), false);
+  assert.equal((await view(phone.store, TASK))?.rounds[0].why, "left out");
+});
+
+test("a rejection that the average does not confirm is not believed", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.reward = () => { throw new UploadRejected("out of bounds"); };
+  await step();
+  await step();
+  assert.equal(phone.events("reward missing").length, 1);
+  assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), false);
+});
+
+test("a reward out of range is refused for good", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.reward = () => { throw new RewardOutOfRange("more than the budget"); };
+  await step();
+  assert.equal(phone.events("reward refused").length, 1);
+  assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), true);
+});
+
+test("a missing reward keeps nobody from the next round, and a refused signature is not overlooked", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.reward = () => { throw new NotReady("gone"); };
+  await step();
+  assert.deepEqual([phone.trainer.trained, phone.events("reward missing").length], [[1, 2], 1]);
+  platform.instead.reward = () => { throw new NotAuthenticated("who?"); };
+  await assert.rejects(step(), NotAuthenticated);
+  delete platform.instead.reward;
+  await step();
+  assert.deepEqual(phone.events("rewarded"), [{ round: 1, millionths: 100n }]);
+});
+
+test("a round that is given up is explained once", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1, "aborted");
+  await step();
+  await step();
+  assert.deepEqual(phone.events("given up"), [{ round: 1 }]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds[0].why, "the round was given up: nobody is paid for it");
+});
+
+test("after SP was restored it enrols again, and sends again what SP has lost", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  const first = await phone.store.get(TASK, "rounds/1/receipt");
+  await step();
+  Object.assign(platform, { epoch: "second" });
+  platform.enrolled.clear();
+  platform.held.clear();
+  await step();
+  assert.deepEqual(names(phone).filter((what) => ["restored", "sending again"].includes(what)), ["restored", "sending again"]);
+  assert.equal(await phone.store.get(TASK, "rounds/1/lost-receipt"), first);
+  assert.equal(platform.seen.get(1)?.size, 1);
+  assert.deepEqual(phone.trainer.trained, [1]);
+});
+
+test("a phone that was off meanwhile asks once whether its upload is still there", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.held.clear();
+  const later = phone.open().participant;
+  await later.step(phone.trainer);
+  await later.step(phone.trainer);
+  assert.equal(platform.calls.filter((call) => call === "uploaded").length, 1);
+  assert.equal(phone.events("sending again").length, 1);
+  assert.ok(platform.held.has(1));
+});
+
+test("an upload that SP has dropped is sent again", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  await step();
+  platform.held.clear();
+  platform.dropped = 1;
+  await step();
+  assert.equal(phone.events("sending again").length, 1);
+});
+
+test("a platform that was restored while the phone trained is told who it is", async () => {
+  const { phone, step, platform } = await joined();
+  phone.platform.rounds = [];
+  await step();
+  phone.platform.rounds = [{ number: 1, state: "open", deadline: 1, uploads: 0 }];
+  phone.trainer.train = async (/** @type {any} */ weights) => {
+    platform.enrolled.clear();
+    platform.epoch = "second";
+    return { weights, samples: 1 };
+  };
+  await step();
+  assert.ok(platform.held.has(1));
+});
+
+test("an upload under way when its owner leaves is not noted as refused", async () => {
+  const { phone, step, platform } = await joined();
+  platform.instead.send = async () => {
+    await phone.store.put(TASK, "left", 1);
+    throw new Forbidden("you have left");
+  };
+  assert.equal(await step(), false);
+  assert.equal(await phone.store.has(TASK, "rounds/1/refused"), false);
+});
+
+test("someone who has left takes no part, and can join again with the same name", async () => {
+  const { phone, person, step, platform } = await joined();
+  const { who } = await person.affairs.keys();
+  await person.leave();
+  assert.equal(await step(), false);
+  assert.equal(person.state, "left");
+  assert.deepEqual([phone.trainer.trained, platform.quits], [[], 1]);
+  assert.equal(await person.join("come"), who);
+  await step();
+  assert.ok(platform.held.has(1));
+});
+
+test("the bytes of an upload go when its round is over, and never make room for others", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  await step();
+  assert.equal(await phone.store.has(TASK, "rounds/1/upload"), false);
+  platform.round(1).state = "open"; // a platform that was restored
+  await step();
+  assert.equal(platform.seen.get(1)?.size, 1);
+  assert.deepEqual(phone.trainer.trained, [1, 2]);
+});
+
+test("a figure that cannot be had holds up nothing", async () => {
+  const { phone, step, platform } = await joined();
+  phone.trainer.evaluate = async () => { throw new Error("no data"); };
+  await step();
+  assert.ok(platform.held.has(1));
+  assert.equal(phone.events("not evaluated").length, 1);
+});

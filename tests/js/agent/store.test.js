@@ -1,0 +1,155 @@
+// @ts-check
+// What a phone keeps, in IndexedDB: one write is one transaction, keys stay keys, and what was forgotten does not come back.
+
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
+
+import { Forgotten } from "#web/phone/agent/errors.js";
+import { Store, openStore } from "#web/phone/agent/store.js";
+import { IndexedDbTables } from "#web/phone/agent/tables.js";
+import { StorageFull, StoreUnavailable } from "#web/phone/protocol/errors.js";
+import { newKeys } from "#web/phone/protocol/keys.js";
+import { FakePhone, FakePlatform, Fuse, TASK } from "./fakes.js";
+
+Object.assign(globalThis, { IDBKeyRange });
+/** @type {IDBFactory} */
+let factory;
+const INVITATION = { task: TASK };
+const OTHER = "f".repeat(32);
+
+beforeEach(() => {
+  factory = new IDBFactory();
+});
+
+/** A tab's store; another call is another tab. */
+function tab() {
+  return new Store(new IndexedDbTables("test", factory));
+}
+
+/** @param {string} id */
+function recording(id) {
+  return { id, label: "walking", times: Float64Array.of(0, 1), signal: Float64Array.of(1, 2, 3, 4, 5, 6), channels: 3 };
+}
+
+test("what one tab writes another one reads, of every kind", async () => {
+  await tab().open(TASK, INVITATION);
+  const values = { bytes: Uint8Array.of(1, 2), text: "a", table: { a: [1, null] }, big: 2n ** 70n };
+  await tab().change(TASK, values);
+  for (const [key, value] of Object.entries(values)) assert.deepEqual(await tab().get(TASK, key), value);
+  assert.deepEqual(await tab().keys(TASK), ["big", "bytes", "invitation", "opened", "table", "text"]);
+  assert.deepEqual(await tab().keys(TASK, "t"), ["table", "text"]);
+});
+
+test("keys are kept without being readable", async () => {
+  const [store, keys] = [tab(), await newKeys()];
+  await store.open(TASK, INVITATION);
+  // A browser clones a CryptoKey; structuredClone of node 20 does too.
+  await store.put(TASK, "keys", keys);
+  const kept = await store.get(TASK, "keys");
+  assert.equal(kept.signing.privateKey.extractable, false);
+  const signature = await crypto.subtle.sign("Ed25519", kept.signing.privateKey, Uint8Array.of(1));
+  assert.ok(await crypto.subtle.verify("Ed25519", keys.signing.publicKey, signature, Uint8Array.of(1)));
+});
+
+test("what was added first stays, with what came beside it", async () => {
+  const store = tab();
+  await store.open(TASK, INVITATION);
+  assert.equal(await store.add(TASK, "rounds/1/upload", "first", { beside: 1 }), true);
+  assert.equal(await tab().add(TASK, "rounds/1/upload", "second", { beside: 2 }), false);
+  assert.deepEqual([await store.get(TASK, "rounds/1/upload"), await store.get(TASK, "beside")], ["first", 1]);
+});
+
+test("two tabs that add at once keep one of both", async () => {
+  await tab().open(TASK, INVITATION);
+  const done = await Promise.all([tab().add(TASK, "keys", "a"), tab().add(TASK, "keys", "b"), tab().add(TASK, "keys", "c")]);
+  assert.equal(done.filter(Boolean).length, 1);
+});
+
+test("a change that cannot be made leaves nothing of it", async () => {
+  const store = tab();
+  await store.open(TASK, INVITATION);
+  await assert.rejects(store.change(TASK, { one: 1, two: () => {} }));
+  assert.deepEqual(await store.keys(TASK), ["invitation", "opened"]);
+});
+
+test("what was forgotten is gone, and a tab that still runs cannot bring it back", async () => {
+  const [store, late] = [tab(), tab()];
+  await store.open(TASK, INVITATION);
+  await store.open(OTHER, INVITATION);
+  await late.put(TASK, "keys", "secret");
+  await late.addRecording(TASK, recording("a"));
+  await late.addRecording(OTHER, recording("b"));
+  await store.forget(TASK);
+  for (const write of [() => late.put(TASK, "status", 1), () => late.add(TASK, "keys", 1), () => late.addRecording(TASK, recording("c")),
+    () => late.delete(TASK, "keys")]) {
+    await assert.rejects(write, Forgotten);
+  }
+  assert.deepEqual([await store.keys(TASK), await store.recordingIds(TASK)], [[], []]);
+  assert.deepEqual((await store.tasks()).map(({ task }) => task), [OTHER]);
+  assert.deepEqual(await store.recordingIds(OTHER), ["b"]);
+});
+
+test("the first invitation of a task stays", async () => {
+  const store = tab();
+  await store.put(TASK, "invitation", { invitation: "first" });
+  await store.put(TASK, "invitation", { invitation: "second" });
+  assert.deepEqual(await store.get(TASK, "invitation"), { invitation: "first" });
+});
+
+test("recordings are listed and deleted one by one", async () => {
+  const store = tab();
+  await store.open(TASK, INVITATION);
+  for (const id of ["b", "a"]) await store.addRecording(TASK, recording(id));
+  assert.deepEqual(await tab().listRecordings(TASK), [recording("a"), recording("b")]);
+  await store.deleteRecording(TASK, "a");
+  assert.deepEqual(await tab().recordingIds(TASK), ["b"]);
+});
+
+test("summaries say how far each campaign is", async () => {
+  const store = tab();
+  await store.open(TASK, INVITATION);
+  assert.deepEqual((await store.tasks()).map(({ phase, purpose }) => [phase, purpose]), [["invited", null]]);
+  await store.change(TASK, { certificate: "c", purpose: "walking" });
+  assert.deepEqual((await store.tasks()).map(({ phase, purpose }) => [phase, purpose]), [["joined", "walking"]]);
+  await store.put(TASK, "over", true);
+  assert.equal((await store.tasks())[0].phase, "ended");
+  await store.put(TASK, "left", 1);
+  assert.equal((await store.tasks())[0].phase, "left");
+});
+
+test("a database that the browser has closed is opened again", async () => {
+  const tables = new IndexedDbTables("test", factory);
+  const store = new Store(tables);
+  await store.open(TASK, INVITATION);
+  (await tables._database()).close();
+  assert.deepEqual(await store.get(TASK, "invitation"), INVITATION);
+});
+
+test("a full disk and a browser that stores nothing have names, and may pass", async () => {
+  for (const [name, kind] of /** @type {const} */ ([["QuotaExceededError", StorageFull], ["UnknownError", StoreUnavailable]])) {
+    const failing = /** @type {any} */ ({ open: () => { throw new DOMException("no", name); } });
+    const found = await new Store(new IndexedDbTables("test", failing)).get(TASK, "keys").catch((error) => error);
+    assert.ok(found instanceof kind, String(found));
+    assert.ok(found.passes);
+  }
+});
+
+test("the store of the browser is asked to stay, and nobody waits for the answer", async () => {
+  let asked = 0;
+  const navigator = { storage: { persist: () => (asked += 1, new Promise(() => {})) } };
+  Object.defineProperty(globalThis, "navigator", { value: navigator, configurable: true });
+  Object.assign(globalThis, { indexedDB: factory });
+  const store = await openStore("own");
+  await store.open(TASK, INVITATION);
+  assert.equal(asked, 1);
+  assert.ok(await store.has(TASK, "invitation"));
+});
+
+test("a campaign runs over IndexedDB, tab after tab", async () => {
+  const phone = new FakePhone(new FakePlatform({ rounds: 2 }), new IndexedDbTables("campaign", factory));
+  await phone.invited();
+  for (const at of [20, 40, 60]) await phone.open(new Fuse(at)).run().catch(() => {});
+  assert.equal(await phone.open().run(), "ended");
+  assert.deepEqual([...phone.platform.seen.values()].map((bodies) => bodies.size), [1, 1]);
+});

@@ -1,0 +1,51 @@
+// What a definition becomes in the words of an invitation.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as about from "#web/phone/app/about.js";
+
+/** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] */
+function definition(settings = {}, training = {}) {
+  return /** @type {import("#web/phone/app/types.js").DefinitionBody} */ ({
+    purpose: "p", terms: "t", readers: "r", requester: "00", arrays: [], claim_window: 86400,
+    settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", rule: "gate", ...settings },
+    training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
+  });
+}
+
+test("sensors follow from the channels, and others than a phone's are named", () => {
+  assert.match(about.sensorsOf(definition({}, { channels: 3 })), /^the accelerometer: /);
+  assert.match(about.sensorsOf(definition()), /accelerometer and the gyroscope/);
+  assert.match(about.sensorsOf(definition({}, { channels: 9 })), /only files can be used/);
+  assert.deepEqual([3, 6, 9].map((channels) => about.recordsWithSensors(definition({}, { channels }))), [true, true, false]);
+});
+
+test("a recording of the least seconds gives a window to train on and one to test on", () => {
+  for (const training of [{}, { window: 50 }, { window: 200, gap: 0, held_out: 0.5 }, { hertz: 20, held_out: 0.1 }, { held_out: 0.9 }]) {
+    const { window = 100, hertz = 50, held_out: held = 0.3, gap = window } = /** @type {Record<string, any>} */ (training);
+    const samples = about.leastSeconds(definition({}, training)) * hertz;
+    assert.ok(samples * (1 - held) >= window, JSON.stringify(training));
+    assert.ok(samples * held - gap >= window, JSON.stringify(training));
+  }
+});
+
+test("time is told for one round, for all, and with late uploads", () => {
+  assert.match(about.durationWords(definition({ rounds: 1 }))[0], /^There is one round\. It is open for up to 1 h/);
+  assert.match(about.durationWords(definition())[1], /10 h at most/);
+  assert.match(about.durationWords(definition({ strategy: "retransmit" }))[1], /10 h 50 min at most/);
+});
+
+test("pay is told by rule, with its deadline; or that there is none", () => {
+  assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
+  const [amount, deadline] = about.paymentWords(definition());
+  assert.match(amount, /^36\.00 for each round, .* how much you recorded/);
+  assert.match(deadline, /within 1 day\./);
+  assert.match(about.paymentWords(definition({ rule: null }))[0], /how much you recorded/);
+  assert.match(about.paymentWords(definition({ rule: "distance" }))[0], /close your update is to the average/);
+});
+
+test("a crowd below five is called small", () => {
+  assert.equal(about.isSmallCrowd(definition({ min_participants: 4 })), true);
+  assert.equal(about.isSmallCrowd(definition({ min_participants: 5 })), false);
+  assert.equal(about.crowdWords(definition({ min_participants: 4 })).length, 2);
+});

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { makeLearner } from "#web/phone/learning/learners.js";
+import { inputs, modelShape, parseRecipe } from "#web/phone/learning/recipe.js";
+
+import { VECTORS } from "./vectors.js";
+
+for (const { training, cut, how, inputs: width, shape } of VECTORS.recipes.good) {
+  test(`a recipe is read as Python reads it: ${JSON.stringify(training)}`, () => {
+    const recipe = parseRecipe(training);
+    assert.deepEqual([recipe.window, recipe.step, recipe.heldOut, recipe.gap, recipe.hertz], cut);
+    assert.deepEqual([recipe.epochs, recipe.batch, recipe.rate, String(recipe.seed)], how);
+    assert.equal(inputs(recipe), width);
+    assert.deepEqual(modelShape(recipe), shape);
+  });
+}
+
+/** Python also guesses what was meant, and writes large numbers out. @param {string} message */
+const comparable = (message) => message.replaceAll(/ \(did you mean `\w+`\?\)/g, "").replace(/is \d{20,}|is [\d.]+e\+\d+/, "is large")
+  .replace(/^\[training\]: /, "");
+
+for (const { training, error, message } of VECTORS.recipes.bad) {
+  test(`a wrong recipe is refused as Python refuses it: ${JSON.stringify(training)}`, () => {
+    assert.throws(() => parseRecipe(training), (/** @type {any} */ thrown) => {
+      assert.equal(thrown.name, error);
+      assert.equal(comparable(thrown.message), comparable(message));
+      return true;
+    });
+  });
+}
+
+for (const [change, said] of /** @type {[object, RegExp][]} */ ([
+  [{ learner: "conv", features: "flat" }, /convolutional/],
+  [{ learner: "module", module: "pkg.nets:Net" }, /own code \(pkg\.nets:Net\)/],
+  [{ layers: ["conv 8 9", "relu", "pool 4", "linear 2"], features: "flat" }, /convolutional/],
+])) {
+  test(`what this page cannot train is refused with words: ${JSON.stringify(change)}`, () => {
+    assert.throws(() => parseRecipe({ labels: ["a", "b"], ...change }), { name: "UnsupportedTask", message: said });
+  });
+}
+
+for (const training of [null, undefined, [], "labels", 3]) {
+  test(`what is not a table is refused: ${JSON.stringify(training)}`, () => {
+    assert.throws(() => parseRecipe(training), { name: "SettingsError", message: /expected a table/ });
+  });
+}
+
+test("a number without a value is refused", () => {
+  for (const rate of [NaN, Infinity]) {
+    assert.throws(() => parseRecipe({ labels: ["a"], rate }), { name: "SettingsError", message: /`rate` is (nan|inf); expected/ });
+  }
+});
+
+test("names that every object has are unknown settings too", () => {
+  const training = JSON.parse('{"labels": ["a"], "__proto__": {"epochs": 1}, "toString": 2}');
+  assert.throws(() => parseRecipe(training), { name: "SettingsError", message: /unknown setting `__proto__`, `toString`/ });
+});
+
+test("a seed may be larger than a double holds", () => {
+  assert.equal(parseRecipe({ labels: ["a"], seed: 2n ** 63n - 1n }).seed, 2n ** 63n - 1n);
+  assert.throws(() => parseRecipe({ labels: ["a"], seed: 2n ** 63n }), { name: "SettingsError" });
+});
+
+test("a learner of another shape than the task's is refused, and the array named", () => {
+  const recipe = parseRecipe({ labels: ["a", "b"], hidden: [3], channels: 1 });
+  const shape = modelShape(recipe);
+  assert.throws(() => makeLearner(recipe, shape.slice(0, 3)), { name: "ModelMismatch", message: /nothing where training makes '2\.bias' of 2/ });
+  assert.throws(() => makeLearner(recipe, [["0.weight", [3, 8]], ...shape.slice(1)]), { name: "ModelMismatch", message: /'0\.weight' of 3 x 8/ });
+  assert.throws(() => makeLearner(recipe, shape).load(new Float64Array(3)), { name: "ModelMismatch" });
+});

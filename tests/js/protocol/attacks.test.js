@@ -1,0 +1,268 @@
+// What a dishonest platform, or a bad line, may show a phone: a named error, never a wrong result.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { readPublication, standing } from "#web/phone/protocol/average.js";
+import { openBundle, requireRing } from "#web/phone/protocol/bundle.js";
+import { concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
+import { placeOf, startChain } from "#web/phone/protocol/chain.js";
+import { signDocument } from "#web/phone/protocol/documents.js";
+import { enrolmentRequest, openEnrolled } from "#web/phone/protocol/enrolment.js";
+import { CrowdFLError } from "#web/phone/protocol/errors.js";
+import { newKeys } from "#web/phone/protocol/keys.js";
+import { decode, encode } from "#web/phone/protocol/messages.js";
+import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
+import { expand, fromLittleEndian, toLittleEndian } from "#web/phone/protocol/ring.js";
+import { openAudience, openSealed, sealTo, sign } from "#web/phone/protocol/seal.js";
+import { sharesTask } from "#web/phone/protocol/settings.js";
+import { makeUpload } from "#web/phone/protocol/upload.js";
+import { chacha20poly1305 } from "#web/vendor/hpke.js";
+import { altered, definitionOf, keysFrom, pairOf, publicOf, refuses, vectors } from "./support.js";
+
+/** @typedef {import("#web/phone/protocol/bytes.js").Bytes} Bytes */
+
+const { keys: secrets, initial, average, reward, uploads, settings, task: id } = vectors("shares_messages");
+const definition = definitionOf({ task: id, settings, parameters: initial.length });
+const task = sharesTask(definition);
+const csp = { signing: await pairOf("Ed25519", secrets["csp signing"]) };
+const sealing = await pairOf("X25519", secrets["csp sealing"]);
+const dealt = [await publicOf(csp.signing), await publicOf(sealing), fromHex(secrets.participants), 40];
+const bundle = await openBundle(encode(52, dealt));
+const start = await startChain(task, Float64Array.from(initial, (value) => Number(value) / task.unit));
+const publication = fromHex(average.publication);
+const owner = uploads.find((/** @type {{ who: string }} */ { who }) => who === reward.who);
+const keys = await keysFrom(owner.signing, owner.reading);
+const envelope = fromHex(reward.envelope);
+const names = uploads.map((/** @type {{ who: string }} */ { who }) => who);
+
+/**
+ * A publication that CSP itself has signed, with something about it changed.
+ * @param {Partial<{ task: string, number: number, base: Bytes, accepted: string[], rejected: string[], reasons: string[],
+ *   round: number, t: Bytes, samples: bigint, audience: string, sums: Bytes, signer: { signing: CryptoKeyPair } }>} change
+ */
+async function published(change = {}) {
+  const { task: name = id, number = 1, base = start.base, accepted = names, rejected = [], reasons = [], round = 1 } = change;
+  const { t = new Uint8Array(32).fill(7), samples = 15n, audience = "participants", signer = csp } = change;
+  const place = placeOf(task, round, start.base);
+  const mask = await expand(t.length === 32 ? t : new Uint8Array(32), place("crowdfl mask 1 sums"), 20);
+  const hidden = await expand(t.length === 32 ? t : new Uint8Array(32), place("crowdfl mask 1 total"), 16);
+  const fields = [name, number, base, accepted, rejected, reasons, new Uint8Array(32)];
+  const statement = concat(utf8("crowdfl record 1"), encode(57, [...fields, new Uint8Array(0)]));
+  const record = encode(57, [...fields, await sign(signer, statement)]);
+  const total = toLittleEndian(fromLittleEndian(hidden) + samples, 16);
+  return encode(59, [change.sums ?? mask, total, await sealedFor(audience, t, place), new Uint8Array(0), record]);
+}
+
+/**
+ * @param {string} audience
+ * @param {Bytes} plaintext
+ * @param {ReturnType<typeof placeOf>} place
+ */
+async function sealedFor(audience, plaintext, place) {
+  const salt = new Uint8Array(32).fill(1);
+  const input = await crypto.subtle.importKey("raw", fromHex(secrets[audience]), "HKDF", false, ["deriveBits"]);
+  const derivation = { name: "HKDF", hash: "SHA-256", salt, info: utf8("crowdfl audience 1") };
+  const key = new Uint8Array(await crypto.subtle.deriveBits(derivation, input, 256));
+  const cipher = chacha20poly1305(key, new Uint8Array(12), place("crowdfl mask seed 1", utf8(audience)));
+  return concat(salt, cipher.encrypt(plaintext));
+}
+
+const read = (/** @type {Bytes} */ bytes, round = 1, chain = start) => readPublication(task, bundle, chain, bytes, round);
+
+test("a publication of zero sums is read: what is changed below is what is refused", async () => {
+  const opened = await read(await published());
+  assert.deepEqual(opened.chain.weights, start.weights);
+  assert.equal(opened.total, 15);
+});
+
+test("CSP's own word is refused where it breaks the task's rules", async () => {
+  const twice = [...names.slice(0, 2), names[0]];
+  /** @type {[string, Parameters<typeof published>[0]][]} */
+  const cases = [
+    ["ChainBroken", { task: "f".repeat(32) }],
+    ["ChainBroken", { number: 2 }],
+    ["ChainBroken", { base: new Uint8Array(32) }],
+    ["ChainBroken", { base: start.base.slice(1) }],
+    ["TooFewParticipants", { accepted: names.slice(0, 2) }],
+    ["TooFewParticipants", { accepted: twice }],
+    ["TooFewParticipants", { accepted: [] }],
+    ["NothingToAverage", { samples: 2n }],
+    ["NothingToAverage", { samples: 31n }],
+    ["NothingToAverage", { samples: 0n }],
+    ["NothingToAverage", { samples: -1n }],
+    ["SealBroken", { t: new Uint8Array(31) }],
+    ["SealBroken", { t: new Uint8Array(0) }],
+    ["SealBroken", { audience: "requester" }],
+    ["SealBroken", { round: 2 }],
+    ["LengthMismatch", { sums: new Uint8Array(15) }],
+    ["LengthMismatch", { sums: new Uint8Array(25) }],
+    ["ProtocolError", { rejected: ["a", "b"], reasons: ["why"] }],
+    ["BadSignature", { signer: keys }],
+  ];
+  for (const [error, change] of cases) await refuses(error, async () => read(await published(change)));
+});
+
+test("the last round's publication, which has nothing for participants, is refused", async () => {
+  const [sums, total, , requester, record] = decode(59, ["bytes", "bytes", "bytes", "bytes", "bytes"], publication);
+  for (const sealed of [new Uint8Array(0), new Uint8Array(32), new Uint8Array(47), requester]) {
+    await refuses("SealBroken", () => read(encode(59, [sums, total, sealed, requester, record])));
+  }
+});
+
+test("an average is read once, in its place, and by those who hold the model before it", async () => {
+  const { chain } = await read(publication);
+  await refuses("ChainBroken", () => read(publication, 2));
+  await refuses("ChainBroken", () => read(publication, 1, chain));
+  await refuses("ChainBroken", () => read(publication, 2, chain));
+  await refuses("ChainBroken", () => read(publication, 1, { ...start, number: 1 }));
+  await refuses("ChainBroken", () => read(publication, 0));
+  const others = sharesTask({ ...definition, task: "e".repeat(32) });
+  await refuses("ChainBroken", () => readPublication(others, bundle, start, publication, 1));
+});
+
+test("a publication that is cut off anywhere is refused", async () => {
+  for (let length = 0; length < publication.length; length += 1) {
+    const outcome = await read(publication.slice(0, length)).catch((error) => error);
+    assert.ok(outcome instanceof CrowdFLError, `${length} bytes`);
+    assert.equal(outcome.name, "Truncated", `${length} bytes`);
+  }
+  await refuses("TrailingBytes", () => read(concat(publication, Uint8Array.of(0))));
+});
+
+test("a publication with any bit altered is refused, or names another model than everybody else's", async () => {
+  const honest = hex((await read(publication)).chain.base);
+  for (let place = 0; place < publication.length; place += 1) {
+    const outcome = await read(altered(publication, place, 1 << (place % 8))).catch((error) => error);
+    if (outcome instanceof Error) assert.ok(outcome instanceof CrowdFLError, `byte ${place}: ${outcome.stack}`);
+    else assert.notEqual(hex(outcome.chain.base), honest); // SP's own sums: nobody else has them, and no upload would fit
+  }
+});
+
+test("one's own standing is CSP's word", async () => {
+  const rejected = ["somebody"];
+  const opened = await read(await published({ rejected, reasons: ["its seal does not open"] }));
+  assert.equal(standing(opened, names[0]), null);
+  assert.equal(standing(opened, "somebody"), "its seal does not open");
+  assert.match(String(standing(opened, "nobody")), /has not passed on/);
+});
+
+test("a reward is for one person, one round and one task", async () => {
+  const somebody = await newKeys();
+  await refuses("SealBroken", () => openReward(task, bundle, somebody, envelope, 1));
+  await refuses("SealBroken", () => openReward(task, bundle, { ...keys, who: somebody.who }, envelope, 1));
+  await refuses("SealBroken", () => openReward(task, bundle, keys, envelope, 2));
+  await refuses("SealBroken", () => openReward({ ...task, task: "f".repeat(32) }, bundle, keys, envelope, 1));
+  await refuses("RewardsOff", () => openReward({ ...task, payment: 0n }, bundle, keys, envelope, 1));
+  await refuses("RewardsOff", () => makeClaim({ ...task, payment: 0n }, keys, [], bundle));
+});
+
+test("an envelope that is cut off or altered anywhere is refused", async () => {
+  for (let place = 0; place < envelope.length; place += 1) {
+    for (const bytes of [envelope.slice(0, place), altered(envelope, place, 1 << (place % 8))]) {
+      const outcome = await openReward(task, bundle, keys, bytes, 1).catch((error) => error);
+      assert.ok(outcome instanceof CrowdFLError, `byte ${place}: ${outcome}`);
+    }
+  }
+});
+
+/**
+ * An envelope as SP and CSP make it.
+ * @param {bigint} v
+ * @param {bigint} mask
+ * @param {{ signing: CryptoKeyPair }} [signer]
+ */
+async function rewarded(v, mask, signer = csp) {
+  const salt = new Uint8Array(32).fill(3);
+  const digits = fromHex(mask ? mask.toString(16).padStart(2 * Math.ceil(mask.toString(16).length / 2), "0") : "");
+  const commitment = await sha256(concat(utf8("crowdfl commitment 1"), Uint8Array.of(0, 32), salt, digits));
+  const context = utf8(`crowdfl task ${id} round 1`);
+  const value = fromHex(v.toString(16).padStart(32, "0"));
+  const parts = [context, utf8(keys.who), commitment, value].flatMap((part) => [Uint8Array.of(0, 0, 0, part.length), part]);
+  const signature = await sign(signer, concat(utf8("crowdfl reward statement 1"), ...parts));
+  const place = concat(utf8("crowdfl reward 2"), Uint8Array.of(0, 0, 0, context.length), context, utf8(keys.who));
+  return encode(18, [mask, salt, await sealTo(keys.readingPublic, concat(value, signature), place)]);
+}
+
+test("rewards lie between nothing and the round's budget", async () => {
+  const open = async (/** @type {bigint} */ v, /** @type {bigint} */ mask) =>
+    openReward(task, bundle, keys, await rewarded(v, mask), 1);
+  assert.equal(await open(5n, 5n), 0n);
+  assert.equal(await open(0n, 0n), 0n);
+  assert.equal(await open(task.payment, 0n), task.payment);
+  assert.equal(await open(2n, 2n ** 128n - 3n), 5n);
+  await refuses("RewardOutOfRange", () => open(task.payment + 1n, 0n));
+  await refuses("RewardOutOfRange", () => open(0n, 1n));
+  await refuses("BadSignature", async () => openReward(task, bundle, keys, await rewarded(1n, 0n, keys), 1));
+});
+
+test("a claim holds each round once, in order, and only what was earned", async () => {
+  await refuses("ClaimRefused", () => makeClaim(task, keys, [{ round: 1, envelope }, { round: 1, envelope }], bundle));
+  await refuses("SealBroken", () => makeClaim(task, keys, [{ round: 2, envelope }], bundle));
+  const less = { round: 1, envelope: await rewarded(0n, 1n) };
+  await refuses("RewardOutOfRange", () => makeClaim(task, keys, [less], bundle));
+});
+
+test("a bundle that is not one is refused", async () => {
+  await refuses("FormatError", () => openBundle(encode(52, [...dealt.slice(0, 2), new Uint8Array(31), 40])));
+  await refuses("FormatError", () => openBundle(encode(52, [new Uint8Array(0), ...dealt.slice(1)])));
+  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 3), 41])));
+  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 3), 2n ** 70n])));
+  await refuses("FormatError", () => openBundle(encode(51, dealt)));
+  const narrow = await openBundle(encode(52, [...dealt.slice(0, 3), 16]));
+  await refuses("KeyMismatch", () => requireRing(task, narrow));
+  await refuses("KeyMismatch", () => makeUpload(task, narrow, keys, start, new Float64Array(4), 1, 1));
+  await refuses("KeyMismatch", () => readPublication(task, narrow, start, publication, 1));
+});
+
+test("CSP's sealing key that no secret can be agreed with is refused", async () => {
+  for (const key of [new Uint8Array(32), Uint8Array.of(1, ...new Uint8Array(31)), new Uint8Array(31)]) {
+    await refuses("InvalidKey", () => sealTo(key, utf8("seed"), utf8("context")));
+  }
+});
+
+test("two uploads of the same model share no byte of seed, seal or shares", async () => {
+  const trained = new Float64Array(4);
+  const one = await makeUpload(task, bundle, keys, start, trained, 1, 1);
+  const other = await makeUpload(task, bundle, keys, start, trained, 1, 1);
+  const shares = [one, other].map(({ bytes }) => hex(bytes.slice(-20)));
+  assert.notEqual(shares[0], shares[1]);
+  assert.equal(one.bytes.length, other.bytes.length);
+});
+
+test("a seal opens for its reader, in its place, as it was made", async () => {
+  const [reader, other] = [await newKeys(), await newKeys()];
+  const sealed = await sealTo(reader.readingPublic, utf8("text"), utf8("here"));
+  assert.deepEqual(await openSealed(reader.reading, sealed, utf8("here")), utf8("text"));
+  await refuses("SealBroken", () => openSealed(other.reading, sealed, utf8("here")));
+  await refuses("SealBroken", () => openSealed(reader.reading, sealed, utf8("there")));
+  await refuses("SealBroken", () => openSealed(reader.reading, concat(new Uint8Array(32), sealed.slice(32)), utf8("here")));
+  for (let place = 0; place < sealed.length; place += 1) {
+    await refuses("SealBroken", () => openSealed(reader.reading, altered(sealed, place), utf8("here")));
+    await refuses("SealBroken", () => openSealed(reader.reading, sealed.slice(0, place), utf8("here")));
+  }
+});
+
+test("an audience key of another length is refused", () =>
+  refuses("InvalidKey", () => openAudience(new Uint8Array(31), new Uint8Array(80), utf8(""))));
+
+test("KGC's answer is for this request alone", async () => {
+  const kgc = await newKeys();
+  const own = await newKeys();
+  const certificate = { task: id, who: own.who, signing: hex(own.signingPublic), reading: hex(own.readingPublic) };
+  const info = await enrolmentRequest(id, "an invitation", own);
+  const answered = async (/** @type {Record<string, string>} */ body, { signer = kgc, context = info.context } = {}) => {
+    const text = utf8(await signDocument("certificate", body, signer.signing));
+    const length = Uint8Array.of(0, 0, text.length >> 8, text.length);
+    return sealTo(own.readingPublic, concat(length, text, utf8("bundle")), context);
+  };
+  const open = async (/** @type {Bytes} */ sealed) => openEnrolled(sealed, info, own, kgc.signingPublic);
+  assert.deepEqual((await open(await answered(certificate))).bundle, utf8("bundle"));
+  const another = await enrolmentRequest(id, "another invitation", own);
+  await refuses("SealBroken", async () => open(await answered(certificate, { context: another.context })));
+  await refuses("BadSignature", async () => open(await answered(certificate, { signer: own })));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, task: "f".repeat(32) })));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, reading: hex(kgc.readingPublic) })));
+  const stranger = { ...certificate, who: kgc.who, signing: hex(kgc.signingPublic) };
+  await refuses("DocumentError", async () => open(await answered(stranger)));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, who: kgc.who })));
+});

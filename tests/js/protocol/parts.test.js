@@ -1,0 +1,183 @@
+// The smaller parts: messages, links, settings, errors of services, keys, forms of bytes.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import {
+  base64, base64url, concat, equal, fromBase64, fromBase64url, fromHex, fromNumber, hex, toNumber, u32, utf8,
+} from "#web/phone/protocol/bytes.js";
+import { CrowdFLError, errorFrom, NotReady, ServiceError, TaskEnded, TaskNotRunning } from "#web/phone/protocol/errors.js";
+import { openDefinition, openDocument } from "#web/phone/protocol/documents.js";
+import { parseLink } from "#web/phone/protocol/invitation.js";
+import { newKeys } from "#web/phone/protocol/keys.js";
+import { decode, encode } from "#web/phone/protocol/messages.js";
+import { requireCompany, sharesTask } from "#web/phone/protocol/settings.js";
+import { definitionOf, refuses, vectors } from "./support.js";
+
+const links = vectors("phone_links");
+const papers = vectors("phone_documents");
+
+test("a message is read as it was written", () => {
+  const fields = [utf8("bytes"), "text \u{1f600}", 0, 2n ** 100n, ["a", ""], [1, 0n], [utf8("x"), new Uint8Array(0)]];
+  /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
+  const types = ["bytes", "text", "number", "number", "list of text", "list of number", "list of bytes"];
+  const expected = [utf8("bytes"), "text \u{1f600}", 0n, 2n ** 100n, ["a", ""], [1n, 0n], [utf8("x"), new Uint8Array(0)]];
+  const bytes = encode(77, fields);
+  assert.deepEqual(decode(77, types, bytes), expected);
+  assert.deepEqual(decode(77, types, concat(Uint8Array.of(9), bytes).subarray(1)), expected);
+});
+
+test("a message that says too much of itself is refused before anything is taken", async () => {
+  const head = concat(utf8("CFLM"), Uint8Array.of(2, 77));
+  const limit = { field: 10, entries: 2 };
+  await refuses("LimitExceeded", () => decode(77, ["bytes"], concat(head, u32(11)), limit));
+  await refuses("LimitExceeded", () => decode(77, ["bytes"], concat(head, u32(0xffffffff)), limit));
+  await refuses("Truncated", () => decode(77, ["bytes"], concat(head, u32(10)), limit));
+  await refuses("Truncated", () => decode(77, ["bytes"], concat(head, Uint8Array.of(0, 0, 0)), limit));
+  await refuses("LimitExceeded", () => decode(77, ["list of number"], encode(77, [[0, 0, 0]]), { field: 100, entries: 2 }));
+  await refuses("Truncated", () => decode(77, ["list of text"], encode(77, [Uint8Array.of(0, 0, 0, 2, 97)])));
+  await refuses("FormatError", () => decode(77, ["number"], encode(77, [Uint8Array.of(0, 1)])));
+  await refuses("FormatError", () => decode(77, ["number"], encode(77, [Uint8Array.of(0)])));
+  await refuses("FormatError", () => decode(77, ["number"], encode(77, [new Uint8Array(4097).fill(1)])));
+  await refuses("FormatError", () => decode(77, ["text"], encode(77, [Uint8Array.of(255)])));
+});
+
+test("a link gives the invitation back to the letter", async () => {
+  for (const given of links.good) {
+    const url = new URL(given.link);
+    for (const fragment of [url.hash, url.hash.slice(1)]) {
+      const { kgcKey, spKey, ...found } = parseLink(fragment, url.origin);
+      const { task, invitation, kgc, sp, expires } = given;
+      assert.deepEqual(found, { task, invitation, kgc, sp, expires });
+      assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
+      assert.equal((await openDocument(found.invitation, "invitation", fromHex(links.requester))).task, task);
+    }
+  }
+});
+
+for (const { name, fragment, error } of links.bad) {
+  test(`a link with ${name} is refused: ${error}`, () =>
+    refuses(error, () => parseLink(fragment, "https://sp.example")));
+}
+
+test("a link to plain HTTP is refused, other than to this device", async () => {
+  /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
+  const types = ["text", "text", "text", "bytes", "text", "text", "bytes", "bytes"];
+  const fields = decode(70, types, fromHex(links.good[0].message));
+  const link = (/** @type {string} */ kgc) => base64url(encode(70, [...fields.slice(0, 4), kgc, ...fields.slice(5)]));
+  for (const kgc of ["http://kgc.example", "http://localhost.example", "http://127.0.0.1.example", "http://[::2]"]) {
+    await refuses("PlainHttpRefused", () => parseLink(link(kgc), "https://sp.example"));
+  }
+  for (const kgc of ["https://a@kgc.example", "https://kgc.example/?a", "https://kgc.example/#a", "ftp://k.example", "//x"]) {
+    await refuses("FormatError", () => parseLink(link(kgc), "https://sp.example"));
+  }
+  for (const kgc of ["http://localhost:7101", "http://127.0.0.1:7101", "http://[::1]:7101", "https://kgc.example/a"]) {
+    assert.equal(parseLink(link(kgc + "/"), "https://sp.example").kgc, kgc);
+  }
+});
+
+test("a task of shares is read with all that a phone needs", async () => {
+  const task = sharesTask(await openDefinition(papers.definitions[0].text));
+  const { parameters, unit, clip, maxNorm, minParticipants, rounds, payment, claimWindow, shape } = task;
+  assert.deepEqual([parameters, unit, clip, maxNorm, minParticipants], [10, 1e6, 2, 5, 5]);
+  assert.deepEqual([rounds, payment, claimWindow], [3, 36_000_000n, 604800]);
+  assert.deepEqual(shape.map(([name]) => name), ["weight", "bias", "scale"]);
+});
+
+const given = { task: "0".repeat(32), parameters: 3 };
+/** @param {Record<string, unknown>} settings */
+const withSettings = (settings) => sharesTask(definitionOf({ ...given, settings: { profile: "shares", ...settings } }));
+
+test("tasks of other profiles are refused with words", () => {
+  for (const profile of ["hardened", "paper", "quantum", undefined, 7]) {
+    assert.throws(() => withSettings({ profile }), { name: "UnsupportedTask", message: /program|reload/ });
+  }
+});
+
+test("a task without a budget, or whose rule is none, pays nothing", () => {
+  const tasks = [{}, { budget: "2", rule: "none" }, { budget: "2" }, { budget: 2 }].map(withSettings);
+  assert.deepEqual(tasks.map(({ payment }) => payment), [0n, 0n, 2_000_000n, 2_000_000n]);
+});
+
+test("settings that Python refuses are refused", async () => {
+  /** @type {Record<string, unknown[]>} */
+  const wrong = {
+    total: ["hidden", null], decimals: [-1, 13, 1.5, "6", true], clip: [0, -1, 1e16, "2", null], max_participants: [2, 4.5],
+    max_samples: [0, 1e16], min_participants: [2, 37], lanes: [null, 65537, -1, 0], rule: ["other", 1], check: [null, "all"],
+    max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], sigma: [19], epsilon: [-1],
+    budget: ["-1", "much", true, "0.0000001"], unknown: [1],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values) await refuses("DocumentError", () => withSettings({ [name]: value }));
+  }
+  await refuses("DocumentError", () => withSettings({ decimals: 12, clip: 9008 }));
+  await refuses("DocumentError", () => withSettings({ check: "none", budget: "1" }));
+});
+
+test("a model that is none, or too large, is refused", async () => {
+  const settings = { profile: "shares" };
+  await refuses("UnsupportedTask", () => sharesTask(definitionOf({ ...given, parameters: 2 ** 40, settings })));
+  const lacking = definitionOf({ ...given, settings });
+  Reflect.deleteProperty(lacking.body.settings, "max_norm");
+  await refuses("DocumentError", () => sharesTask(lacking));
+  const empty = definitionOf({ ...given, settings });
+  empty.body.arrays = [];
+  await refuses("DocumentError", () => sharesTask(empty));
+});
+
+test("a crowd that is too small for its member is refused", async () => {
+  const task = withSettings({ min_participants: 4 });
+  await refuses("TooFewParticipants", () => requireCompany(task));
+  requireCompany(task, 4);
+});
+
+test("a service's problem is the error that it raised", () => {
+  for (const { status, problem, error, passes, text } of papers.problems) {
+    const found = errorFrom(status, problem);
+    assert.ok(found instanceof CrowdFLError);
+    assert.deepEqual([found.name, found.passes], [error, passes], JSON.stringify(problem));
+    if (text) assert.equal(found.message, text);
+  }
+});
+
+test("errors are a tree: what waits for one kind gets those below it", () => {
+  assert.ok(new TaskEnded("x") instanceof TaskNotRunning);
+  assert.ok(!(new NotReady("x") instanceof ServiceError));
+  assert.deepEqual([new TaskEnded("x").name, String(new TaskEnded("why"))], ["TaskEnded", "TaskEnded: why"]);
+});
+
+test("a long or twisted message of a service becomes one short line", () => {
+  const { message } = errorFrom(400, { type: "urn:crowdfl:problem:forbidden", detail: "\u{1f600}\n\u202e".repeat(2000) });
+  assert.match(message, /^[\u{1f600} ?]*$/u);
+  assert.equal(Array.from(message).length, 2000);
+});
+
+test("private keys cannot be exported, and survive being kept", async () => {
+  const keys = await newKeys();
+  for (const pair of [keys.signing, keys.reading]) {
+    assert.equal(pair.privateKey.extractable, false);
+    await assert.rejects(crypto.subtle.exportKey("pkcs8", pair.privateKey));
+    await assert.rejects(crypto.subtle.exportKey("jwk", pair.privateKey));
+  }
+  assert.match(keys.who, /^[0-9a-f]{20}$/);
+  const kept = structuredClone(keys);
+  assert.deepEqual(kept.signingPublic, keys.signingPublic);
+  assert.notEqual((await newKeys()).who, keys.who);
+});
+
+test("bytes keep their forms", async () => {
+  const bytes = Uint8Array.from({ length: 10_000 }, (_, i) => (i * 7) % 256);
+  assert.deepEqual(fromBase64(base64(bytes)), bytes);
+  for (const length of [0, 1, 2, 3, 4]) {
+    const few = bytes.slice(250, 250 + length);
+    assert.deepEqual(fromBase64url(base64url(few)), few);
+  }
+  assert.deepEqual(fromHex(hex(bytes)), bytes);
+  assert.equal(equal(bytes, bytes.slice(1)), false);
+  assert.equal(equal(bytes, bytes.slice()), true);
+  assert.equal(toNumber(Uint8Array.of(1, 0)), 256n);
+  assert.deepEqual([fromNumber(256n), fromNumber(0n), fromNumber(1n, 3)].map(hex), ["0100", "", "000001"]);
+  for (const wrong of ["abc", "zz", "0x", " 00"]) await refuses("FormatError", () => fromHex(wrong));
+  for (const wrong of ["a", "a===", "YQ", "Y Q=", "YQ=a"]) await refuses("FormatError", () => fromBase64(wrong));
+  for (const wrong of [-1, 2 ** 32, 1.5, NaN]) await refuses("FormatError", () => u32(wrong));
+  await refuses("FormatError", () => fromNumber(256n, 1));
+});

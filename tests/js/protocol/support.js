@@ -1,0 +1,120 @@
+// What the tests of the protocol share: vectors, keys from given bytes, and SP's half of an upload.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+import { limitsOf } from "#web/phone/protocol/bundle.js";
+import { concat, equal, fromHex, sha256, u32, utf8 } from "#web/phone/protocol/bytes.js";
+import { placeOf } from "#web/phone/protocol/chain.js";
+import * as errors from "#web/phone/protocol/errors.js";
+import { keysOf } from "#web/phone/protocol/keys.js";
+import { decode } from "#web/phone/protocol/messages.js";
+import { verify } from "#web/phone/protocol/seal.js";
+
+/** @typedef {import("#web/phone/protocol/bytes.js").Bytes} Bytes */
+/** @typedef {import("#web/phone/protocol/bundle.js").Bundle} Bundle */
+/** @typedef {import("#web/phone/protocol/settings.js").SharesTask} SharesTask */
+
+const PKCS8 = { Ed25519: "302e020100300506032b657004220420", X25519: "302e020100300506032b656e04220420" };
+/** @type {Record<string, KeyUsage[]>} */
+const USAGES = { Ed25519: ["sign"], X25519: ["deriveBits"] };
+
+/**
+ * @param {string} name
+ * @returns {any}
+ */
+export function vectors(name) {
+  return JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
+}
+
+/**
+ * A pair of given bytes whose private half cannot be exported, as a phone's.
+ * @param {"Ed25519" | "X25519"} name
+ * @param {string} digits
+ * @returns {Promise<CryptoKeyPair>}
+ */
+export async function pairOf(name, digits) {
+  const bytes = fromHex(PKCS8[name] + digits);
+  const readable = await crypto.subtle.importKey("pkcs8", bytes, { name }, true, USAGES[name]);
+  const { x } = await crypto.subtle.exportKey("jwk", readable);
+  const usages = /** @type {KeyUsage[]} */ (name === "Ed25519" ? ["verify"] : []);
+  const publicKey = await crypto.subtle.importKey("jwk", { kty: "OKP", crv: name, x }, { name }, true, usages);
+  return { privateKey: await crypto.subtle.importKey("pkcs8", bytes, { name }, false, USAGES[name]), publicKey };
+}
+
+/**
+ * @param {CryptoKeyPair} pair
+ * @returns {Promise<Bytes>}
+ */
+export async function publicOf(pair) {
+  return new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+}
+
+/**
+ * @param {string} signing
+ * @param {string} reading
+ */
+export async function keysFrom(signing, reading) {
+  return keysOf(await pairOf("Ed25519", signing), await pairOf("X25519", reading));
+}
+
+/**
+ * The call fails with an error of exactly this name, and of none of the page's own mistakes.
+ * @param {string} name
+ * @param {() => unknown} call
+ */
+export async function refuses(name, call) {
+  await assert.rejects(async () => call(), (/** @type {Error} */ error) => {
+    assert.ok(error instanceof errors.CrowdFLError, error.message);
+    assert.equal(error.name, name);
+    return true;
+  });
+}
+
+/**
+ * A task as vectors give it: settings that they do not name are the platform's.
+ * @param {{ task: string, settings: Record<string, any>, parameters: number }} given
+ */
+export function definitionOf({ task, settings, parameters }) {
+  const whole = {
+    total: "shown", decimals: 6, clip: 16, max_participants: 36, max_samples: 100, sigma: null, epsilon: null, lanes: 1024,
+    rule: null, check: "bounds", max_norm: null, strategy: "discard", window: 3600, grace: 600, min_participants: 3, rounds: 5,
+    budget: null, key_bits: 2048, ...settings,
+  };
+  const body = { arrays: [["w", [parameters]]], initial: "", settings: whole, claim_window: 604800 };
+  return { task, body, requester: new Uint8Array(32) };
+}
+
+/**
+ * What SP checks of an upload, in its order.
+ * @param {SharesTask} task
+ * @param {Bundle} bundle
+ * @param {Bytes} bytes
+ * @param {{ round: number, base: Bytes, signing: (who: string) => Bytes }} standing
+ */
+export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
+  /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
+  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes"];
+  const fields = decode(53, types, bytes, limitsOf(task, bundle));
+  const [name, number, from, who, digest, sealed, signature, samples, shares] = fields;
+  const lengths = [shares, samples, sealed, number, digest, signature].map((field) => field.length);
+  const expected = [(task.parameters * bundle.ringBits) / 8, 16, 80, 4, 32, 64];
+  if (lengths.join() !== expected.join()) throw new errors.LengthMismatch("a field has another length");
+  if (name !== task.task) throw new errors.DocumentError("another task");
+  if (!equal(number, u32(round))) throw new errors.RoundNotOpen("another round");
+  if (!equal(from, base)) throw new errors.WrongBase("another model");
+  if (!equal(digest, await sha256(concat(samples, shares)))) throw new errors.BadSignature("another hash");
+  await verify(signing(who), placeOf(task, round, base)("crowdfl upload 1", utf8(who), digest, sealed), signature);
+  return { who, digest, sealed, signature, samples, shares };
+}
+
+/**
+ * @param {Bytes} bytes
+ * @param {number} place
+ * @param {number} [flip]
+ */
+export function altered(bytes, place, flip = 1) {
+  const copy = bytes.slice();
+  copy[place] ^= flip;
+  return copy;
+}
+

@@ -1,0 +1,180 @@
+// Every case of vectors/ that a phone meets, good and bad, byte for byte.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { readPublication } from "#web/phone/protocol/average.js";
+import { openBundle } from "#web/phone/protocol/bundle.js";
+import { fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
+import { chainToBytes, placeOf, startChain } from "#web/phone/protocol/chain.js";
+import { openDocument } from "#web/phone/protocol/documents.js";
+import { enrolmentRequest, openEnrolled, splitEnrolled } from "#web/phone/protocol/enrolment.js";
+import { encode } from "#web/phone/protocol/messages.js";
+import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
+import { elementBytes, expand, littleEndian, minusElements, signedDifference } from "#web/phone/protocol/ring.js";
+import { openSealed, sealTo } from "#web/phone/protocol/seal.js";
+import { sharesTask } from "#web/phone/protocol/settings.js";
+import { makeUpload } from "#web/phone/protocol/upload.js";
+import { definitionOf, keysFrom, pairOf, publicOf, receiveUpload, refuses, vectors } from "./support.js";
+
+const EXPANSION = vectors("shares_expansion");
+const MESSAGES = vectors("shares_messages");
+const ENROLMENT = vectors("enrolment");
+
+const task = sharesTask(definitionOf({ ...MESSAGES, parameters: MESSAGES.initial.length }));
+const sealing = await pairOf("X25519", MESSAGES.keys["csp sealing"]);
+const csp = await pairOf("Ed25519", MESSAGES.keys["csp signing"]);
+const bundle = await openBundle(
+  encode(52, [await publicOf(csp), await publicOf(sealing), fromHex(MESSAGES.keys.participants), MESSAGES.ring]),
+);
+const start = await startChain(task, Float64Array.from(MESSAGES.initial, (value) => Number(value) / task.unit));
+const place = placeOf(task, 1, start.base);
+
+/** @param {string[]} values */
+const integers = (values) => BigInt64Array.from(values, BigInt);
+
+for (const { seed, context, length, ...said } of EXPANSION.expansions) {
+  test(`a seed becomes ${length} bytes with the context ${context || "nothing"}`, async () => {
+    const bytes = await expand(fromHex(seed), fromHex(context), length);
+    assert.equal(bytes.length, length);
+    if ("bytes" in said) assert.equal(hex(bytes), said.bytes);
+    else assert.deepEqual([hex(await sha256(bytes)), hex(bytes.slice(-16))], [said.sha256, said.last]);
+  });
+}
+
+for (const { bits, values, bytes } of EXPANSION.rings) {
+  test(`elements of ${bits} bits are the numbers that they stand for`, () => {
+    const zeros = new Uint8Array(values.length * elementBytes(bits));
+    assert.equal(hex(minusElements(integers(values), zeros, bits)), bytes);
+    assert.deepEqual(signedDifference(fromHex(bytes), zeros, bits), integers(values));
+  });
+}
+
+for (const { bits, values, seed, context, csp: theirs, sp } of EXPANSION.sharings) {
+  test(`numbers are shared in a ring of ${bits} bits`, async () => {
+    const stream = await expand(fromHex(seed), fromHex(context), theirs.length / 2);
+    assert.equal(hex(stream), theirs);
+    assert.equal(hex(minusElements(integers(values), stream, bits)), sp);
+  });
+}
+
+for (const { step, bits, bytes, error } of EXPANSION.bad) {
+  if (step === "compare") continue; // between the servers
+  test(`a ring of ${bits} bits, ${bytes?.length ?? 0} digits: ${error}`, () =>
+    refuses(error, () => (step === "ring" ? elementBytes(bits) : signedDifference(fromHex(bytes), fromHex(bytes), bits))));
+}
+
+test("the task, its ring and its first base are those of the vectors", () => {
+  assert.deepEqual([bundle.ringBits, task.payment, hex(start.base)], [40, BigInt(MESSAGES.payment), MESSAGES.base]);
+  assert.deepEqual(start.weights, integers(MESSAGES.initial));
+});
+
+for (const given of MESSAGES.uploads) {
+  test(`the upload of ${given.who} is made again byte for byte, its seal too`, async () => {
+    const keys = await keysFrom(given.signing, given.reading);
+    assert.equal(keys.who, given.who);
+    const ephemeral = await ephemeralOf(given);
+    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, fromHex(given.seed), ephemeral);
+    assert.equal(hex(made.bytes), given.body);
+    assert.deepEqual([made.clipped, made.scaled], [0, null]);
+  });
+
+  test(`the upload of ${given.who} with a fresh seal differs in seal and signature alone, and CSP opens it`, async () => {
+    const keys = await keysFrom(given.signing, given.reading);
+    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, fromHex(given.seed));
+    const standing = { round: 1, base: start.base, signing: () => keys.signingPublic };
+    const received = await receiveUpload(task, bundle, made.bytes, standing);
+    const wanted = await receiveUpload(task, bundle, fromHex(given.body), standing);
+    assert.notDeepEqual(received.sealed, wanted.sealed);
+    assert.deepEqual({ ...received, sealed: 0, signature: 0 }, { ...wanted, sealed: 0, signature: 0 });
+    const context = place("crowdfl share seed 1", utf8(given.who), received.digest);
+    assert.equal(hex(await openSealed(sealing, received.sealed, context)), given.seed);
+    assert.equal(hex(await openSealed(sealing, wanted.sealed, context)), given.seed);
+  });
+}
+
+/** @param {{ change: string[] }} given */
+function trained({ change }) {
+  return Float64Array.from(change, (value, i) => (Number(MESSAGES.initial[i]) + Number(value)) / task.unit);
+}
+
+/**
+ * The key that the generator sealed with: fixed bytes for a label.
+ * @param {{ who: string }} given
+ */
+async function ephemeralOf({ who }) {
+  const { createHash } = await import("node:crypto");
+  for (const index of [0, 1, 2]) {
+    const label = (/** @type {string} */ what) =>
+      createHash("shake256", { outputLength: 32 }).update(`crowdfl message vectors 1: ${what}`).digest("hex");
+    const keys = await keysFrom(label(`person ${index} signing`), label(`person ${index} reading`));
+    if (keys.who === who) return pairOf("X25519", label(`upload ${index} ephemeral`));
+  }
+  throw new Error("nobody of that name in the vectors");
+}
+
+for (const { name, body, error } of MESSAGES.bad) {
+  test(`an upload with ${name} is refused: ${error}`, async () => {
+    const keys = new Map();
+    for (const one of MESSAGES.uploads) keys.set(one.who, (await keysFrom(one.signing, one.reading)).signingPublic);
+    const standing = { round: 1, base: start.base, signing: (/** @type {string} */ who) => keys.get(who) };
+    await refuses(error, () => receiveUpload(task, bundle, fromHex(body), standing));
+  });
+}
+
+test("a reader gets the next model out of the publication", async () => {
+  const opened = await readPublication(task, bundle, start, fromHex(MESSAGES.average.publication), 1);
+  assert.deepEqual(opened.chain.weights, integers(MESSAGES.average.model));
+  assert.equal(hex(opened.chain.base), MESSAGES.average.base);
+  assert.equal(hex(chainToBytes(opened.chain)), MESSAGES.average.chain);
+  assert.equal(opened.total, MESSAGES.average.total);
+  assert.deepEqual(opened.accepted, MESSAGES.uploads.map((/** @type {{ who: string }} */ { who }) => who));
+  assert.equal(opened.rejected.size, 0);
+});
+
+test("the reward is opened, and its claim is made byte for byte", async () => {
+  const { who, amount, envelope, claim } = MESSAGES.reward;
+  const owner = MESSAGES.uploads.find((/** @type {{ who: string }} */ one) => one.who === who);
+  const keys = await keysFrom(owner.signing, owner.reading);
+  assert.equal(await openReward(task, bundle, keys, fromHex(envelope), 1), BigInt(amount));
+  assert.equal(hex(await makeClaim(task, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
+});
+
+test("the request to enrol is the one of the vectors", async () => {
+  const { task: name, invitation, private: own, who, request, context } = ENROLMENT;
+  const keys = await keysFrom(own.signing, own.reading);
+  const made = await enrolmentRequest(name, invitation, keys);
+  assert.equal(keys.who, who);
+  assert.deepEqual(JSON.parse(made.request), request.document);
+  assert.equal(new TextDecoder().decode(made.context), context);
+  assert.ok(made.request.startsWith('{"body": {"invitation": "'), "as Python writes it, for whoever compares bytes");
+});
+
+test("requests that KGC refuses are refused by the same signature here", async () => {
+  const [stolen, purpose] = ENROLMENT.bad;
+  const open = async (/** @type {any} */ { request: { document } }) =>
+    openDocument(JSON.stringify(document), "request to enrol", fromHex(document.body.signing));
+  await refuses(stolen.error, () => open(stolen));
+  await refuses(purpose.error, () => open(purpose));
+});
+
+test("KGC's answer is taken apart as it was put together", async () => {
+  const { private: own, context, opened, certificate, bundle: dealt } = ENROLMENT;
+  const keys = await keysFrom(own.signing, own.reading);
+  const sealed = await sealTo(keys.readingPublic, fromHex(opened), utf8(context));
+  const found = splitEnrolled(await openSealed(keys.reading, sealed, utf8(context)));
+  assert.deepEqual([found.certificate, hex(found.bundle)], [certificate, dealt]);
+});
+
+for (const { opened, error } of ENROLMENT["cut short"]) {
+  test(`an answer of KGC that holds ${opened || "nothing"} is refused: ${error}`, async () => {
+    const { task: name, invitation, private: own } = ENROLMENT;
+    const keys = await keysFrom(own.signing, own.reading);
+    const info = await enrolmentRequest(name, invitation, keys);
+    const sealed = await sealTo(keys.readingPublic, fromHex(opened), info.context);
+    await refuses(error, () => openEnrolled(sealed, info, keys, keys.signingPublic));
+  });
+}
+
+test("64-bit numbers lie little-endian, as the chain's bytes say", () => {
+  assert.equal(hex(littleEndian(BigInt64Array.of(-2n))), "feffffffffffffff");
+});

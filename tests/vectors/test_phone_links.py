@@ -1,0 +1,71 @@
+"""Every case of vectors/phone_links.json: this program writes the links that the vectors spell out, and reads them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crowdfl import errors
+from crowdfl.errors import DocumentError
+from crowdfl.roles.documents import Invitation
+from crowdfl.roles.invitation_link import invitation_link, read_link
+from crowdfl.settings import ParticipantSettings
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+VECTORS = json.loads((FOLDER / "phone_links.json").read_text(encoding="utf-8"))
+each_link = pytest.mark.parametrize("case", VECTORS["good"], ids=lambda case: case["name"])
+each_damage = pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: case["name"])
+
+
+def contents(case: dict) -> ParticipantSettings:
+    """As an invitation file holds it."""
+    names = ("task", "invitation", "kgc", "sp", "kgc_key", "sp_key")
+    return ParticipantSettings(**{name: case[name] for name in names}, ca=None, insecure_test_key=False)
+
+
+@each_link
+def test_a_link_is_written_as_the_vectors_spell_it(case):
+    """From what the file of the same invitation holds."""
+    assert invitation_link(case["page"], contents(case)) == case["link"]
+
+
+@each_link
+def test_a_link_brings_the_invitation_back_to_the_letter(case):
+    """So that the requester's signature still holds, and KGC finds the one that it was."""
+    found = read_link(case["link"])
+    assert found.to_bytes().hex() == case["message"]
+    assert found.invitation == case["invitation"]
+    opened = Invitation.open(found.invitation, bytes.fromhex(VECTORS["requester"]))
+    assert (opened.task, opened.expires) == (case["task"], case["expires"])
+    assert (found.kgc, found.sp or case["page"].removesuffix("/join/")) == (case["kgc"], case["sp"])
+    assert (found.kgc_key.hex(), found.sp_key.hex()) == (case["kgc_key"], case["sp_key"])
+
+
+@each_damage
+def test_a_damaged_link_is_refused_by_name(case):
+    """Before anything of it is used."""
+    with pytest.raises(errors.CrowdFLError) as refusal:
+        read_link(f"https://sp.example/join/#{case['fragment']}")
+    assert type(refusal.value).__name__ == case["error"]
+
+
+def test_no_two_cases_are_the_same():
+    """Each damage is another one."""
+    fragments = [case["fragment"] for case in VECTORS["bad"]]
+    assert len(set(fragments)) == len(fragments)
+
+
+def test_a_link_does_not_show_what_it_holds():
+    """It is as secret as the invitation."""
+    case = VECTORS["good"][0]
+    found = read_link(case["link"])
+    assert found.signature.hex() not in repr(found)
+    assert found.number not in repr(found)
+
+
+def test_an_invitation_that_a_link_would_change_is_refused():
+    """One more field, or another way to write it, would break the signature on the way."""
+    case = VECTORS["good"][0]
+    for text in (case["invitation"].replace(", ", ","), case["invitation"].replace('"body": {', '"body": {"a": 1, ')):
+        with pytest.raises(DocumentError):
+            invitation_link(case["page"], contents(case | {"invitation": text}))

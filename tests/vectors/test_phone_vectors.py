@@ -1,0 +1,168 @@
+"""Every case of vectors/phone_documents.json and phone_updates.json: what binds the phone's JavaScript, Python does too."""
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdfl import errors
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.upload import UpdateEncoder
+from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document, participant_name
+from crowdfl.services.client.transport import Signer
+from crowdfl.services.http.wire import error_from
+from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.web import __file__ as web_file
+from tests.vectors.test_vectors import generated
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+PAPERS, NUMBERS = (json.loads((FOLDER / f"phone_{name}.json").read_text("utf-8")) for name in ("documents", "updates"))
+KEYS = {name: SigningKey(bytes.fromhex(key)) for name, key in PAPERS["keys"].items()}
+OTHERS = PAPERS["others"]
+CLASS = re.compile(r"export class (\w+) extends (\w+) \{(.*?)\}\n", re.DOTALL)
+# What only servers, files and the laboratory raise: a phone is never told of it by name.
+NOT_ON_PHONES = (
+    errors.BackendUnavailable,
+    errors.BackupError,
+    errors.ExperimentUnavailable,
+    errors.InsecureKeyRefused,
+    errors.KeyFileError,
+    errors.PackageMissing,
+    errors.PeerUnavailable,
+    errors.PoolError,
+    errors.SharesDoNotMatch,
+)
+
+
+def each(cases: list[dict]):
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in cases])
+
+
+@pytest.mark.parametrize("script", ["generate_phone.py", "generate_phone_updates.py"])
+def test_the_generators_write_the_same_files(script):
+    for name, text in generated(script).items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text
+
+
+@each(PAPERS["definitions"])
+def test_definitions(case):
+    found = Definition.open(case["text"])
+    assert found.task == case["task"]
+    assert found.requester == KEYS["requester"].public
+
+
+@each(PAPERS["bad"])
+def test_definitions_that_are_refused(case):
+    with pytest.raises(CrowdFLError) as caught:
+        Definition.open(case["text"])
+    assert type(caught.value).__name__ == case["error"]
+
+
+@pytest.mark.parametrize("case", OTHERS["receipt"]["bad"], ids=lambda case: case["name"])
+def test_receipts_that_are_refused(case):
+    """By the signature, or because they are for something else than the upload."""
+    fine = open_document(OTHERS["receipt"]["text"], "receipt", KEYS["sp"].public)
+    if case["name"] in ("signed by another", "another task", "another kind"):
+        with pytest.raises(getattr(errors, case["error"])):
+            open_document(case["text"], "receipt", KEYS["sp"].public)
+    else:
+        assert open_document(case["text"], "receipt", KEYS["sp"].public) != fine
+
+
+@pytest.mark.parametrize("document", [Appointment, Certificate])
+def test_what_kgc_signs(document):
+    cases = OTHERS[document.kind]
+    assert document.open(cases["text"], KEYS["kgc"].public).task == OTHERS["task"]
+    for case in cases["bad"]:
+        with pytest.raises(CrowdFLError) as caught:
+            document.open(case["text"], KEYS["kgc"].public)
+        assert type(caught.value).__name__ == case["error"], case["name"]
+
+
+def test_names_follow_from_keys():
+    assert participant_name(KEYS["participant"].public) == OTHERS["who"]
+
+
+def test_amounts_of_money():
+    assert [str(to_millionths(text)) for text, _ in PAPERS["money"]["amounts"]] == [
+        said for _, said in PAPERS["money"]["amounts"]
+    ]
+    for text in PAPERS["money"]["refused"]:
+        with pytest.raises(SettingsError):
+            to_millionths(text)
+
+
+def test_problems_are_the_errors_that_services_raised():
+    for case in PAPERS["problems"]:
+        error = error_from(case["status"], case["problem"])
+        assert (type(error).__name__, error.passes) == (case["error"], case["passes"])
+        assert case.get("text", str(error)) == str(error)
+
+
+def doubles(digits: str) -> np.ndarray:
+    return np.frombuffer(bytes.fromhex(digits), dtype="<f8")
+
+
+@each(NUMBERS["updates"])
+def test_updates(case):
+    model = np.frombuffer(bytes.fromhex(case["model"]), dtype="<i8")
+    settings = TaskSettings.of(
+        profile="shares", check="none", max_samples=case["samples"], max_participants=3, **case["settings"]
+    )
+    encoder = UpdateEncoder(SharesShape(TaskSpec("t", settings, len(model))))
+    with np.errstate(over="ignore"):
+        made = encoder.encode(doubles(case["weights"]), ModelChain(0, b"", model.astype(np.int64)), case["samples"])
+    assert made.astype("<i8").tobytes().hex() == case["integers"]
+    scaled = None if encoder.scaled is None else struct.pack("<d", encoder.scaled).hex()
+    assert (encoder.clipped, scaled) == (case["clipped"], case["scaled"])
+
+
+def test_quotients():
+    sums = np.array([int(value) for value in NUMBERS["quotients"]["sums"]], dtype=np.int64)
+    for total in ("2", "3", "10", "999999937"):
+        assert [str(value) for value in rounded_quotient(sums, int(total))] == NUMBERS["quotients"][total]
+
+
+@pytest.mark.parametrize("case", NUMBERS["requests"], ids=lambda case: case["method"])
+def test_signed_requests(case):
+    key = SigningKey(bytes.fromhex(NUMBERS["signing"]))
+    signer = Signer(participant_name(key.public), key)
+    body = bytes.fromhex(case["body"])
+    assert signer.headers(case["method"], case["target"], body, case["time"] + 0.9) == case["headers"]
+
+
+def model_of(digits: str) -> np.ndarray:
+    arrays = NUMBERS["npz"]["arrays"]
+    shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
+    return shape.flat(from_npz(shape, bytes.fromhex(digits), [f"arr_{i}" for i in range(len(arrays))]))
+
+
+@each(NUMBERS["npz"]["models"])
+def test_models(case):
+    assert model_of(case["npz"]).tobytes().hex() == case["weights"]
+
+
+@each(NUMBERS["npz"]["bad"])
+def test_models_that_are_refused(case):
+    with pytest.raises(CrowdFLError) as caught:
+        model_of(case["npz"])
+    assert type(caught.value).__name__ == case["error"]
+
+
+def test_the_phone_has_the_same_tree_of_errors():
+    """Each class below the same one, and those that pass by themselves say so too."""
+    text = (Path(web_file).parent / "phone" / "protocol" / "errors.js").read_text(encoding="utf-8")
+    found = {name: (parent, "true" in body) for name, parent, body in CLASS.findall(text)}
+    del found["UnsupportedTask"], found["CrowdFLError"]  # the phone's own, and the root
+    ours = [getattr(errors, name) for name in errors.__all__ if name != "CrowdFLError"]
+    expected = {one.__name__: one for one in ours if not issubclass(one, NOT_ON_PHONES)}
+    assert found == {name: (one.__base__.__name__, "passes" in vars(one)) for name, one in expected.items()}

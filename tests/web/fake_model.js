@@ -1,0 +1,81 @@
+// In place of join/app/model.js: campaigns that a test has put into `window.given`, and a note of what the page asked for.
+
+/** @type {any} */
+const page = globalThis;
+
+/** @param {any} value Texts that end with n are whole numbers of any size, as JSON has none. @returns {any} */
+function revived(value) {
+  if (typeof value === "string" && /^\d+n$/.test(value)) return BigInt(value.slice(0, -1));
+  if (Array.isArray(value)) return value.map(revived);
+  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, revived(one)]));
+  return value;
+}
+
+/** @returns {Promise<import("#web/phone/app/types.js").Model>} */
+export async function openModel() {
+  const given = revived(page.given ?? { campaigns: [], recordings: [] });
+  /** @type {Set<() => void>} */
+  const listeners = new Set();
+  const tell = () => listeners.forEach((listener) => listener());
+  /** @type {unknown[][]} */
+  const asked = (page.asked = []);
+  const note = (/** @type {string} */ name) => async (/** @type {unknown[]} */ ...details) => {
+    asked.push([name, ...details]);
+    if (given.fails?.[name]) throw Object.assign(new Error(given.fails[name]), { name: "Refused" });
+  };
+  const find = (/** @type {string} */ task) => given.campaigns.find((/** @type {any} */ one) => one.task === task);
+  page.change = (/** @type {string} */ task, /** @type {object} */ changes) => {
+    Object.assign(find(task), revived(changes));
+    tell();
+  };
+  page.kept = given.recordings;
+  return {
+    campaigns: () => given.campaigns,
+    get: find,
+    accept: async (fragment) => {
+      await note("accept")(fragment);
+      return given.campaigns[0].task;
+    },
+    look: note("look"),
+    join: async (task, least) => {
+      await note("join")(task, least);
+      page.change(task, { phase: "joined" });
+    },
+    leave: async (task) => {
+      await note("leave")(task);
+      page.change(task, { phase: "left" });
+    },
+    forget: async (task) => {
+      await note("forget")(task);
+      given.campaigns = given.campaigns.filter((/** @type {any} */ one) => one.task !== task);
+      tell();
+    },
+    forgetAll: async () => {
+      await note("forgetAll")();
+      given.campaigns = [];
+      tell();
+    },
+    claim: note("claim"),
+    retry: note("retry"),
+    windows: async () => given.windows ?? null,
+    recordings: async () => page.kept.map((/** @type {any} */ { signal: _, times: __, ...shown }) => shown),
+    keep: async (task, id, label, { times, signal, channels }, whole) => {
+      const seconds = times[times.length - 1] - times[0];
+      const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal], whole };
+      page.kept = [...page.kept.filter((/** @type {any} */ one) => one.id !== id), made];
+    },
+    importCsv: async (task, name, text) => {
+      await note("importCsv")(task, name, text);
+      return `${name}: 1 recording.`;
+    },
+    deleteRecording: async (task, id) => {
+      await note("deleteRecording")(task, id);
+      page.kept = page.kept.filter((/** @type {any} */ one) => one.id !== id);
+    },
+    persisted: async () => true,
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}

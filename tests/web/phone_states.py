@@ -1,0 +1,110 @@
+"""Campaigns as the phone's page shows them, for its tests: one of each kind."""
+
+from typing import Any
+
+TASK = "0123456789abcdef0123456789abcdef"
+OTHER = "fedcba9876543210fedcba9876543210"
+Campaign = dict[str, Any]
+
+DEFINITION: Campaign = {
+    "purpose": "Tell seven shoulder exercises apart, for a study on recovery after an injury",
+    "terms": "Free, and you can leave at any time.",
+    "readers": "the study group of the university hospital",
+    "requester": "3fa2c1d4e5f60718293a4b5c6d7e8f901a2b3c4d5e6f708192a3b4c5d6e7f809",
+    "claim_window": 1209600,
+    "arrays": [["w", [54, 3]], ["b", [3]]],
+    "settings": {
+        "profile": "shares",
+        "rounds": 5,
+        "window": 3600.0,
+        "grace": 600.0,
+        "strategy": "discard",
+        "min_participants": 6,
+        "budget": "36.00",
+        "rule": "gate",
+        "max_samples": 200,
+    },
+    "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
+}
+IDLE = {"kind": "idle", "round": None, "done": 0, "of": 0, "why": None}
+
+
+def campaign(**changes: Any) -> Campaign:
+    """An invitation that was looked at, but for the changes."""
+    return {
+        "task": TASK,
+        "phase": "invited",
+        "definition": DEFINITION,
+        "refusal": None,
+        "expires": 1795000000,
+        "sp": "https://platform.example:7102",
+        "kgc": "https://keys.example:7101",
+        "who": None,
+        "rounds": [],
+        "rewards": "0n",
+        "claim": {"state": "later", "amount": "0n", "until": None, "why": None},
+        "receipts": [],
+        "now": IDLE,
+        "problem": None,
+        "state": "running",
+        "ended": None,
+        "recorded": 0,
+    } | changes
+
+
+def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
+    """A round that was rewarded, but for the changes."""
+    accuracy = {"accuracyBefore": 0.3 + 0.12 * number, "accuracyAfter": 0.42 + 0.12 * number}
+    rest = {"state": "rewarded", "reward": f"{number}250000n", "why": None}
+    return {"number": number, "mine": mine} | accuracy | rest | changes
+
+
+def definition(settings: Campaign | None = None, training: Campaign | None = None) -> Campaign:
+    """Another definition."""
+    return DEFINITION | {
+        "settings": DEFINITION["settings"] | (settings or {}),
+        "training": DEFINITION["training"] | (training or {}),
+    }
+
+
+UNDER_WAY = [task_round(1), task_round(2), task_round(3, "training", state="open", accuracyAfter=None, reward=None)]
+ARRIVED = [*UNDER_WAY[:2], task_round(3, "arrived", state="closed", accuracyAfter=None, reward=None)]
+ENDED = [
+    task_round(1),
+    task_round(2, "late"),
+    task_round(3, "refused", reward=None, why="the round was closed before the upload arrived"),
+    task_round(4, "nothing", reward=None, accuracyBefore=None, accuracyAfter=None),
+    task_round(5, accuracyAfter=None),
+]
+RECEIPTS = [{"round": number, "text": f'{{"kind": "receipt", "round": {number}}}'} for number in (1, 2)]
+JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
+TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
+OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
+RECORDINGS = [
+    {"id": "a", "label": "walking", "seconds": 61.5, "samples": 3691, "channels": 6, "at": 1763280000000},
+    {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
+    {"id": "c", "label": "climbing stairs", "seconds": 300.0, "samples": 15001, "channels": 6, "at": None},
+]
+WINDOWS = {"train": 260, "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}]}
+
+STATES: dict[str, tuple[str, list[Campaign]]] = {
+    "empty": ("#/campaigns", []),
+    "campaigns": ("#/campaigns", [campaign(task=OTHER), TRAINING]),
+    "invitation": (f"#/about/{TASK}", [campaign()]),
+    "small-crowd": (f"#/about/{TASK}", [campaign(definition=definition({"min_participants": 3, "budget": None}))]),
+    "refused": (f"#/about/{TASK}", [campaign(refusal="Its profile is “hardened”. This page knows “shares” only.")]),
+    "record": (f"#/record/{TASK}", [JOINED]),
+    "training": (f"#/rounds/{TASK}", [TRAINING]),
+    "arrived": (f"#/rounds/{TASK}", [JOINED | {"rounds": ARRIVED, "receipts": RECEIPTS}]),
+    "ended": (f"#/rounds/{TASK}", [OVER]),
+    "rewards": (
+        f"#/rewards/{TASK}",
+        [OVER | {"claim": {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}}],
+    ),
+    "paid": (
+        f"#/rewards/{TASK}",
+        [OVER | {"claim": {"state": "paid", "amount": "8750000n", "until": None, "why": None}}],
+    ),
+    "leave": (f"#/settings/{TASK}", [JOINED]),
+    "device": ("#/device", [JOINED]),
+}

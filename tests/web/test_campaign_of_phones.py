@@ -1,0 +1,415 @@
+"""One campaign, real processes over TLS: three phones in browsers, whose sensors replay real recordings, beside three Python
+participants. One browser is killed in the middle of its upload and opened again, one has no network for a round.
+"""
+
+import contextlib
+import csv
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
+
+from crowdfl.lab.demo.servers import SERVERS
+from crowdfl.learning.datasets.data import Cut, Recording
+from crowdfl.learning.datasets.npz_files import read_arrays
+from crowdfl.learning.datasets.recordings import split_recordings
+from crowdfl.learning.datasets.watch_data import Watch
+from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import arrays_from_npz
+from tests.cli.test_campaign import Campaign, allow_short_claims, free_ports
+from tests.web import browsers
+from tests.web.motion import Motion, replay
+from tests.web.opened import BothHalves, OpenedUpload, average_change
+
+pytestmark = pytest.mark.second
+
+MOTIONSENSE = Path(__file__).parents[3] / "shared/data/motionsense_24subj_acc50hz.npz"
+LABELS = ("sitting", "jogging")
+PHONES, PEOPLE, ROUNDS = 3, 6, 3
+SECONDS, SHOWN_HERTZ = 20, 25
+KILLED, OFFLINE = 0, 1  # of the phones
+PIECE = re.compile(r"/rounds/([0-9]+)/uploads/[0-9a-f]+\?offset=([0-9]+)$")
+LATER = 6 * browsers.PATIENCE  # milliseconds
+TASK = """
+purpose = "Tell sitting from jogging"
+terms = "Recordings stay on your phone. Only a share of what training changed leaves it."
+readers = "The requester reads every average; every participant reads all but the last."
+claim_window = 3600.0
+
+[settings]
+profile = "shares"
+rule = "distance"  # pays everyone something
+rounds = 3
+budget = "36.00"
+max_participants = 6
+min_participants = 5
+max_samples = 200
+max_norm = 20.0
+lanes = 256
+window = 75.0  # one is away in round 2: nobody else may need longer than this, or twice this
+
+[training]
+learner = "network"
+hidden = [1000]
+features = "flat"
+labels = ["sitting", "jogging"]
+channels = 3
+hertz = 20.0
+window = 40
+step = 10
+epochs = 2
+rate = 0.001
+"""
+GET = """async ([table, key]) => { const { openStore } = await import("/join/agent/store.js");
+  const store = await openStore(); const [{ task }] = await store.tasks();
+  const plain = (one) => ArrayBuffer.isView(one) ? Array.from(one) : one;
+  const found = table === "blobs" ? [await store.get(task, key)] : await store.listRecordings(task);
+  store.close();
+  return found.map((one) => one && one.times ? { label: one.label, times: plain(one.times), signal: plain(one.signal) }
+    : one && one.who ? one.who : plain(one)); }"""
+
+
+def real_recordings(person: int) -> dict[str, np.ndarray]:
+    """Of one real person, by label: x, y, z in g, 50 a second. Without the shared data, those of our own watch data."""
+    wanted = 2 * SECONDS * 50
+    if MOTIONSENSE.exists():
+        arrays = read_arrays(MOTIONSENSE)
+        mine = arrays["subject"] == np.unique(arrays["subject"])[person]
+        names = [str(name) for name in arrays["activity_names"]]
+        return {
+            label: arrays["acc"][mine & (arrays["activity"] == names.index(name))][500 : 500 + wanted]
+            for label, name in zip(LABELS, ("sit", "jog"), strict=True)
+        }
+    split = Watch(cut=Cut(50, 50)).load_person(person).train
+    return {
+        label: split.windows[split.labels == place].reshape(-1, 6)[:wanted, :3] for place, label in enumerate(LABELS)
+    }
+
+
+@dataclass
+class Phone:
+    """A browser with a profile of its own, and what its owner does."""
+
+    number: int
+    folder: Path
+    playwright: Playwright
+    site: str
+    context: BrowserContext = field(init=False)
+    page: Page = field(init=False)
+    motion: Motion | None = None
+    offsets: list[int] = field(default_factory=list)  # of the pieces that it sent
+    sent: dict[int, dict[int, bytes]] = field(default_factory=dict)  # these pieces, by round and offset
+
+    def open(self, url: str) -> None:
+        """As after a tap on a link, or on the icon."""
+        self.context = browsers.open_profile(self.playwright, self.folder, browsers.PHONE)
+        self.page = self.context.new_page()
+        self.page.on("request", self._note)
+        self.page.goto(url)
+
+    def _note(self, request: Request) -> None:
+        found = PIECE.search(request.url)
+        if request.method == "PATCH" and found is not None:
+            number, offset = int(found[1]), int(found[2])
+            piece = request.post_data_buffer or b""
+            assert self.sent.setdefault(number, {}).setdefault(offset, piece) == piece, (
+                "another body for the same round"
+            )
+            self.offsets.append(offset)
+
+    def upload(self, number: int) -> bytes | None:
+        """What went to SP, piece by piece; a phone itself forgets it after the round."""
+        whole = b""
+        for offset, piece in sorted(self.sent.get(number, {}).items()):
+            assert offset == len(whole)
+            whole += piece
+        return whole or None
+
+    def join(self) -> None:
+        """Read and agree."""
+        expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
+        assert "#" not in self.page.url or len(self.page.url.partition("#")[2]) < 60, "the secret is still shown"
+        self.page.get_by_role("button", name="Join").click()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text("Record")
+        self.motion = Motion(self.page, gyroscope=False)
+        self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
+
+    def start(self, label: str) -> None:
+        """Recording."""
+        self.page.get_by_label(label, exact=True).check()
+        self.page.get_by_role("button", name="Start recording").click()
+        expect(self.page.get_by_role("button", name="Stop")).to_be_visible()
+
+    def stop(self) -> None:
+        """Recording."""
+        self.page.get_by_role("button", name="Stop").click()
+        expect(self.page.get_by_role("button", name="Start recording")).to_be_visible()
+
+    def hold_second_piece(self) -> list[str]:
+        """The first piece of an upload passes, the next never gets an answer; the list fills when that has happened."""
+        held: list[str] = []
+
+        def decide(route: Route) -> None:
+            if route.request.method == "PATCH" and not route.request.url.endswith("offset=0"):
+                held.append(route.request.url)
+            else:
+                route.continue_()
+
+        self.page.route("**/uploads/**", decide)
+        return held
+
+    def look_at_rounds(self) -> None:
+        """Where one sees what became of the own update."""
+        self.page.get_by_role("link", name="Rounds", exact=True).click()
+
+    def says(self, words: str) -> None:
+        """Sooner or later."""
+        expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
+
+    def kept(self, key: str) -> Any:
+        """From its own store."""
+        (found,) = self.page.evaluate(GET, ["blobs", key])
+        return found
+
+    def recordings(self) -> list[Mapping[str, Any]]:
+        """As it keeps them."""
+        return list(self.page.evaluate(GET, ["recordings", ""]))
+
+
+@dataclass
+class PhoneCampaign(Campaign):
+    """With its phones, and what a test alone may see: CSP's key."""
+
+    phones: list[Phone] = field(default_factory=list)
+    csp_bundle: bytes = b""
+    definition: Definition | None = None
+    uploads: dict[int, dict[str, OpenedUpload]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory, playwright: Playwright) -> Iterator[PhoneCampaign]:
+    """From `init` to the payment of six."""
+    made = PhoneCampaign(tmp_path_factory.mktemp("campaign"))
+    try:
+        set_up(made)
+        make_phones(made, playwright)
+        play(made)
+        yield made
+    finally:
+        for phone in made.phones:
+            browsers.kill_profile(phone.folder)
+        made.stop()
+
+
+def set_up(made: PhoneCampaign) -> None:
+    """Three services, a task, an invitation for each, Python people who wait for the first round."""
+    folder = made.folder
+    made.do("init", "init", folder / "roles", *free_ports())
+    for role in ("sp", "requester"):
+        allow_short_claims(folder / "roles" / role / "settings.toml")
+    for role in SERVERS:
+        made.start(role, role, "serve", folder / "roles" / role / "settings.toml")
+    (folder / "task.toml").write_text(TASK)
+    created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
+    made.task = json.loads(created.out)["task"]
+    invite = ("task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--links", "--json")
+    made.do("invite", *invite, *made.settings)
+    for person in range(PHONES, PEOPLE):
+        data, home = folder / f"data-{person}", folder / f"person-{person}"
+        write_csv(data, real_recordings(person))
+        options = ("--data", f"csv:{data}", "--home", home, "--yes", "--json")
+        made.start(f"person-{person}", "participant", "run", folder / f"invitations/invitation-{person}.json", *options)
+
+
+def write_csv(folder: Path, recordings: Mapping[str, np.ndarray]) -> None:
+    """As a sensor app exports them."""
+    folder.mkdir()
+    for label, signal in recordings.items():
+        with (folder / f"{label}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["time (s)", "x (g)", "y (g)", "z (g)"])
+            rows.writerows([f"{place / 50:.2f}", *map(float, sample)] for place, sample in enumerate(signal))
+
+
+def make_phones(made: PhoneCampaign, playwright: Playwright) -> None:
+    """They join and record: all move at once."""
+    links = [(made.folder / f"invitations/invitation-{number}.txt").read_text().strip() for number in range(PHONES)]
+    for number, link in enumerate(links):
+        phone = Phone(number, made.folder / f"phone-{number}", playwright, link.partition("#")[0])
+        made.phones.append(phone)
+        phone.open(link)
+        phone.join()
+    shown = [real_recordings(number) for number in range(PHONES)]
+    for label in LABELS:
+        for phone in made.phones:
+            phone.start(label)
+        samples = {
+            phone.motion: shown[phone.number][label][: SECONDS * 50 : 50 // SHOWN_HERTZ].tolist()
+            for phone in made.phones
+        }
+        replay({motion: its for motion, its in samples.items() if motion is not None}, SHOWN_HERTZ)
+        for phone in made.phones:
+            phone.stop()
+
+
+def play(made: PhoneCampaign) -> None:
+    """Three rounds."""
+    killed, offline = made.phones[KILLED], made.phones[OFFLINE]
+    held = killed.hold_second_piece()
+    for phone in made.phones:
+        phone.look_at_rounds()
+    wait_until(made, lambda: made.status()["enrolled"] == PEOPLE)
+    made.do("fund", "task", "fund", made.task, "108.00", "--name", "all", *made.settings)
+    sp = made.folder / "roles/sp/settings.toml"
+    made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "108.00")
+    wait_until(made, lambda: bool(held), killed.page)
+    browsers.kill_profile(killed.folder)
+    offline.says("Round 1 of 3: your update arrived.")
+    offline.context.set_offline(True)
+    killed.offsets.clear()
+    killed.open(killed.site + f"#/rounds/{made.task}")
+    wait_until(made, lambda: states(made).get(2) == "open", killed.page)
+    bundle = made.folder / f"roles/csp/keys/{made.task}.csp"
+    made.csp_bundle = bundle.read_bytes()  # while it is there: at the end it is erased
+    wait_until(made, lambda: states(made).get(3) == "open", killed.page)
+    offline.context.set_offline(False)
+    for phone in made.phones:
+        phone.says("The campaign has ended.")
+    made.wait(*(f"person-{person}" for person in range(PHONES, PEOPLE)))
+
+
+def states(made: Campaign) -> dict[int, str]:
+    """Of the rounds."""
+    return {entry["number"]: entry["state"] for entry in made.status()["rounds"]}
+
+
+def wait_until(made: Campaign, is_true: Callable[[], bool], page: Page | None = None) -> None:
+    """While browsers go on: a page's events come while one waits for a page."""
+    until = time.monotonic() + LATER / 1000
+    while not is_true():
+        assert time.monotonic() < until, made.logs()
+        page.wait_for_timeout(200) if page is not None else time.sleep(0.2)
+
+
+def opened(campaign: PhoneCampaign) -> dict[int, dict[str, OpenedUpload]]:
+    """Every upload of everyone, with both halves, by round and person; read once."""
+    if not campaign.uploads:
+        campaign.definition = definition_of(campaign)
+        both = BothHalves(campaign.definition.spec, campaign.csp_bundle)
+        for number in range(1, ROUNDS + 1):
+            bodies = {f"phone {one.number}": one.upload(number) for one in campaign.phones}
+            found = {name: both.open(body) for name, body in bodies.items() if body is not None}
+            for person in range(PHONES, PEOPLE):
+                upload = campaign.folder / f"person-{person}/rounds/{number}/upload"
+                found[f"person {person}"] = both.open(upload.read_bytes())
+            campaign.uploads[number] = found
+    return campaign.uploads
+
+
+def definition_of(campaign: PhoneCampaign) -> Definition:
+    """As a participant keeps it."""
+    return Definition.from_body(json.loads((campaign.folder / f"person-{PHONES}/definition").read_text()))
+
+
+def test_the_average_is_the_oracles_to_the_last_integer(campaign: PhoneCampaign):
+    """Three rounds of plain sums of what six people really sent; five in the round that one had no network for."""
+    uploads = opened(campaign)
+    assert [len(sent) for sent in uploads.values()] == [PEOPLE, PEOPLE - 1, PEOPLE]
+    assert f"phone {OFFLINE}" not in uploads[2]
+    definition = definition_of(campaign)
+    initial = arrays_from_npz((campaign.folder / f"person-{PHONES}/initial").read_bytes(), definition)
+    unit = 10**definition.settings.decimals
+    weights = ModelChain.start(definition.task, definition.shape.flat(initial), unit).weights
+    for number, sent in uploads.items():
+        assert len({upload.base for upload in sent.values()}) == 1, "all have trained on the same model"
+        weights = weights + average_change(list(sent.values()))
+        if number < ROUNDS:
+            average = (campaign.folder / f"person-{PHONES}/rounds/{number}/average").read_bytes()
+            read = definition.shape.flat(arrays_from_npz(average, definition))
+            assert np.array_equal(np.rint(read * unit), weights)
+    fetched = campaign.folder / "model.npz"
+    campaign.do("fetch", "task", "fetch", campaign.task, fetched, *campaign.settings)
+    with np.load(fetched) as arrays:
+        final = definition.shape.flat([arrays[name] for name in definition.shape.names])
+    assert np.array_equal(np.rint(final * unit), weights)
+
+
+def test_what_a_phone_sent_is_what_python_trains_on_its_recordings(campaign: PhoneCampaign):
+    """The same windows, order and network: after two epochs, weights within 2e-4, and as many samples."""
+    definition = definition_of(campaign)
+    initial = arrays_from_npz((campaign.folder / f"person-{PHONES}/initial").read_bytes(), definition)
+    recipe, unit = Recipe.of(definition.training), 10**definition.settings.decimals
+    for phone in campaign.phones:
+        split = recipe.adapt(split_recordings(phone.kept("keys"), own_recordings(phone), LABELS, recipe.cut))
+        learner = recipe.make_learner()
+        learner.load(initial)
+        training = recipe.training.at(1, split.train.name)
+        samples = learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
+        trained = definition.shape.flat(learner.weights()) - definition.shape.flat(initial)
+        sent = opened(campaign)[1][f"phone {phone.number}"]
+        assert sent.samples == samples
+        assert np.abs(trained).max() > 1e-3
+        assert np.abs(sent.change(unit) - trained).max() < 2e-4
+
+
+def own_recordings(phone: Phone) -> list[Recording]:
+    """Of a phone, as Python takes them."""
+    found = phone.recordings()
+    assert sorted(one["label"] for one in found) == sorted(LABELS)
+    signals = [np.array(one["signal"]).reshape(-1, 3) for one in found]
+    times = [np.array(one["times"]) for one in found]
+    for one, moments in zip(signals, times, strict=True):
+        assert moments[-1] - moments[0] > SECONDS - 2
+        assert np.ptp(np.linalg.norm(one, axis=1)) > 0
+    rows = zip(found, signals, times, strict=True)
+    return [Recording(signal, LABELS.index(one["label"]), moments) for one, signal, moments in rows]
+
+
+def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):
+    """With the same bytes: the first piece was not sent again."""
+    offsets = campaign.phones[KILLED].offsets
+    assert offsets[0] == 256 * 1024
+    digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt"))["body"]["digest"]
+    upload = campaign.phones[KILLED].upload(1)
+    assert upload is not None
+    assert hashlib.sha256(upload).hexdigest() == digest
+
+
+def test_everyone_is_paid_and_the_books_balance(campaign: PhoneCampaign):
+    """Three phones and three Python participants; never more than was paid in."""
+    paid = []
+    for phone in campaign.phones:
+        phone.page.get_by_role("link", name="See your rewards").click()
+        expect(phone.page.get_by_text("You were paid")).to_be_visible(timeout=LATER)
+        paid.append(int(phone.kept("paid")))
+    for person in range(PHONES, PEOPLE):
+        lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()
+        said = [json.loads(line) for line in lines if line.startswith("{")]
+        paid += [event["millionths"] for event in said if event["event"] == "paid"]
+    assert len(paid) == PEOPLE
+    assert min(paid) > 0
+    assert 3 * 36_000_000 - 3 * 2 * PEOPLE <= sum(paid) <= 3 * 36_000_000
+
+
+def test_no_phone_complained_and_no_invitation_was_logged(campaign: PhoneCampaign):
+    """The secret of a link is in no server's log."""
+    links = [(campaign.folder / f"invitations/invitation-{number}.txt").read_text().strip() for number in range(PHONES)]
+    logs = "".join((campaign.folder / f"{role}.log").read_text() for role in SERVERS)
+    assert logs
+    for link in links:
+        secret = link.partition("#")[2]
+        assert len(secret) > 100
+        assert secret not in logs
+        with contextlib.suppress(ValueError):
+            number = json.loads((campaign.folder / "invitations/invitation-0.json").read_text())["invitation"]
+            assert json.loads(number)["signature"] not in logs

@@ -1,0 +1,832 @@
+"""The console's routes: who gets in and for how long, what it shows, what it does, and how a browser hears of changes."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.requests import Request
+
+from crowdfl.errors import Forbidden, NotAuthenticated, StoreUnavailable
+from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.server import running
+from crowdfl.storage.atomic import write_private
+from crowdfl.web import events, overview
+from crowdfl.web.session import HEADER, LoginLimit, Session, Sessions, require_own_page
+from tests import subprocesses
+from tests.hosts import INITIAL_MODEL, Desk
+from tests.http import conftest as http
+from tests.http.live import finished_desk
+from tests.http.observed import SHORT
+from tests.http.world import DEPOSIT, task_definition
+from tests.web.console import ConsoleWorld, Operator
+
+portal, logged = http.portal, http.logged
+MARKUP = '<img src=x onerror="alert(1)">&amp; "quoted"'
+COOKIE = "__Secure-crowdfl-console"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory, portal):
+    """A platform that tests only look at: a task whose first round is open, with one upload."""
+    world = ConsoleWorld(tmp_path_factory.mktemp("console"), portal)
+    world.task, world.crowd = world.open_round(**SHORT)
+    world.crowd[0].sp.upload(world.task, 1, world.crowd[0].update())
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def world(tmp_path, portal):
+    """A platform for a test that changes it."""
+    world = ConsoleWorld(tmp_path, portal)
+    yield world
+    world.close()
+
+
+def announced(world: ConsoleWorld, purpose: str = "steps", amount: int = DEPOSIT) -> str:
+    """A task whose deposit waits."""
+    task = world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
+    world.requester.fund(task, amount, "first")
+    return task
+
+
+# Sessions.
+
+
+def test_a_token_opens_a_session_by_a_cookie_that_scripts_and_other_sites_do_not_get(shared):
+    """Each login has its own; what the server keeps of it is a hash."""
+    values = []
+    for _ in range(2):
+        answer = shared.operator(logged_in=False).log_in(shared.token("sp", "operator").token)
+        assert answer.status_code == 204
+        cookie = answer.headers["set-cookie"]
+        name, _, rest = cookie.partition("=")
+        value, *flags = rest.split("; ")
+        assert (name, {flag.lower() for flag in flags}) == (
+            COOKIE,
+            {"httponly", "secure", "samesite=strict", "path=/console"},
+        )
+        values.append(value)
+    assert len(set(values)) == 2
+    assert all(len(value) == 43 for value in values)  # 256 bits
+    assert not any(value in repr(shared.console) for value in values)
+
+
+def test_over_plain_http_the_cookie_is_not_marked_secure(shared):
+    """A browser would not send it back: plain HTTP is for loopback."""
+    with shared.served() as url, httpx.Client(base_url=url) as http:
+        operator = Operator(http)
+        cookie = operator.log_in(shared.token("sp", "operator").token).headers["set-cookie"]
+        assert cookie.startswith("crowdfl-console=")
+        assert "secure" not in cookie.lower()
+        assert operator.get("session").status_code == 200
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "operator"])
+def test_no_other_role_gets_in(shared, role):
+    """Its token is good, and for something else."""
+    operator = shared.operator(logged_in=False)
+    answer = operator.log_in(shared.token("sp", role).token)
+    assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
+    assert operator.get("session").status_code == 401
+    shared.console.door.limit.forget()
+
+
+READS = ["session", "events", "tasks/{task}", "tasks/{task}/rounds/1/uploads", "tasks/{task}/held"]
+CHANGES = {
+    "tasks/{task}/deposits/first/confirmation": {"amount": "80.00"},
+    "tasks/{task}/deposits/first/rejection": None,
+    "tasks/{task}/payments/{who}/resolution": {"how": "paid"},
+    "tasks/{task}/cancellation": {"begins": "{task}", "reason": "x"},
+    "tasks/{task}/purge": {"begins": "{task}", "results": True},
+}
+
+
+def filled(text: str, world: ConsoleWorld) -> str:
+    """With a task and a participant that are there."""
+    return text.replace("{task}", world.task).replace("{who}", world.crowd[0].who)
+
+
+@pytest.mark.parametrize("path", [*READS, *CHANGES])
+@pytest.mark.parametrize("cookie", [None, "", "guess", "A" * 43])
+def test_nothing_is_shown_or_done_without_a_session(shared, path, cookie):
+    """The answer is the same for every cookie that opens nothing; an operator token in a header opens nothing here either."""
+    operator = shared.operator(logged_in=False)
+    if cookie is not None:
+        operator.http.cookies.set(COOKIE, cookie)
+    operator.headers["Authorization"] = f"Bearer {shared.token('sp', 'operator').token}"
+    ask = operator.post if path in CHANGES else operator.get
+    answer = ask(filled(path, shared))
+    assert answer.status_code == 401
+    assert "log in" in answer.json()["detail"]
+
+
+def test_logging_out_ends_the_session_and_only_that_one(shared):
+    """On the server too: the cookie of before opens nothing."""
+    one, other = shared.operator(), shared.operator()
+    value = one.http.cookies[COOKIE]
+    answer = one.log_out()
+    assert answer.status_code == 204
+    assert 'crowdfl-console=""' in answer.headers["set-cookie"]
+    one.http.cookies.set(COOKIE, value)
+    assert (one.get("session").status_code, other.get("session").status_code) == (401, 200)
+    assert one.log_out().status_code == 204  # safe to repeat
+
+
+def test_a_second_login_of_a_browser_ends_its_first_session(shared):
+    """Nobody knows the old cookie any more, so it should open nothing."""
+    operator = shared.operator()
+    before = operator.http.cookies[COOKIE]
+    operator.log_in(shared.token("sp", "operator").token)
+    after = operator.http.cookies[COOKIE]
+    operator.http.cookies.set(COOKIE, before, path="/console")
+    fresh = shared.operator(logged_in=False)
+    fresh.http.cookies.set(COOKIE, before)
+    assert before != after
+    assert fresh.get("session").status_code == 401
+
+
+def test_a_revoked_or_replaced_token_ends_its_sessions_at_once(world):
+    """The token's entry is looked up at each request; another holder's session goes on."""
+    tokens = world.tokens["sp"][0]
+    people = {name: Operator(world.http("sp")) for name in ("ann", "bob", "cy")}
+    for name, one in people.items():
+        one.log_in(tokens.add(name, "operator"))
+    tokens.revoke("ann")
+    tokens.rotate("bob")
+    assert [one.get("session").status_code for one in people.values()] == [401, 401, 200]
+    tokens.revoke("cy")
+    tokens.accept("cy", "requester", tokens_digest(people["cy"], world))
+    assert people["cy"].get("session").status_code == 401
+
+
+def tokens_digest(operator: Operator, world: ConsoleWorld) -> str:
+    """Of the token that opened this session."""
+    value = operator.http.cookies[COOKIE]
+    with contextlib.suppress(NotAuthenticated):
+        return world.console.door.sessions.find(value, using=False).token.sha256
+    return "0" * 64
+
+
+class Clock:
+    """Moved by the test."""
+
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    """With a clock of the test's, and a token."""
+    tokens = Tokens(tmp_path / "tokens.json")
+    found = Sessions(tokens, idle=10.0, longest=100.0, most=3, now=Clock())
+    found.secret = tokens.add("ann", "operator")  # type: ignore[attr-defined]
+    return found
+
+
+def is_open(sessions: Sessions, value: str, *, using: bool = False) -> bool:
+    """Whether a cookie opens something."""
+    try:
+        return isinstance(sessions.find(value, using=using), Session)
+    except NotAuthenticated:
+        return False
+
+
+def test_a_session_ends_when_its_operator_does_nothing(sessions):
+    """What the page does by itself does not count."""
+    value = sessions.begin(sessions.secret)
+    for _ in range(3):
+        sessions.now.time += 8.0
+        assert is_open(sessions, value, using=True)
+    sessions.now.time += 6.0
+    assert is_open(sessions, value)
+    sessions.now.time += 6.0
+    assert not is_open(sessions, value)
+    assert not is_open(sessions, value, using=True)
+
+
+def test_a_session_ends_after_a_day_however_busy(sessions):
+    """Also one that is used all the time."""
+    value = sessions.begin(sessions.secret)
+    while sessions.now.time < 100.0:
+        assert is_open(sessions, value, using=True)
+        sessions.now.time += 5.0
+    sessions.now.time += 1.0
+    assert not is_open(sessions, value, using=True)
+
+
+def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
+    """Memory has a bound."""
+    first, second, third = (sessions.begin(sessions.secret) for _ in range(3))
+    assert is_open(sessions, first, using=True)
+    fourth = sessions.begin(sessions.secret)
+    assert [is_open(sessions, one) for one in (first, second, third, fourth)] == [True, False, True, True]
+
+
+def test_a_session_ends_when_its_token_expires(sessions):
+    """One that another has replaced, for a while."""
+    value = sessions.begin(sessions.secret)
+    wall = Clock()
+    wall.time = 1_000.0
+    sessions.tokens.now = wall
+    sessions.tokens.rotate("ann", overlap=5.0)
+    assert is_open(sessions, value)
+    wall.time += 6.0
+    assert not is_open(sessions, value)
+
+
+def test_wrong_tokens_are_limited_by_address_and_the_right_one_waits_too(shared, logged):
+    """A wrong token is never logged."""
+    operator = shared.operator(logged_in=False)
+    shared.console.door.limit.forget()
+    codes = [operator.log_in(f"crowdfl_guess{number}").status_code for number in range(12)]
+    assert codes == [401] * 10 + [429] * 2
+    answer = operator.log_in(shared.token("sp", "operator").token)
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= 61
+    assert "wait" in answer.json()["title"]
+    assert "guess" not in repr(logged)
+    shared.console.door.limit.forget()
+    assert operator.log_in(shared.token("sp", "operator").token).status_code == 204
+
+
+def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
+    """One address does not keep another out."""
+    limit = LoginLimit(most=2, seconds=10.0, addresses=3, now=Clock())
+    for _ in range(2):
+        limit.record("a")
+    with pytest.raises(Exception, match="wait"):
+        limit.require_patience("a")
+    limit.require_patience("b")
+    limit.now.time = 11.0
+    limit.require_patience("a")
+    for number in range(10):
+        limit.record(str(number))
+    assert limit.remembered == 3
+
+
+# Requests of other pages.
+
+
+def request_of(method: str = "POST", **headers: str) -> Request:
+    """As a browser sends it to https://sp:7102."""
+    pairs = {"host": "sp:7102", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    raw = [(name.lower().encode(), value.encode()) for name, value in pairs.items()]
+    scope = {"type": "http", "method": method, "scheme": "https", "path": "/", "query_string": b"", "headers": raw}
+    return Request(scope | {"server": ("sp", 7102)})
+
+
+OWN = {"origin": "https://sp:7102", HEADER: "operator", "sec-fetch-site": "same-origin"}
+FORGED = {
+    "without the page's header": {HEADER: None},
+    "with another value of it": {HEADER: "yes"},
+    "without an origin": {"origin": None},
+    "of no origin": {"origin": "null"},
+    "of another host": {"origin": "https://evil.example"},
+    "of another port": {"origin": "https://sp:7103"},
+    "of plain HTTP": {"origin": "http://sp:7102"},
+    "of a longer host": {"origin": "https://sp:7102.evil.example"},
+    "that the browser calls cross-site": {"sec-fetch-site": "cross-site"},
+    "of another host of the site": {"sec-fetch-site": "same-site"},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_a_request_of_another_page_is_refused(method, change):
+    """Whatever cookie it carries."""
+    headers = {name: value for name, value in (OWN | change).items() if value is not None}
+    with pytest.raises(Forbidden, match="console"):
+        require_own_page(request_of(method, **headers))
+
+
+@pytest.mark.parametrize("headers", [OWN, {name: value for name, value in OWN.items() if name != "sec-fetch-site"}])
+def test_the_consoles_own_page_is_let_in(headers):
+    """An older browser does not say which site asks, but says the origin."""
+    assert require_own_page(request_of("POST", **headers)) is None
+
+
+def test_a_proxy_on_the_same_machine_may_speak_tls_for_sp(shared):
+    """Plain HTTP arrives, and the browser says that its page is https: the cookie is marked as over TLS."""
+    with shared.served() as url, httpx.Client(base_url=url) as http:
+        operator = Operator(http)
+        operator.headers["Origin"] = operator.headers["Origin"].replace("http://", "https://")
+        answer = operator.log_in(shared.token("sp", "operator").token)
+        assert answer.headers["set-cookie"].startswith(f"{COOKIE}=")
+        assert "secure" in answer.headers["set-cookie"].lower()
+        value = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
+        operator.headers["Cookie"] = f"{COOKIE}={value}"
+        assert operator.get("session").status_code == 200
+
+
+def test_over_tls_the_cookies_plain_name_opens_nothing(shared):
+    """Somebody between could have set it."""
+    operator = shared.operator()
+    value = operator.http.cookies[COOKIE]
+    operator.http.cookies.clear()
+    operator.http.cookies.set("crowdfl-console", value)
+    assert operator.get("session").status_code == 401
+
+
+def test_reading_is_for_the_own_page_too():
+    """A cookie is not sent along, and if it were, nothing would be told."""
+    with pytest.raises(Forbidden):
+        require_own_page(request_of("GET", sec_fetch_site="cross-site"))
+    assert require_own_page(request_of("GET")) is None
+
+
+@pytest.mark.parametrize("path", [*CHANGES, "session"])
+def test_no_change_is_made_by_a_forged_request(shared, path):
+    """With a session, and without the header that no form can set."""
+    operator = shared.operator()
+    del operator.headers[HEADER]
+    assert operator.post(filled(path, shared), CHANGES.get(path)).status_code == 403
+    assert shared.sp.store.task(shared.task).state == "running"
+
+
+# What it shows.
+
+
+def test_the_page_and_its_files_are_served_to_everyone_under_a_strict_policy(shared):
+    """They hold nothing; data needs a session."""
+    http = shared.http("sp")
+    assert http.get("/console").headers["location"] == "/console/"
+    for name in ("", "main.js", "console.css"):
+        answer = http.get(f"/console/{name}")
+        assert answer.status_code == 200
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "connect-src 'self';" in policy
+        assert "frame-ancestors 'none'" in policy
+    assert "<script" in (page := http.get("/console/").text)
+    assert page.count("<script") == page.count('<script type="module" src="main.js"></script>')
+    assert http.get("/console/console_app.py").status_code == 404
+
+
+def test_the_consoles_routes_are_not_in_the_description_of_the_api(shared):
+    """They are the page's, and change with it."""
+    assert not [path for path in shared.apps["sp"].openapi()["paths"] if path.startswith("/console")]
+
+
+def test_answers_are_never_stored_or_taken_for_a_page(shared):
+    """Whatever a purpose holds."""
+    headers = shared.operator().get(f"tasks/{shared.task}").headers
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-type"] == "application/json"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_the_overview_has_every_task_and_what_it_waits_for(shared):
+    """As the command shows it."""
+    row = shared.console.overview.sections()["tasks"][shared.task]
+    assert (row["state"], row["round"], row["rounds"], row["round_state"]) == ("running", 1, 1, "open")
+    assert (row["uploads"], row["enrolled"]) == (1, 3)
+    assert row["waits_for"].startswith("uploads to round 1")
+
+
+def test_an_upload_is_shown_with_the_time_that_this_process_saw(shared):
+    """The store keeps none."""
+    (upload,) = shared.operator().get(f"tasks/{shared.task}/rounds/1/uploads").json()
+    assert upload == {"who": shared.crowd[0].who, "late": False, "at": shared.clock.now()}
+    (arrival,) = shared.console.overview.sections()["arrivals"].values()
+    assert (arrival["who"], arrival["number"]) == (shared.crowd[0].who, 1)
+
+
+def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
+    """A stranger's is only counted: anyone can send one."""
+    task, people = world.open_round(**SHORT)
+    late = people[0].update()
+    world.clock.time += 10_000.0
+    for _ in range(2):
+        with contextlib.suppress(Exception):
+            people[0].sp.upload(task, 1, late)
+    world.http("sp").put(f"/v1/tasks/{task}/rounds/1/uploads/{people[1].who}", content=b"x")
+    (refusal,) = world.operator().get(f"tasks/{task}").json()["refusals"]
+    assert (refusal["who"], refusal["times"], refusal["number"]) == (people[0].who, 2, 1)
+    assert "round 1" in refusal["reason"]
+    assert "1 or more" in world.console.overview.sections()["health"]["strangers"]["words"]
+
+
+def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
+    """Of a round that has been checked, as both servers decided; and what was damaged here."""
+    world, task = shared, shared.task
+    closed = replace(world.sp.store.round(task, 1), state=RoundState.CLOSED)
+    shown = overview.Overview(world.console.parts, world.console.desk, world.console.overview.recollection)
+    world.sp.rejected = lambda _task, _number: {"b" * 20: f"too long {MARKUP}"}
+    try:
+        row = shown.round(task, closed, 3, ["a" * 20])
+    finally:
+        del world.sp.rejected
+    assert row["rejected"] == 2
+    assert row["rejections"] == [
+        {"who": "a" * 20, "why": "its file was damaged on SP, and dropped"},
+        {"who": "b" * 20, "why": f"too long {MARKUP}"},
+    ]
+
+
+def names(steps: list[dict]) -> dict[str, float | None]:
+    """What is done, and when."""
+    return {step["name"]: step["at"] for step in steps if step["done"]}
+
+
+def test_a_rounds_steps_have_the_times_that_were_seen_and_no_invented_ones():
+    """Before this process began nothing was seen: the state says what is done."""
+    now = Round(1, 50.0)
+    assert names(overview.steps_of(now, {}, pays=True)) == {"open": 50.0}
+    weighed = overview.steps_of(replace(now, state=RoundState.WEIGHED), {"checked": 70.0}, pays=True)
+    assert names(weighed) == {"open": 50.0, "closed": None, "checked": 70.0}
+    over = replace(now, state=RoundState.REWARDED)
+    assert names(overview.steps_of(over, {"averaged": 80.0, "rewarded": 90.0}, pays=False)) == {
+        "open": 50.0,
+        "closed": None,
+        "checked": 80.0,
+        "averaged": 80.0,
+        "published": 90.0,
+    }
+    assert list(names(overview.steps_of(over, {}, pays=True))) == [
+        "open",
+        "closed",
+        "checked",
+        "averaged",
+        "published",
+        "rewarded",
+    ]
+    gone = replace(now, state=RoundState.ABORTED)
+    assert names(overview.steps_of(gone, {"closed": 60.0, "aborted": 70.0}, pays=True)) == {
+        "open": 50.0,
+        "closed": 60.0,
+        "aborted": 70.0,
+    }
+
+
+def test_the_ledger_is_shown_by_round_without_what_one_participant_got():
+    """Sums in millionths, as text: they may be longer than a browser's numbers."""
+    books = Ledger()
+    large = 10**16 + 1
+    for make in (
+        lambda: books.deposit("first", large),
+        lambda: books.fund_round(1, 36),
+        lambda: books.reward_round(1),
+        lambda: books.pay("aa", 1, 10),
+        lambda: books.pay("bb", 1, 20),
+        lambda: books.fund_round(2, 36),
+        lambda: books.abort_round(2),
+    ):
+        books.post(make())
+    found = overview.ledger_by_round(books)
+    second, first = found.pop("rounds")
+    assert found == {"escrow": str(large - 36), "paid_in": str(large)}
+    assert (second["number"], second["funded"], second["returned"], second["unclaimed"]) == (2, "36", "36", "0")
+    assert (first["earned"], first["claimed"], first["unclaimed"]) == ("36", "30", "6")
+    assert "aa" not in json.dumps([first, second])
+
+
+def test_a_peer_that_is_away_is_ill(shared):
+    """Since its first failure."""
+    csp = shared.breakers[1]
+    for _ in range(3):
+        csp.record(answered=False)
+    health = shared.console.overview.sections()["health"]
+    assert (health["KGC"]["well"], health["CSP"]["well"]) == (True, False)
+    assert health["CSP"]["words"].startswith("away")
+    assert health["CSP"]["since"] == pytest.approx(time.time(), abs=300)
+    csp.record(answered=True)
+    assert shared.console.overview.sections()["health"]["CSP"]["well"]
+
+
+def test_markup_of_a_requester_arrives_as_text(world):
+    """JSON's strings, byte for byte: the page makes text nodes of them."""
+    task = announced(world, purpose=f"{MARKUP}\n\x00</script>")
+    answer = world.operator().get(f"tasks/{task}")
+    assert answer.json()["purpose"] == f"{MARKUP} ?</script>"
+    line = events.message("snapshot", {"tasks": {task: answer.json()}})
+    assert line.count("\n") == 3  # nobody can begin another event
+
+
+def test_an_unknown_task_is_a_named_problem(shared):
+    """Not an empty page."""
+    operator = shared.operator()
+    for path in ("", "/held", "/rounds/1/uploads"):
+        assert operator.get(f"tasks/{'0' * 32}{path}").status_code == 404
+
+
+# What it does.
+
+
+def test_a_deposit_is_confirmed_by_the_amount_that_came_in(world, logged):
+    """Another amount is refused in words; the log has the operator's name, and the ledger the money."""
+    task = announced(world)
+    operator, place = world.operator(), f"tasks/{task}/deposits/first"
+    assert world.console.overview.sections()["deposits"][f"{task} first"]["state"] == "pending"
+    for wrong in ("79.99", "eighty", "-80", "1e9", ""):
+        assert operator.post(f"{place}/confirmation", {"amount": wrong}).status_code in (409, 422)
+    assert world.sp.ledger(task).balances() == {}
+    for _ in range(2):
+        assert operator.post(f"{place}/confirmation", {"amount": "80"}).status_code == 204
+    assert world.sp.ledger(task).balances() == {"requester": -DEPOSIT, "escrow": DEPOSIT}
+    assert operator.post(f"{place}/rejection").status_code == 409  # decided before, and final
+    actions = [line for line in logged if line["event"] == "console action"]
+    assert [(line["operator"], line["did"]) for line in actions] == [("the operator", "confirmed a deposit")] * 2
+
+
+def test_a_deposit_is_rejected(world):
+    """Safe to repeat."""
+    task = announced(world)
+    operator = world.operator()
+    for _ in range(2):
+        assert operator.post(f"tasks/{task}/deposits/first/rejection").status_code == 204
+    assert world.sp.store.deposit(task, "first").state == "rejected"
+    assert operator.post(f"tasks/{task}/deposits/other/rejection").status_code == 404
+
+
+def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
+    """Its open round is aborted, its money returns to escrow, and everyone can read why."""
+    task, _ = world.open_round(**SHORT)
+    operator, place = world.operator(), f"tasks/{task}/cancellation"
+    for wrong in (
+        {"begins": task[:5], "reason": "x"},
+        {"begins": "0" * 32 if task[0] != "0" else "1" * 32, "reason": "x"},
+        {"begins": task[:6], "reason": " "},
+        {"begins": task[:6], "reason": "a\nb"},
+        {"begins": task[:6], "reason": "x" * 501},
+        {"begins": task[:6]},
+        {"reason": "x"},
+    ):
+        assert operator.post(place, wrong).status_code == 422
+    assert world.sp.store.task(task).state == "running"
+    for _ in range(2):
+        assert operator.post(place, {"begins": task[:6], "reason": "the sensor lies"}).status_code == 204
+    about = operator.get(f"tasks/{task}").json()
+    assert about["state"] == "cancelled"
+    assert about["ended"] == "cancelled by the operator of SP: the sensor lies"
+    assert about["timeline"][0]["state"] == "aborted"
+    assert world.sp.ledger(task).balance("escrow") == DEPOSIT
+
+
+def test_a_task_is_purged_when_it_is_settled_and_not_before(world):
+    """Results only if the operator says so."""
+    task, people = world.open_round(**SHORT)
+    operator, place = world.operator(), f"tasks/{task}/purge"
+    answer = operator.post(place, {"begins": task[:6], "results": True})
+    assert (answer.status_code, "cancel it first" in answer.json()["detail"]) == (409, True)
+    people[0].sp.upload(task, 1, people[0].update())
+    assert operator.get(f"tasks/{task}/held").json()["uploads"] == 1
+    operator.post(f"tasks/{task}/cancellation", {"begins": task[:8], "reason": "enough"})
+    answer = operator.post(place, {"begins": task[:6], "results": True})
+    assert (answer.status_code, "claims" in answer.json()["detail"]) == (409, True)
+    world.clock.time += 2000.0
+    world.run()
+    assert operator.post(place, {"begins": "nothing", "results": False}).status_code == 422
+    assert operator.post(place, {"begins": task[:6], "results": False}).status_code == 204
+    assert operator.get(f"tasks/{task}/held").json() == {"results": 1}
+    for _ in range(2):
+        assert operator.post(place, {"begins": task[:6], "results": True}).status_code == 204
+    assert operator.get(f"tasks/{task}/held").json() == {}
+
+
+def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
+    """First in the list; what was resolved leaves it."""
+    task = announced(world)
+    for who, state, error in (
+        ("a" * 20, "pending", None),
+        ("b" * 20, "unknown", "it took too long"),
+        ("c" * 20, "paid", None),
+    ):
+        world.sp.store.add_payment(
+            StoredPayment(task, who, 7_000_000, "c", "{}", PaymentState(state), 5.0, attempts=1, error=error)
+        )
+    operator, sections = world.operator(), world.console.overview.sections()
+    assert [row["who"][0] for row in sections["payments"].values()] == ["b", "a"]
+    assert {row["state"]: row["amount"] for row in sections["payouts"].values()} == {
+        "pending": "7000000",
+        "unknown": "7000000",
+    }
+    place = f"tasks/{task}/payments/{'b' * 20}/resolution"
+    assert operator.post(place, {"how": "maybe"}).status_code == 422
+    assert operator.post(place, {"how": "again"}).status_code == 204
+    assert operator.post(place, {"how": "paid"}).status_code == 204
+    assert operator.post(place, {"how": "again"}).status_code == 409
+    assert operator.post(f"tasks/{task}/payments/{'d' * 20}/resolution", {"how": "paid"}).status_code == 404
+    assert [row["who"][0] for row in world.console.overview.sections()["payments"].values()] == ["a"]
+
+
+# How a browser hears of it.
+
+
+@pytest.fixture
+def watching(world):
+    """An operator over a real connection, and the platform."""
+    with world.served() as url, httpx.Client(base_url=url) as http:
+        operator = Operator(http)
+        assert operator.log_in(world.token("sp", "operator").token).status_code == 204
+        yield operator
+
+
+def test_a_stream_begins_with_everything_and_goes_on_with_what_changes(world, watching):
+    """Also of what another process or a command does to the store; a new connection begins with everything again."""
+    task, people = world.open_round(**SHORT)
+    with watching.watch() as heard:
+        assert heard.answer.headers["content-type"].startswith("text/event-stream")
+        assert heard.answer.headers["cache-control"] == "no-store"
+        event, everything = heard.next()
+        assert (event, everything["tasks"][task]["uploads"]) == ("snapshot", 0)
+        people[0].sp.upload(task, 1, people[0].update())
+        (arrival,) = heard.until("arrivals").values()
+        assert arrival["who"] == people[0].who
+        command = world.disk.open_store("sp", f"sqlite:///{world.folder}/sp/state.db")
+        with contextlib.closing(command):
+            command.set_state(task, "paused")
+        assert heard.until("tasks")[task]["state"] == "paused"
+    with watching.watch() as heard:
+        event, everything = heard.next()
+        assert (event, everything["tasks"][task]["state"]) == ("snapshot", "paused")
+
+
+def test_a_stream_ends_with_its_session(world, watching):
+    """And says so, so that the page does not come back for ever."""
+    with watching.watch() as heard:
+        heard.next()
+        world.tokens["sp"][0].revoke("the operator")
+        assert heard.rest()[-1] == "ended"
+    assert watching.get("events").status_code == 401
+
+
+def test_a_store_that_is_away_is_said_and_all_is_told_when_it_is_back(world, watching):
+    """The connection stays."""
+    looks = world.console.streams.looks
+    good = looks.look
+
+    def bad() -> events.Sections:
+        raise StoreUnavailable("the database is away")
+
+    with watching.watch() as heard:
+        assert heard.next()[0] == "snapshot"
+        looks.look = bad
+        assert heard.next()[0] == "trouble"
+        looks.look = good
+        assert "snapshot" in (heard.next()[0] for _ in range(100))
+
+
+def test_streams_are_few_and_one_that_ends_makes_room(world, watching):
+    """Whoever comes too late is told so."""
+    streams = world.console.streams
+    streams.most = 2
+    with watching.watch() as first, watching.watch() as second:
+        first.next()
+        second.next()
+        assert watching.get("events").status_code == 503
+    until = time.monotonic() + 60
+    while streams.open and time.monotonic() < until:
+        time.sleep(0.02)
+    with watching.watch() as again:
+        assert again.next()[0] == "snapshot"
+
+
+def test_a_stream_that_waits_holds_no_thread_and_no_connection_to_the_store(world, watching):
+    """Sixteen of them cost the uploads nothing."""
+    world.console.streams.pulse = 1000.0
+    with contextlib.ExitStack() as stack:
+        for _ in range(world.console.streams.most):
+            stack.enter_context(watching.watch()).next()
+        pool = world.sp.store.engine.pool
+        until = time.monotonic() + 60
+        while pool.checkedout() and time.monotonic() < until:
+            time.sleep(0.02)
+        assert pool.checkedout() == 0
+        looked = world.console.streams.looks
+        with looked.lock:  # nobody looks now, and nobody waits in a thread for it
+            names = [thread.name for thread in threading.enumerate()]
+        assert len([name for name in names if "AnyIO" in name]) < world.console.streams.most
+
+
+def test_the_server_stops_although_streams_are_open(world, caplog):
+    """Each is ended as it should be, not cut off when uvicorn's patience ends."""
+    world.console.streams.pulse = 1000.0
+    with contextlib.ExitStack() as stack:
+        serving = stack.enter_context(contextlib.ExitStack())
+        url = serving.enter_context(running(world.apps["sp"], world.settings))
+        operator = Operator(stack.enter_context(httpx.Client(base_url=url)))
+        operator.log_in(world.token("sp", "operator").token)
+        heard = stack.enter_context(operator.watch())
+        heard.next()
+        serving.close()
+        assert heard.rest() == []
+    assert "Cancel" not in caplog.text
+
+
+@pytest.mark.second
+def test_a_process_with_open_consoles_stops_in_time_and_leaves_nothing(tmp_path):
+    """SIGTERM, as a service manager sends it: its streams end, and so do its threads."""
+    desk = finished_desk(tmp_path)
+    with consoles_process(desk, tmp_path) as (process, url, log), contextlib.ExitStack() as stack:
+        watching = []
+        for _ in range(3):
+            operator = Operator(stack.enter_context(httpx.Client(base_url=url)))
+            assert (
+                operator.log_in(Tokens(desk.folder / "sp" / "tokens.json").add(f"n{_}", "operator")).status_code == 204
+            )
+            watching.append(stack.enter_context(operator.watch()))
+            assert desk.task in watching[-1].next()[1]["tasks"]
+        process.terminate()
+        assert [heard.rest() for heard in watching] == [[], [], []]
+        assert process.wait(timeout=60) == 0
+    found = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert found[-1] == "stopped"
+    assert "left unfinished work behind" not in found
+
+
+SERVE = """
+import json, sys
+from pathlib import Path
+from crowdfl.services.server import serve_sp
+from crowdfl.settings import PeerSettings, SpSettings
+from crowdfl.web.console_app import add_console
+data, key = Path(sys.argv[1]), bytes.fromhex(sys.argv[2])
+peer = PeerSettings(url="http://127.0.0.1:9", token=data / "peer.token")
+own = {"host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
+settings = SpSettings(data=data, kgc=peer, csp=peer, kgc_key=key, **own)
+serve_sp(settings, extend=lambda app, _settings: add_console(app, app.state.parts) and None)
+"""
+
+
+@contextlib.contextmanager
+def consoles_process(desk: Desk, folder: Path) -> Iterator[tuple[subprocess.Popen, str, Path]]:
+    """SP over a desk's files, with its console; its peers are away. Its process, address and log."""
+    data, log = desk.folder / "sp", folder / "sp.log"
+    write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
+    command = [sys.executable, "-c", SERVE, str(data), desk.signing.public.hex()]
+    with log.open("wb") as errors, subprocesses.running(command, stderr=errors) as process:
+        yield process, listening(process, log), log
+
+
+def listening(process: subprocess.Popen, log: Path) -> str:
+    """The address, once it is logged."""
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
+        whole = log.read_text().rpartition("\n")[0].splitlines()
+        urls = [line["url"] for line in map(json.loads, whole) if line["event"] == "listening"]
+        if urls:
+            return str(urls[0])
+        time.sleep(0.05)
+    raise AssertionError(log.read_text())
+
+
+def test_looking_takes_a_tenth_of_the_time_at_most():
+    """A slow store is looked at less often, however many ask."""
+    clock, count = Clock(), []
+
+    def look() -> events.Sections:
+        count.append(clock.time)
+        clock.time += 3.0
+        return {}
+
+    looks = events.Looks(look, clock=clock)
+    for _ in range(100):
+        looks()
+        clock.time += 1.0
+    assert count == [0.0, 33.0, 66.0, 99.0]
+
+
+def test_a_difference_has_what_is_new_changed_and_gone():
+    """And nothing else."""
+    known = {"tasks": {"a": {"x": 1}, "b": {"x": 1}}, "news": {}}
+    fresh = {"tasks": {"a": {"x": 2}, "c": {"x": 1}}, "news": {}}
+    assert events.difference(known, fresh) == {"tasks": {"changed": {"a": {"x": 2}, "c": {"x": 1}}, "gone": ["b"]}}
+    assert events.difference(fresh, fresh) == {}
+
+
+def test_what_is_remembered_has_a_bound():
+    """A million uploads leave the last ones."""
+    told = events.Recollection(lambda: 1.0)
+    for number in range(6_000):
+        told.arrived("t", 1, str(number))
+        told.hear("round closed", task="t", number=number)
+        told.refused("t", number, "who", Forbidden("no"))
+    assert told.arrival("t", 1, "0") is None
+    assert told.arrival("t", 1, "5999") == 1.0
+    assert (told.steps("t", 0), told.steps("t", 5_999)) == ({}, {"closed": 1.0})
+    assert len(told.refusals("t")) == 200
+    assert all(len(rows) == 50 for rows in told.sections().values())
+
+
+def test_an_event_keeps_nothing_but_known_fields():
+    """An amount that somebody earned would not be shown even if it were told."""
+    told = events.Recollection(lambda: 1.0)
+    told.hear("payment paid", task="t", who="w", amount=7, weights="x")
+    (row,) = told.sections()["news"].values()
+    assert row == {"id": 1, "at": 1.0, "event": "payment paid", "task": "t", "who": "w"}

@@ -1,0 +1,151 @@
+"""A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
+
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from crowdfl.errors import NotReady
+from crowdfl.learning.training import LocalTrainer
+from tests import subprocesses
+from tests.web import axe, browsers, phone_platform
+
+ROUNDS, PEOPLE = 2, 3  # one of them in a browser
+LATER = 4 * browsers.PATIENCE  # milliseconds
+
+
+@pytest.fixture
+def platform(tmp_path):
+    """KGC, CSP and SP with its page."""
+    (tmp_path / "platform").mkdir()
+    with phone_platform.phone_platform(tmp_path / "platform") as platform:
+        yield platform
+
+
+@pytest.fixture
+def requester(platform):
+    """Who asks."""
+    return platform.requester()
+
+
+@pytest.fixture
+def task(platform, requester):
+    """A campaign for three."""
+    crowd = {"rounds": ROUNDS, "min_participants": PEOPLE, "max_participants": PEOPLE}
+    return phone_platform.post(platform, requester, **crowd)
+
+
+def wait_for(read):
+    """What is not there yet, on a machine that may be busy."""
+    until = time.monotonic() + subprocesses.PATIENCE
+    while True:
+        try:
+            return read()
+        except NotReady:
+            assert time.monotonic() < until, "it never came"
+            time.sleep(0.1)
+
+
+def joined(platform, requester, task, folder, number):
+    """A Python participant, and its data."""
+    home = folder / f"person-{number}"
+    home.mkdir()
+    (home / "recordings.csv").write_text(phone_platform.csv(number))
+    return platform.join(requester, task), LocalTrainer(f"csv:{home}", phone_platform.TRAINING)
+
+
+def take_part(person, trainer, number):
+    """In one round, once it is open."""
+
+    def look():
+        person.step(trainer.train, trainer.evaluate)
+        if not person.blobs.has(f"rounds/{number}/receipt"):
+            raise NotReady("not yet")
+
+    wait_for(look)
+
+
+def paid(person):
+    """All rewards are there, and were claimed."""
+
+    def look():
+        person.step(lambda *_: pytest.fail("there is no round left to train for"))
+        return person.claim()
+
+    return wait_for(look)
+
+
+def join(page, link, number):
+    """What a person does once: read, accept the small crowd, join, import recordings."""
+    page.goto(link)
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    expect(page.get_by_text("Tell walking, sitting and stairs apart")).to_be_visible()
+    page.get_by_label("I accept averages of as few as 3 people.").check()
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Record")
+    page.get_by_text("No sensors? Import a CSV file").click()
+    content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": phone_platform.csv(number).encode()}
+    page.get_by_label("CSV files").set_input_files(content)
+    expect(page.get_by_text("mine.csv: 42 s of walking, sitting, climbing stairs.")).to_be_visible()
+    page.get_by_role("link", name="Rounds", exact=True).click()
+
+
+def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, requester, task, phone_context, tmp_path):
+    """Whoever closes the page between two rounds, or reloads it without a network, loses nothing."""
+    others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
+    page = phone_context.new_page()
+    complaints = browsers.complaints(page)
+    join(page, phone_platform.link(platform, requester, task), 0)
+    expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
+    axe.assert_usable_by_all(page)
+    assert complaints == []
+
+    phone_context.set_offline(True)
+    page.reload()
+    expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.")
+    expect(page.get_by_text("Offline. Recording works")).to_be_visible()
+    page.close()
+    for person, trainer in others:
+        take_part(person, trainer, 1)
+
+    phone_context.set_offline(False)
+    page = phone_context.new_page()
+    page.goto(f"{platform.urls['sp']}/join/#/rounds/{task}")
+    expect(page.locator(".headline")).to_have_text("Round 2 of 2: your update arrived.", timeout=LATER)
+    for person, trainer in others:
+        take_part(person, trainer, 2)
+    expect(page.locator(".headline")).to_have_text("The campaign has ended.", timeout=LATER)
+    rows = page.get_by_role("table", name="Round by round").get_by_role("row")
+    expect(rows).to_have_count(ROUNDS + 1)
+    assert "arrived" in rows.nth(1).inner_text()
+    assert "%" in rows.nth(1).inner_text()
+    page.get_by_role("link", name="See your rewards").click()
+    expect(page.get_by_text("You were paid")).to_be_visible()
+    mine = page.locator(".headline").inner_text().removeprefix("You have earned ").rstrip(".")
+    earned = round(float(mine) * 1_000_000)
+    kept = page.evaluate(
+        "async () => (await (await caches.open((await caches.keys())[0])).keys()).map(({ url }) => url)"
+    )
+    assert kept
+    assert not [url for url in kept if "/v1/" in url]
+    rest = sum(paid(person) for person, _ in others)
+    assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
+
+
+def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_context):
+    """SP is told, and nothing of the campaign is left in the browser."""
+    page = phone_context.new_page()
+    join(page, phone_platform.link(platform, requester, task), 0)
+    page.get_by_role("link", name="Leave", exact=True).click()
+    page.get_by_role("button", name="Forget this campaign").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    assert requester.sp.status(task)["enrolled"] == 0
+    left = """async () => { const all = await indexedDB.databases(); const found = [];
+      for (const { name } of all) { const db = await new Promise((done) => { const ask = indexedDB.open(name);
+        ask.onsuccess = () => done(ask.result); });
+        for (const table of db.objectStoreNames) { found.push(...await new Promise((done) => {
+          const ask = db.transaction(table).objectStore(table).getAllKeys(); ask.onsuccess = () => done(ask.result); })); }
+        db.close(); }
+      return found; }"""
+    assert page.evaluate(left) == []

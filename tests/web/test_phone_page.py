@@ -1,0 +1,408 @@
+"""The phone's page in a browser: each view with invented campaigns, by eye, keyboard and screen reader; sensors; no network."""
+
+import json
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from crowdfl.services.server import running
+from tests.web import axe, browsers, motion, phone_states
+from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition
+from tests.web.sites import opened_sp, sp_settings
+
+image = pytest.importorskip("PIL.Image")
+FAKE = (Path(__file__).parent / "fake_model.js").read_text(encoding="utf-8")
+SECRET = "Q0ZMTQJG" + "s3cr3t" * 20
+PATIENCE = browsers.PATIENCE
+LONG = ("invitation", "small-crowd", "refused")  # pages whose pictures would be large
+_LARGEST = 80_000  # bytes of a picture in the documents
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """SP with its pages, on loopback."""
+    settings = sp_settings(tmp_path_factory.mktemp("site"))
+    with opened_sp(settings) as app, running(app, settings) as address:
+        yield address
+
+
+@pytest.fixture
+def show(browser, site):
+    """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
+    contexts = []
+
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
+        context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints = browsers.complaints(page)
+        page.requests = []
+        page.on("request", lambda request: page.requests.append(request.url))
+        given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        page.add_init_script(f"globalThis.given = {json.dumps(given)};")
+        page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
+        page.goto(f"{site}/join/{place}")
+        page.wait_for_selector("h1")
+        return page
+
+    yield show_one
+    for context in contexts:
+        context.close()
+
+
+def shown(show, name, **look):
+    place, campaigns = STATES[name]
+    recorded = {"recordings": RECORDINGS, "windows": WINDOWS} if name == "record" else {}
+    return show(campaigns, place, **recorded, **look)
+
+
+def shrink(path):
+    """Few colours are enough for a page: the documents stay small."""
+    image.open(path).convert("RGB").quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < _LARGEST
+
+
+def until(page, expression):
+    """Wait for it. `wait_for_function` would evaluate text inside the page, which the page's policy forbids."""
+    end = time.monotonic() + PATIENCE / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"still not: {expression}"
+        page.wait_for_timeout(50)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", STATES)
+def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
+    """No sideways scrolling, nothing that axe-core calls serious, nothing blocked, nobody else asked."""
+    sharpness = {"device_scale_factor": 1} if name in LONG else {}
+    page = shown(show, name, color_scheme=scheme, **sharpness)
+    axe.assert_usable_by_all(page)
+    assert browsers.sideways(page) == 0
+    assert page.complaints == []
+    assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
+    if scheme == "light":
+        shrink(shoot(page, f"phone-{name}"))
+
+
+def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
+    """No request carries the secret, and going back does not bring it back."""
+    page = show([campaign()], f"#{SECRET}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    until(page, "asked.length === 2")
+    assert page.evaluate("asked") == [["accept", SECRET], ["look", TASK]]
+    assert page.evaluate("location.href + history.length").count("s3cr3t") == 0
+    page.go_back()
+    assert "s3cr3t" not in page.url
+    assert not [url for url in page.requests if "s3cr3t" in url]
+
+
+def test_a_link_that_is_opened_while_the_page_is_open_is_taken_too(show):
+    page = show([campaign()], "#/campaigns")
+    page.evaluate(f"location.hash = '{SECRET}'")
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    assert page.evaluate("asked[0]") == ["accept", SECRET]
+    assert "s3cr3t" not in page.url
+
+
+def test_a_link_can_be_pasted_into_an_installed_page(show, site):
+    """Which has no address bar."""
+    page = show([campaign()], "#/campaigns")
+    page.get_by_text("Paste a link").click()
+    page.get_by_label("Invitation link").fill(f"{site}/join/#{SECRET}")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
+    assert page.evaluate("asked") == [["accept", SECRET], ["look", TASK]]
+    assert not [url for url in page.requests if "s3cr3t" in url]
+
+
+def test_a_damaged_link_says_what_to_do(show):
+    page = show([], "#Q0ZMTQ", fails={"accept": "this link is damaged"})
+    expect(page.get_by_role("alert")).to_contain_text("This invitation cannot be opened. This link is damaged.")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your campaigns")
+
+
+FACTS = (
+    "begins with 3fa2 c1d4 e5f6 0718",  # who asks
+    "The study group of the university hospital.",
+    "walking, sitting, climbing stairs",
+    "The accelerometer and the gyroscope",
+    "There are 5 rounds. Each is open for up to 1 h",
+    "both servers must work together, or the key centre with one of them",
+    "36.00 for each round",
+    "within 14 days",
+    "at least 6 people's updates",
+    "It can be used until",
+    "A dishonest platform could send you other code",
+)
+
+
+def test_an_invitation_says_everything_before_one_joins(show):
+    page = shown(show, "invitation")
+    page.get_by_text("Can I trust this page?").click()
+    text = page.inner_text("main").replace("\n", " ")
+    assert [fact for fact in FACTS if fact not in text] == []
+    picture = page.get_by_role("img", name="What leaves your phone")
+    assert "Your recordings stay on your phone" in (picture.locator("desc").text_content() or "")
+
+
+def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
+    """The focus goes to the heading of the view that opens; a dialog gives it back."""
+    page = shown(show, "invitation")
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Join":
+            break
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Record", exact=True)).to_be_focused()
+    assert page.evaluate("asked") == [["join", TASK, 5]]
+    expect(page.get_by_role("navigation").get_by_role("link", name="Record")).to_have_attribute("aria-current", "page")
+    page.get_by_role("radio", name="walking").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("radio", name="sitting")).to_be_checked()
+    page.get_by_role("link", name="Leave").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Leave this campaign")).to_be_focused()
+    leave = page.get_by_role("button", name="Leave", exact=True)
+    leave.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(leave).to_be_focused()
+    assert [one[0] for one in page.evaluate("asked")] == ["join"]
+
+
+def test_the_skip_link_leads_to_the_content(show):
+    page = shown(show, "rewards")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rewards")
+
+
+def test_a_small_crowd_must_be_accepted_first(show):
+    page = shown(show, "small-crowd")
+    join = page.get_by_role("button", name="Join")
+    expect(join).to_be_disabled()
+    page.get_by_label("I accept averages of as few as 3 people.").check()
+    join.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Record")
+    assert page.evaluate("asked") == [["join", TASK, 3]]
+
+
+def test_a_task_of_another_profile_cannot_be_joined(show):
+    page = shown(show, "refused")
+    expect(page.get_by_role("alert")).to_contain_text("This page cannot take part.")
+    expect(page.get_by_role("button", name="Join")).to_have_count(0)
+
+
+def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
+    page = show([campaign()], f"#/about/{TASK}", fails={"join": "the invitation was used already"})
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("alert")).to_have_text("The invitation was used already.")
+    expect(page.get_by_role("button", name="Join")).to_be_enabled()
+
+
+def test_what_a_stranger_wrote_stays_text(show):
+    """Markup in a definition is shown, not obeyed."""
+    evil = "<img src=x onerror=alert(1)><b>bold</b>"
+    page = show([campaign(definition=phone_states.DEFINITION | {"purpose": evil})], f"#/about/{TASK}")
+    expect(page.locator(".headline")).to_have_text(evil)
+    assert page.locator("main b, main img").count() == 0
+
+
+def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
+    page = shown(show, "training")
+    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "7")
+    live = page.locator("[aria-live=polite]").filter(has_text="Training for round 3 of 5.")
+    expect(live).to_have_count(1)
+    changes = {"now": phone_states.IDLE, "rounds": phone_states.ARRIVED, "receipts": phone_states.RECEIPTS}
+    page.evaluate("([task, changes]) => change(task, changes)", [TASK, changes])
+    expect(page.locator("[aria-live=polite].headline")).to_have_text("Round 3 of 5: your update arrived.")
+    page.get_by_text("Receipt of round 2").click()
+    expect(page.get_by_label("Receipt of round 2")).to_contain_text('"kind": "receipt"')
+
+
+def test_a_focused_link_stays_focused_while_training_goes_on(show):
+    page = shown(show, "training")
+    page.get_by_role("link", name="Record more").focus()
+    page.evaluate("([task, now]) => change(task, {now})", [TASK, phone_states.TRAINING["now"] | {"done": 9}])
+    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
+    expect(page.get_by_role("link", name="Record more")).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "paused"}, "The campaign is paused."),
+        ({"phase": "ended", "ended": "cancelled by requester"}, "The campaign has ended: cancelled by requester."),
+        ({"phase": "left"}, "You have left this campaign."),
+        ({"rounds": []}, "Waiting for the first round."),
+        ({"now": {"kind": "elsewhere"}}, "Another tab of this page is at work."),
+        ({"rounds": [phone_states.task_round(1, "nothing", state="open")]}, "there is nothing to send. Record first."),
+    ],
+)
+def test_the_headline_says_where_the_campaign_stands(show, changes, words):
+    page = show([JOINED | changes], f"#/rounds/{TASK}")
+    expect(page.locator(".headline")).to_contain_text(words)
+
+
+def test_what_stopped_the_agent_is_shown_and_can_be_tried_again(show):
+    page = show([JOINED | {"problem": "The platform does not know you."}], f"#/rounds/{TASK}")
+    expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
+    page.get_by_role("button", name="Try again").click()
+    assert page.evaluate("asked") == [["retry", TASK]]
+
+
+def test_an_invitation_whose_time_is_over_says_so(show):
+    page = show([campaign(expires=1_700_000_000)], f"#/about/{TASK}")
+    expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
+
+
+def test_rounds_are_a_real_table_with_accuracy_before_and_after(show):
+    page = shown(show, "ended")
+    cells = page.get_by_role("table", name="Round by round").get_by_role("row").nth(1).get_by_role("cell")
+    assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%", "1.25"]
+    expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
+
+
+def test_a_claim_can_be_sent_and_its_refusal_is_shown(show):
+    place, campaigns = STATES["rewards"]
+    page = show(campaigns, place, fails={"claim": "come back later"})
+    expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
+    page.get_by_role("button", name="Claim now").click()
+    expect(page.get_by_role("alert")).to_have_text("Come back later.")
+    assert page.evaluate("asked") == [["claim", TASK, False]]
+
+
+def test_leaving_and_forgetting_are_asked_twice(show):
+    page = shown(show, "leave")
+    page.get_by_role("button", name="Leave", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("What you have sent stays in the sums")
+    dialog.get_by_role("button", name="Leave").click()
+    expect(page.get_by_text("You have left. You can still claim what you earned.")).to_be_visible()
+    page.get_by_role("button", name="Forget this campaign").click()
+    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid 3.50 yet.")
+    page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
+    expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
+    assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK]]
+
+
+def test_everything_can_be_forgotten(show):
+    page = shown(show, "device")
+    page.get_by_role("button", name="Forget everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    assert page.evaluate("asked") == [["forgetAll"]]
+
+
+def test_a_recording_can_be_deleted(show):
+    page = shown(show, "record")
+    page.get_by_role("button", name="Delete sitting, 4.2 s").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("button", name="Delete sitting, 4.2 s")).to_have_count(0)
+    assert page.evaluate("asked") == [["deleteRecording", TASK, "b"]]
+
+
+def test_a_csv_file_is_imported(show):
+    page = shown(show, "record")
+    page.get_by_text("No sensors? Import a CSV file").click()
+    page.get_by_label("CSV files").set_input_files(
+        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
+    )
+    expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
+    assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
+
+
+@pytest.mark.parametrize("channels", [3, 6])
+def test_sensors_become_a_recording_at_their_rate(show, channels):
+    """In g and 2 rad/s, with the browser's times; kept bit by bit, and whole at the end."""
+    there = JOINED | {"definition": definition(training={"channels": channels})}
+    page = show([there], f"#/record/{TASK}")
+    sensors = motion.Motion(page)
+    sensors.show([0.5, 0.0, 1.0, 1.0, 0.0, -2.0])
+    page.get_by_role("radio", name="sitting").check()
+    page.get_by_role("button", name="Start recording").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    until(page, "kept.length === 1 && !kept[0].whole")
+    page.get_by_role("button", name="Stop").click()
+    until(page, "kept[0].whole")
+    recording = page.evaluate("kept[0]")
+    assert (recording["label"], recording["channels"]) == ("sitting", channels)
+    assert recording["seconds"] >= 5
+    assert 20 < (recording["samples"] - 1) / recording["seconds"] < 70  # 60 on an idle machine
+    assert len(recording["signal"]) == recording["samples"] * channels
+    tolerance = motion.RESOLUTION / motion.STANDARD_GRAVITY
+    assert recording["signal"][-channels:] == pytest.approx([0.5, 0.0, 1.0, 0.5, 0.0, -1.0][:channels], abs=tolerance)
+    expect(page.get_by_text("This recording is too short to use")).to_be_visible()
+    expect(page.get_by_role("img", name="Acceleration. Saved: sitting")).to_be_visible()
+
+
+def test_a_device_without_sensors_is_told_so_and_offered_files(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    page.get_by_role("button", name="Start recording").click()
+    expect(page.get_by_role("alert")).to_contain_text("import a CSV file", timeout=PATIENCE)
+    expect(page.get_by_role("button", name="Start recording")).to_be_enabled()
+
+
+IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_4 like Mac OS X) AppleWebKit/605.1.15 Version/18.4 Mobile/15E148 Safari/604.1"
+IOS = """globalThis.permissions = [];
+DeviceMotionEvent.requestPermission = async () => { permissions.push(navigator.userActivation.isActive); return "%s"; };
+0;"""
+
+
+@pytest.mark.parametrize("answer", ["granted", "denied"])
+def test_ios_asks_by_a_tap_before_it_shows_motion(show, answer):
+    """And counts acceleration the other way round."""
+    page = show([JOINED], f"#/record/{TASK}", user_agent=IPHONE)
+    page.evaluate(IOS % answer)
+    sensors = motion.Motion(page)
+    sensors.show([0.0, 0.0, -1.0, 0.0, 0.0, 0.0])
+    page.get_by_role("button", name="Start recording").click()
+    if answer == "denied":
+        expect(page.get_by_role("alert")).to_contain_text("You did not allow motion sensors.")
+    else:
+        until(page, "kept.length === 1")
+        assert page.evaluate("kept[0].signal[2]") == pytest.approx(1.0, abs=0.02)
+    assert page.evaluate("permissions") == [True]
+
+
+def test_a_page_in_the_background_warns_that_time_is_missing(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    sensors = motion.Motion(page)
+    sensors.show([0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    page.get_by_role("button", name="Start recording").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    hide = "Object.defineProperty(document, 'visibilityState', {value: '%s', configurable: true}); "
+    hide += "document.dispatchEvent(new Event('visibilitychange'));"
+    page.evaluate(hide % "hidden")
+    until(page, "kept.length === 1")  # it may never come back
+    page.evaluate(hide % "visible")
+    expect(page.get_by_text("This page was in the background.")).to_be_visible()
+
+
+def test_sensors_that_wake_after_the_view_was_left_record_nothing(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    page.get_by_role("button", name="Start recording").click()
+    page.get_by_role("link", name="Rounds", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
+    page.evaluate("""() => { for (let turn = 0; turn < 500; turn++) dispatchEvent(new DeviceMotionEvent("devicemotion", {
+      accelerationIncludingGravity: {x: 0, y: 0, z: 9.8}, rotationRate: {alpha: 0, beta: 0, gamma: 0}})); }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("kept") == []
+
+
+def test_leaving_the_view_ends_and_keeps_the_recording(show):
+    page = show([JOINED], f"#/record/{TASK}")
+    sensors = motion.Motion(page)
+    sensors.show([0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    page.get_by_role("button", name="Start recording").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.get_by_role("link", name="Rounds", exact=True).click()
+    until(page, "kept.length === 1 && kept[0].whole")
+    assert page.evaluate("kept[0].label") == "walking"

@@ -1,0 +1,173 @@
+"""What the phone keeps to open without a network: the list in its service worker, and what the worker does with it."""
+
+import base64
+import re
+import time
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from fastapi import FastAPI
+from playwright.sync_api import expect
+from tools import phone_shell
+
+from crowdfl.services.server import running
+from crowdfl.settings import KgcSettings
+from crowdfl.web.pages import phone_assets, phone_headers
+from crowdfl.web.static import Asset, add_static
+from tests.web import browsers
+
+WORKER = "service-worker.js"
+_IMPORT = re.compile(r"""(?:from|import\(|import|new URL\()\s*["'](\.{1,2}/[^"']+)["']""")
+_LINK = re.compile(r"""(?:href|src)="([^"#]+)\"""")
+
+
+def served() -> dict[str, Asset]:
+    """Every file of the page by its path."""
+    return {f"{place}/{name}": asset for place, files in phone_assets().items() for name, asset in files.items()}
+
+
+def listed() -> set[str]:
+    """The paths that the service worker keeps."""
+    found = re.findall(r'^  \["(.+)", "sha256-', phone_shell.WORKER.read_text(encoding="utf-8"), re.MULTILINE)
+    return {urljoin("/join/", name) for name in found}
+
+
+def test_the_list_of_kept_files_is_that_of_the_files():
+    """With their hashes; `python tools/phone_shell.py` writes it."""
+    text = phone_shell.WORKER.read_text(encoding="utf-8")
+    assert text == phone_shell.written(text), "run: python tools/phone_shell.py"
+
+
+def test_everything_that_is_served_for_the_page_is_kept():
+    """But for the worker itself, and notes about libraries."""
+    unused = {path for path in served() if Path(path).suffix in ("", ".json")} | {f"/join/{WORKER}"}
+    assert listed() == served().keys() - unused | {"/join/"}
+
+
+def test_nothing_that_the_page_loads_is_missing_from_the_list():
+    """Imports, workers, icons and styles all lead to files that are kept, so that nobody else is asked."""
+    wanted = {
+        urljoin(path, name)
+        for path, asset in served().items()
+        if path.endswith(".js") and "/vendor/" not in path
+        for name in _IMPORT.findall(asset.body.decode())
+    }
+    wanted |= {urljoin("/join/", name) for name in _LINK.findall(served()["/join/index.html"].body.decode())}
+    assert {path for path in wanted if path not in listed()} == set()
+    assert len(wanted) > 40
+
+
+def test_no_script_of_the_page_makes_markup_from_text():
+    """Nor runs any: a strict policy is the second line, not the first."""
+    forbidden = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function")
+    own = {
+        path: asset.body.decode() for path, asset in served().items() if path.endswith(".js") and "/vendor/" not in path
+    }
+    assert [path for path, text in own.items() if forbidden.search(text)] == []
+    page = served()["/join/index.html"].body.decode()
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """The page alone, whose files a test can change: the address, and the files."""
+    app, files = FastAPI(), {place: dict(assets) for place, assets in phone_assets().items()}
+    for place, assets in files.items():
+        add_static(app, place, assets, lambda: phone_headers(()))
+    settings = KgcSettings(data=tmp_path, host="127.0.0.1", port=0, plain_http=True)
+    with running(app, settings) as address:
+        yield f"{address}/join/", files
+
+
+def change(files, name, old, new):
+    """One file of the page, as after an update; the new bytes."""
+    asset = files["/join"][name]
+    assert old in asset.body
+    files["/join"][name] = Asset(asset.body.replace(old, new), asset.media_type)
+
+
+def caches(page):
+    """What is kept: names of caches, and paths."""
+    script = """async () => { const found = {};
+      for (const name of await caches.keys()) {
+        const kept = await (await caches.open(name)).keys();
+        found[name] = kept.map(({ url }) => new URL(url).pathname);
+      }
+      return found; }"""
+    return page.evaluate(script)
+
+
+def until_kept(page, count=1):
+    """Until so many versions are complete."""
+    end = time.monotonic() + browsers.PATIENCE / 1000
+    while sorted(len(paths) for paths in caches(page).values()) != [len(listed())] * count:
+        assert time.monotonic() < end, caches(page)
+        page.wait_for_timeout(100)
+    assert all(set(paths) == listed() for paths in caches(page).values())
+
+
+def test_the_page_opens_without_a_network_after_its_first_visit(phone_context, site):
+    """Under the same strict policy, and from the files that were kept."""
+    address, _ = site
+    page = phone_context.new_page()
+    page.goto(address)
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    until_kept(page)
+    page.evaluate("navigator.serviceWorker.ready")
+    phone_context.set_offline(True)
+    page = phone_context.new_page()
+    complaints = browsers.complaints(page)
+    answer = page.goto(f"{address}#/device")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This phone")
+    expect(page.get_by_text("Offline. Recording works; rounds go on")).to_be_visible()
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert [one for one in complaints if "ERR_INTERNET_DISCONNECTED" not in one] == []
+
+
+def test_a_new_version_is_offered_and_then_replaces_the_old_one_whole(phone_context, site):
+    address, files = site
+    page = phone_context.new_page()
+    page.goto(address)
+    until_kept(page)
+    page.evaluate("navigator.serviceWorker.ready")
+    change(files, "index.html", b"<title>CrowdFL</title>", b"<title>CrowdFL</title><!-- new -->")
+    text = files["/join"][WORKER].body.decode()
+    (before,) = caches(page)
+    for path in ("./", "index.html"):
+        old = re.search(rf'\["{re.escape(path)}", "(sha256-.+?)"\]', text)
+        text = text.replace(old[0], old[0].replace(old[1], digest_of(files["/join"]["index.html"])))
+    text = text.replace(f'"{before.split()[-1]}"', '"new"')
+    files["/join"][WORKER] = Asset(text.encode(), "text/javascript")
+    page.reload()  # still the old version
+    until_kept(page, 2)
+    assert "<!-- new -->" not in page.content()
+    expect(page.get_by_text("A new version of this page is here.")).to_be_visible()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Use it").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    assert "<!-- new -->" in page.content()
+    until_kept(page)
+    assert list(caches(page)) == ["crowdfl page new"]
+
+
+def digest_of(asset):
+    """As `fetch` takes it."""
+
+    return "sha256-" + base64.b64encode(bytes.fromhex(asset.digest)).decode()
+
+
+def test_a_file_that_is_not_the_listed_one_is_not_kept(phone_context, site):
+    """As behind a hotel's login page. The page itself works, and tries again next time."""
+    address, files = site
+    change(files, "app/words.js", b"// @ts-check", b"// altered")
+    page = phone_context.new_page()
+    page.goto(address)
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    install = """async () => {
+      const { installing, active } = await navigator.serviceWorker.register("service-worker.js");
+      const worker = installing ?? active;
+      const ended = () => ["activated", "redundant"].includes(worker.state);
+      while (!ended()) await new Promise((done) => worker.addEventListener("statechange", done, { once: true }));
+      return worker.state; }"""
+    assert page.evaluate(install) == "redundant"

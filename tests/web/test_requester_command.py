@@ -1,0 +1,92 @@
+"""`crowdfl task console` as a process: where it listens, what it prints, how it ends."""
+
+import re
+import signal
+import socket
+import subprocess
+import time
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from crowdfl.cli.task.console import opened_in_browser
+from crowdfl.web.requester_console.guard import HEADER
+from tests.cli.program import call, start, wait_or_kill
+
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a requester whose services do not run."""
+    folder = tmp_path_factory.mktemp("workspace") / "roles"
+    assert call("init", folder).code == 0
+    return folder / "requester/settings.toml"
+
+
+@pytest.fixture
+def console(settings: Path, tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    log = tmp_path / "console.log"
+    process = start("task", "console", "--settings", settings, "--no-open", log=log)
+    yield process, log
+    process.kill()
+    process.wait(PATIENCE)
+
+
+def printed(log: Path) -> str:
+    """The address, once it is there."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = re.findall(r"http://127\.0\.0\.1:\d+/#open=\S+", log.read_text())
+        if found:
+            (address,) = found  # once
+            return str(address)
+        time.sleep(0.05)
+    raise AssertionError(log.read_text())
+
+
+@pytest.mark.second
+def test_the_console_listens_on_loopback_alone_and_ends_at_an_interrupt(console, settings):
+    process, log = console
+    address, secret = printed(log).split("#open=")
+    port = httpx.URL(address).port
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=PATIENCE)  # an address of this machine, but not that one
+    own = {"Origin": address.rstrip("/"), HEADER: "-"}
+    with httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as http:
+        assert "CrowdFL requester" in http.get("/").text
+        assert http.get("/api/overview", headers=own).status_code == 401
+        opened = http.post("/api/session", json={"secret": secret}, headers=own)
+        found = http.get("/api/overview", headers=own | {HEADER: opened.json()["half"]}).json()
+        assert found["tasks"] == []
+        assert found["folder"] == str(settings.parent.resolve())
+    process.send_signal(signal.SIGINT)
+    wait_or_kill(process, PATIENCE)
+    assert process.returncode == 0, log.read_text()
+    said = log.read_text()
+    assert said.count(secret) == 1
+    assert opened.json()["half"] not in said
+    assert said.endswith("the console has ended\n")
+
+
+def test_the_browser_is_given_a_file_that_nobody_else_can_read(tmp_path, monkeypatch):
+    """Its command line, which others can read, names the file and not the secret."""
+    given: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", given.append)
+    address = "http://127.0.0.1:7999/#open=secret"
+    with opened_in_browser(address, tmp_path):
+        (path,) = tmp_path.iterdir()
+        assert given == [path.as_uri()]
+        assert path.stat().st_mode & 0o077 == 0
+        assert f"url={address}" in path.read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_named(settings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = call("task", "console", "-s", settings, "--port", taken.getsockname()[1])
+    assert result.code == 3
+    assert "choose another --port" in result.err

@@ -1,0 +1,269 @@
+"""The requester's page in a real browser: from the form to the evaluated model, at both widths, by keyboard and for readers."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from playwright.sync_api import BrowserContext, Page, expect
+
+from crowdfl.learning.models.files import from_npz
+from crowdfl.roles.invitation_link import read_link
+from crowdfl.web.requester_console.app import serving_requester
+from crowdfl.web.requester_console.guard import Session
+from tests.http.world import World
+from tests.web import browsers
+from tests.web.axe import assert_usable_by_all
+from tests.web.requesting import Office, small_values, task_of
+
+SCRIPT = '<img src=x onerror="document.title=1"> & "quotes"'
+PURPOSE = "Recognise which exercise somebody is doing"
+
+expect.set_options(timeout=browsers.PATIENCE)
+
+
+@pytest.fixture
+def office(tmp_path, monkeypatch) -> Iterator[Office]:
+    """A platform in this process, and the requester's own folder."""
+    with start_blocking_portal() as portal:
+        world = World(tmp_path, portal)
+        (tmp_path / "own").mkdir(mode=0o700)
+        yield Office(world, tmp_path / "own", monkeypatch)
+        world.close()
+
+
+@pytest.fixture
+def session(office) -> Iterator[Session]:
+    """The console, served."""
+    with serving_requester(office.app) as session:
+        yield session
+
+
+def opened(context: BrowserContext, session: Session) -> tuple[Page, list[str]]:
+    page = context.new_page()
+    wrong = browsers.complaints(page)
+    page.goto(session.address)
+    expect(page.get_by_role("heading", name="Your tasks")).to_be_visible()
+    return page, wrong
+
+
+def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
+    """Every field of the form, those under "More settings" too."""
+    expect(page.get_by_text("More settings")).to_have_count(2)
+    page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+    for section, typed in values.items():
+        for name, value in typed.items():
+            field = page.locator(f"#field-{section}-{name}")
+            if isinstance(value, bool):
+                field.set_checked(value)
+            elif field.evaluate("field => field.tagName") == "SELECT":
+                field.select_option(value)
+            else:
+                field.fill(value)
+
+
+def card(page: Page, heading: str) -> Any:
+    return page.locator("section.card").filter(has=page.get_by_role("heading", name=heading, exact=True))
+
+
+def assert_fits(page: Page) -> None:
+    """On a phone, on a desk, and for everyone."""
+    for width in (360, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert browsers.sideways(page) == 0, width
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert_usable_by_all(page)
+    page.emulate_media(color_scheme="null")
+
+
+def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, browser, desk_context):
+    """A reload and a second tab stay open; another browser with the same address does not."""
+    address = session.address
+    page, wrong = opened(desk_context, session)
+    assert page.url == f"{session.origin}/#/"
+    assert page.evaluate("document.cookie") == ""
+    page.reload()
+    expect(page.get_by_role("heading", name="Your tasks")).to_be_visible()
+    second = desk_context.new_page()
+    second.goto(f"{session.origin}/#/new")
+    expect(second.get_by_role("heading", name="New task")).to_be_visible()
+    assert wrong == []
+    with browsers.opened(browser, browsers.DESK) as other:
+        stranger = other.new_page()
+        stranger.goto(address)
+        expect(stranger.get_by_role("alert")).to_contain_text("was used before")
+        assert "open=" not in stranger.url
+
+
+def test_the_form_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
+    page, wrong = opened(desk_context, session)
+    page.get_by_role("link", name="New task").first.click()
+    said, widths = page.locator(".answer .headline"), page.locator(".answer .widths")
+    expect(said).to_have_text("It fits: 1,028 parameters.")
+    before = widths.inner_text()
+    most = page.get_by_label("max participants", exact=True)
+    most.fill("200")
+    expect(widths).to_contain_text("200 participants")
+    assert widths.inner_text() != before
+    shoot(page, "requester-create")
+    most.fill("5000")
+    expect(said).to_have_text("It does not fit.")
+    expect(page.locator(".answer .notice")).to_contain_text("lower max_participants")
+    expect(most).to_have_class(re.compile("named"))
+    most.fill("200")
+    expect(said).to_have_class(re.compile("good"))
+
+    rounds = page.get_by_label("rounds", exact=True)
+    rounds.fill("three")
+    expect(said).to_have_text("1 setting is wrong.")
+    expect(rounds).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#field-settings-rounds-fault")).to_contain_text("`rounds` is 'three'; expected a whole number")
+    page.get_by_role("button", name="Create the task").click()
+    expect(rounds).to_be_focused()
+    expect(page.get_by_role("alert")).to_contain_text("some settings are wrong")
+    shoot(page, "requester-create-wrong", whole=False)
+    page.get_by_label("purpose").fill(SCRIPT)
+    assert_fits(page)
+    page.reload()
+    expect(page.get_by_label("rounds", exact=True)).to_have_value("three")
+    expect(page.get_by_label("purpose")).to_have_value(SCRIPT)
+
+    page.get_by_label("Start from").select_option("watch")
+    page.get_by_role("button", name="Fill the form in").click()
+    expect(said).to_have_class(re.compile("good"))
+    expect(page.get_by_label("profile")).to_have_value("hardened")
+    page.get_by_label("profile").select_option("shares")
+    expect(page.locator(".answer .notice")).to_contain_text("no norm bound")
+    assert [text for text in wrong if "422" not in text] == []  # a refused creation is one, by the browser's own word
+
+
+def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_context, shoot, tmp_path):
+    """Created, funded, filled with people, watched and evaluated: all by the page."""
+    desk_context.grant_permissions(["clipboard-read", "clipboard-write"], origin=session.origin)
+    page, wrong = opened(desk_context, session)
+    page.goto(f"{session.origin}/#/new")
+    type_all(page, small_values(task={"purpose": PURPOSE}, settings={"max_participants": "30"}))
+    page.get_by_role("button", name="Create the task").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(PURPOSE)
+    task = page.url.rpartition("/")[2]
+    page.get_by_role("link", name="Tasks").click()
+    expect(page.get_by_role("cell", name="running")).to_be_visible()
+    assert_fits(page)
+    shoot(page, "requester-tasks")
+    page.get_by_role("link", name=PURPOSE).click()
+    expect_funding(page, office, task, shoot)
+    expect_invitations(page, task, shoot)
+    office.gather(task)
+    office.play(task, 1)
+    expect_scores(page, office, task)
+    expect(card(page, "Where it stands").get_by_role("cell", name="rewarded")).to_have_count(2)
+    expect_model(page, office, task, tmp_path / "model.npz")
+    page.get_by_role("button", name="Show what each server saw").click()
+    expect(page.get_by_role("region", name=re.compile("parties that follow"))).to_contain_text("round 2: 3 uploads")
+    assert_fits(page)
+    shoot(page, "requester-task")
+    shoot(page, "requester-task-dark", "dark")
+    page.set_viewport_size({"width": 360, "height": 740})
+    shoot(page, "requester-task-narrow")
+    assert [text for text in wrong if "422" not in text] == []  # the refused amount is one, by the browser's own word
+
+
+def expect_funding(page: Page, office: Office, task: str, shoot: Any) -> None:
+    """Refused at first, then pending, then confirmed by the operator."""
+    waits, money = card(page, "Where it stands").get_by_text("It waits for:"), card(page, "Money")
+    expect(waits).to_contain_text("money: 36.00 more")
+    page.get_by_label("Amount").fill("seventy")
+    page.get_by_role("button", name="Announce the deposit").click()
+    expect(money.get_by_role("alert")).to_contain_text("'seventy' is not an amount of money")
+    page.get_by_label("Amount").fill("72.00")
+    page.get_by_role("button", name="Announce the deposit").click()
+    expect(money.get_by_role("cell", name="pending")).to_be_visible()
+    expect(waits).to_contain_text("who must confirm the deposit page-")
+    shoot(page, "requester-money", whole=False)
+    (deposit,) = office.world.requester.sp.deposits(task)
+    office.confirm(task, deposit["name"], deposit["amount"])
+    expect(money.get_by_role("cell", name="confirmed")).to_be_visible()
+    expect(page.get_by_label("Amount")).to_have_value("")  # all is paid: nothing more is suggested
+
+
+def expect_invitations(page: Page, task: str, shoot: Any) -> None:
+    """Codes that can be seen, links that can be copied, a sheet that can be printed."""
+    invite = card(page, "Invite")
+    invite.get_by_label("How many").fill("2")
+    invite.get_by_role("button", name="Make invitations").click()
+    expect(invite.get_by_role("img")).to_have_count(2)
+    assert invite.get_by_role("img").first.evaluate("image => image.naturalWidth") > 100
+    invite.get_by_role("button", name="Copy the link of invitation 0").click()
+    expect(invite.get_by_text("copied")).to_be_visible()
+    assert read_link(page.evaluate("navigator.clipboard.readText()")).task == task
+    assert_fits(page)
+    shoot(page, "requester-invite")
+    page.get_by_role("link", name="A sheet to print").click()
+    expect(page.get_by_role("img")).to_have_count(2)
+    assert_fits(page)
+    shoot(page, "requester-sheet")
+    page.get_by_role("link", name="Back to the task").click()
+
+
+def expect_scores(page: Page, office: Office, task: str) -> None:
+    """Accuracy of rounds 0 and 1, as a picture and as a table; the next round comes by itself."""
+    expect(card(page, "Where it stands").get_by_role("cell", name="rewarded")).to_have_count(1)
+    page.get_by_label("Data to test on").first.fill("watch:0\nwatch:5")
+    page.get_by_role("button", name="Compute").click()
+    accuracy = card(page, "Accuracy by round")
+    expect(accuracy.locator("canvas")).to_be_visible()
+    rows = accuracy.get_by_role("region", name="Scores, of 2 rounds").locator("tbody tr td:first-child")
+    expect(rows).to_have_text(["0", "1"])
+    office.play(task, 2)
+    expect(rows).to_have_text(["0", "1", "2"])
+
+
+def expect_model(page: Page, office: Office, task: str, path: Path) -> None:
+    """Evaluated, and downloaded."""
+    page.get_by_label("Data to test on").last.fill("watch:6")
+    page.get_by_role("button", name="Evaluate the model").click()
+    expect(page.get_by_role("region", name=re.compile("Confusion matrix"))).to_be_visible()
+    with page.expect_download() as fetched:
+        page.get_by_role("button", name="Download .npz").click()
+    fetched.value.save_as(path)
+    shape = office.world.requester.definition(task).shape
+    assert from_npz(shape, path.read_bytes())[0].shape == shape.shapes[0]
+
+
+def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, desk_context):
+    page, _ = opened(desk_context, session)
+    task = office.world.create(*task_of(small_values(task={"purpose": SCRIPT})))
+    page.reload()
+    page.get_by_role("link", name=SCRIPT).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(SCRIPT)
+    pause = page.get_by_role("button", name="Pause")
+    expect(pause).to_be_visible()
+    expect(page.get_by_role("button", name="Resume")).to_be_hidden()
+    pause.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Pause this task?")
+    expect(dialog).to_be_visible()
+    assert_usable_by_all(page)
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(pause).to_be_focused()
+    assert office.world.requester.sp.status(task)["state"] == "running"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert office.world.requester.sp.status(task)["state"] == "paused"
+    assert page.title() != "1"
+
+
+def test_a_console_that_has_ended_is_said_so_and_the_page_stays(office, desk_context):
+    with serving_requester(office.app) as session:
+        page, _ = opened(desk_context, session)
+        task = office.world.create(*task_of(small_values(task={"purpose": PURPOSE})))
+        page.goto(f"{session.origin}/#/tasks/{task}")
+        expect(card(page, "Where it stands")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("Does `crowdfl task console` still run?")
+    expect(page.get_by_role("heading", level=1)).to_have_text(PURPOSE)

@@ -1,0 +1,235 @@
+"""The phone's page as SP serves it: which files, under which headers, and nothing else."""
+
+import hashlib
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from fastapi import FastAPI
+
+from crowdfl.services.http.wire import PROTOCOL_HEADER
+from crowdfl.web import pages, static
+from crowdfl.web.static import PACKAGE, add_static, load_assets, page_headers
+from tests.web.sites import Loop, browsing, opened_sp, sp_settings
+
+KGC = "https://kgc.example:7101"
+FILES = {
+    "index.html": "<!doctype html><title>x</title>",
+    "app/main.js": "export {};",
+    "phone.css": "p {}",
+    "manifest.webmanifest": "{}",
+    "icons/icon.svg": "<svg/>",
+    "icons/icon.png": "png",
+    "LICENSES": "MIT",
+}
+TYPES = {
+    "index.html": "text/html; charset=utf-8",
+    "app/main.js": "text/javascript; charset=utf-8",
+    "phone.css": "text/css; charset=utf-8",
+    "manifest.webmanifest": "application/manifest+json",
+    "icons/icon.svg": "image/svg+xml",
+    "icons/icon.png": "image/png",
+    "LICENSES": "text/plain; charset=utf-8",
+}
+UNSERVED = ("notes.md", "tool.py", ".hidden.js", "__pycache__/x.js", ".git/x.js", "data.npz", "module.ts")
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Files below a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A small page under /join."""
+    write(tmp_path / "page", FILES | dict.fromkeys(UNSERVED, "secret"))
+    (tmp_path / "outside.js").write_text("secret")
+    (tmp_path / "page" / "link.js").symlink_to(tmp_path / "outside.js")
+    app = FastAPI()
+    add_static(app, "/join", load_assets(tmp_path / "page"), lambda: page_headers([KGC]))
+    return app
+
+
+@pytest.fixture
+def site(page):
+    """The same, as a browser reaches it."""
+    return browsing(page)
+
+
+@pytest.fixture
+def sp(tmp_path):
+    """SP's real app with its pages."""
+    with opened_sp(sp_settings(tmp_path, kgc=f"{KGC}/")) as app:
+        yield browsing(app)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_served_with_its_type(site, name):
+    """And its length, to HEAD as to GET."""
+    answer, head = site.get(f"/join/{name}"), site.head(f"/join/{name}")
+    assert (answer.status_code, answer.text) == (200, FILES[name])
+    assert (head.status_code, head.content) == (200, b"")
+    for found in (answer, head):
+        assert found.headers["content-type"] == TYPES[name]
+        assert found.headers["content-length"] == str(len(FILES[name]))
+        assert found.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+def test_files_of_other_kinds_are_not_served(site, name):
+    """Whatever lies in the folder by accident."""
+    assert site.get(f"/join/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/join/../outside.js",
+        "/join/%2e%2e/outside.js",
+        "/join/..%2foutside.js",
+        "/join/%2e%2e%2foutside.js",
+        "/join/app/../../outside.js",
+        "/join//etc/passwd",
+        "/join/app//main.js",
+        "/join/app%5c..%5c..%5coutside.js",
+        "/join/index.html%00.js",
+        "/join/./index.html",
+        "/join/link.js",
+        "/join/app",
+        "/join/app/",
+        "/join/INDEX.HTML",
+    ],
+)
+def test_no_path_leads_to_anything_else(page, path):
+    """Names are looked up as they are. The app is called as a server would, without a client that tidies a path up."""
+    sent: list[dict[str, object]] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": unquote(path), "raw_path": path.encode(), "headers": []}
+    Loop.call(page, scope | {"query_string": b"", "http_version": "1.1", "scheme": "https"}, receive, send)
+    assert sent[0]["status"] == 404
+
+
+def test_the_place_without_a_slash_leads_to_the_page(site):
+    """By a relative address: no header of the request decides where; a browser keeps the fragment."""
+    answer = site.get("/join", headers={"Host": "elsewhere.example"})
+    assert (answer.status_code, answer.headers["location"]) == (308, "/join/")
+    assert site.get("/join/").text == FILES["index.html"]
+
+
+def test_a_browser_that_has_the_file_is_told_so(site):
+    """By the hash of the contents; another version is sent whole."""
+    first = site.get("/join/app/main.js")
+    etag = first.headers["etag"]
+    assert etag.strip('"') == hashlib.sha256(first.content).hexdigest()[:32]
+    for known in (etag, f"W/{etag}", f'"x", {etag}', "*"):
+        again = site.get("/join/app/main.js", headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+        assert "content-security-policy" in again.headers
+    for other in ('"x"', etag.strip('"'), ""):
+        assert site.get("/join/app/main.js", headers={"If-None-Match": other}).status_code == 200
+
+
+def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
+    """Each directive is written out: what is not named is forbidden."""
+    headers = sp.get("/web/common/dom.js").headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self' data: blob:",
+        "connect-src": f"'self' {KGC}",
+        "manifest-src": "'self'",
+        "worker-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "accelerometer=(self), gyroscope=(self), camera=()" in headers["permissions-policy"]
+
+
+def test_only_the_phone_may_use_sensors():
+    """A console has no use for them."""
+    assert "accelerometer=(), gyroscope=()" in page_headers()["Permissions-Policy"]
+    assert "form-action 'self'" in page_headers(forms=True)["Content-Security-Policy"]
+
+
+def test_an_answer_of_the_api_is_still_stored_nowhere(sp):
+    """Only a page says otherwise, and keeps its own word."""
+    assert sp.get("/v1/key").headers["cache-control"] == "no-store"
+    assert sp.get("/join/nothing.js").headers["cache-control"] == "no-store"
+    assert sp.get("/web/common/dom.js").headers["cache-control"] == "no-cache"
+
+
+def test_a_page_opens_from_a_link_without_any_header(sp):
+    """A browser that follows a link speaks no version of the protocol; a program that speaks a wrong one is told."""
+    assert sp.get("/web/common/style.css").status_code == 200
+    assert sp.get("/web/common/style.css", headers={PROTOCOL_HEADER: "1"}).status_code == 426
+
+
+def test_every_file_of_the_package_is_served_as_it_lies_there(sp):
+    """At the places that the phone's modules import from."""
+    places = pages.phone_assets()
+    assert set(places) == {"/join", "/web/common", "/web/vendor"}
+    assert {"dom.js", "style.css"} <= set(places["/web/common"])
+    for place, assets in places.items():
+        for name, asset in assets.items():
+            assert sp.get(f"{place}/{name}").content == asset.body
+    assert sp.get("/web/common/dom.js").content == (PACKAGE / "common" / "dom.js").read_bytes()
+
+
+def test_nothing_else_of_the_package_is_served(sp):
+    """Neither Python, nor the consoles' files, which have their own places."""
+    for path in ("/web/static.py", "/web/common/../static.py", "/web/", "/web", "/web/console/index.html"):
+        assert sp.get(path).status_code == 404
+
+
+def test_pages_are_no_part_of_the_api(sp):
+    """Its description is for programs; the routes are named in the log all the same."""
+    assert not [path for path in sp.get("/openapi.json").json()["paths"] if path.startswith(("/join", "/web"))]
+
+
+def test_what_the_phone_may_call_follows_the_settings(tmp_path):
+    """Where people reach KGC by another name than SP does; after a reload, too."""
+    settings = sp_settings(tmp_path, kgc="https://KGC.internal:443/x", phone_connect=["https://keys.example"])
+    with opened_sp(settings) as app:
+        phone = browsing(app)
+        connect = "connect-src 'self' https://kgc.internal https://keys.example;"
+        assert connect in phone.get("/web/common/dom.js").headers["content-security-policy"]
+        app.state.reloads.read_settings = lambda: settings.changed(phone_connect=())
+        app.state.reloads.reload()
+        policy = phone.get("/web/common/dom.js").headers["content-security-policy"]
+        assert "connect-src 'self' https://kgc.internal;" in policy
+
+
+def test_sp_offers_pages_what_they_are_made_from(tmp_path):
+    """The console reads these; services import no page."""
+    settings = sp_settings(tmp_path)
+    with opened_sp(settings) as app:
+        parts = app.state.parts
+        assert (parts.settings, parts.folder) == (settings, settings.data)
+        assert [peer.peer for peer in parts.peers] == ["KGC", "CSP"]
+        assert parts.tokens.entries() == ()
+        assert parts.sp.store.tasks() == []
+
+
+def test_hidden_parts_and_types_are_decided_by_name_alone(tmp_path):
+    """An empty folder, or none, has no files."""
+    assert load_assets(tmp_path / "nothing") == {}
+    write(tmp_path / "a", {"x.js": "1", "b/.c/y.js": "2", "z": "3", "z.JS": "4"})
+    assert set(load_assets(tmp_path / "a")) == {"x.js"}
+    assert static.load_assets(tmp_path / "a")["x.js"].digest == hashlib.sha256(b"1").hexdigest()

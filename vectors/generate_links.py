@@ -1,0 +1,160 @@
+"""Writes phone_links.json beside this file: invitations as links that a phone opens, good ones and damaged ones.
+
+As `generate.py`: everything follows from fixed labels and the package `cryptography`; nothing of CrowdFL is imported. The keys
+are public: never use them.
+"""
+
+import hashlib
+import json
+import struct
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["documents", "main"]
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+
+TASK = "0123456789abcdef" * 2
+KGC, SP = "https://kgc.example:7101", "https://sp.example:7102"
+PAGE = f"{SP}/join/"
+NUMBER = "00112233445566778899aabbccddeeff"
+
+
+def stream(label: str, length: int) -> bytes:
+    """Fixed bytes for a label: what stands in for randomness here."""
+    return hashlib.shake_256(f"crowdfl link vectors 1: {label}".encode()).digest(length)
+
+
+def signing(label: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(stream(label, 32))
+
+
+REQUESTER = signing("requester")
+KGC_KEY, SP_KEY = (signing(name).public_key().public_bytes_raw() for name in ("kgc", "sp"))
+
+
+def message(kind: int, *fields: str | bytes, version: int = 2) -> bytes:
+    """A message: magic, version, kind, each field behind its length."""
+    bodies = [field.encode() if isinstance(field, str) else field for field in fields]
+    return b"CFLM" + bytes([version, kind]) + b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+
+
+def invitation(number: str, expires: float) -> tuple[str, bytes]:
+    """The document, and its signature."""
+    body = {"task": TASK, "number": number, "expires": expires}
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    signature = REQUESTER.sign(b"crowdfl invitation 1 " + canonical)
+    return json.dumps({"kind": "invitation", "body": body, "signature": signature.hex()}, sort_keys=True), signature
+
+
+def letters(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def good(name: str, page: str, sp: str, number: str, expires: float) -> Json:
+    """A link, what its invitation file holds, and what a phone must find in it."""
+    text, signature = invitation(number, expires)
+    shown = "" if page == f"{sp}/join/" else sp
+    data = message(70, TASK, number, json.dumps(expires), signature, KGC, shown, KGC_KEY, SP_KEY)
+    return {
+        "name": name,
+        "page": page,
+        "link": f"{page}#{letters(data)}",
+        "message": data.hex(),
+        "invitation": text,
+        "task": TASK,
+        "expires": expires,
+        "kgc": KGC,
+        "sp": sp,
+        "kgc_key": KGC_KEY.hex(),
+        "sp_key": SP_KEY.hex(),
+    }
+
+
+def bad() -> list[Json]:
+    """Fragments that must be refused, and why."""
+    _, signature = invitation(NUMBER, 2000000000.25)
+    fields = (TASK, NUMBER, "2000000000.25", signature, KGC, "", KGC_KEY, SP_KEY)
+
+    def changed(place: int, value: str | bytes) -> str:
+        return letters(message(70, *fields[:place], value, *fields[place + 1 :]))
+
+    whole = message(70, *fields)
+    text = letters(whole)
+    cases = [
+        ("nothing", "", "Truncated"),
+        ("a place of the page itself", "settings", "FormatError"),
+        ("one letter", "A", "FormatError"),
+        ("padding", text + "=", "FormatError"),
+        ("another alphabet", text.replace("_", "/").replace("-", "+") + "+", "FormatError"),
+        ("a space", text[:40] + " " + text[40:], "FormatError"),
+        ("a last letter that nothing ends with", changed(1, NUMBER + "0")[:-1] + "9", "FormatError"),
+        ("cut off", letters(whole[:-1]), "Truncated"),
+        ("one byte more", letters(whole + b"\0"), "TrailingBytes"),
+        ("another magic", letters(b"CFLX" + whole[4:]), "FormatError"),
+        ("version 1", letters(message(70, *fields, version=1)), "UnsupportedVersion"),
+        ("another kind", letters(message(19, *fields)), "FormatError"),
+        ("too long", "A" * 4097, "LimitExceeded"),
+        ("a short signature", changed(3, signature[:-1]), "FormatError"),
+        ("a short key of KGC", changed(6, KGC_KEY[:-1]), "FormatError"),
+        ("a long key of SP", changed(7, SP_KEY + b"\0"), "FormatError"),
+        ("no task", changed(0, ""), "FormatError"),
+        ("a task that leads elsewhere", changed(0, f"../{TASK[3:]}"), "FormatError"),
+        ("a task in capitals", changed(0, TASK.upper()), "FormatError"),
+        ("plain HTTP", changed(4, "http://kgc.example:7101"), "PlainHttpRefused"),
+        ("plain HTTP to a name that looks like loopback", changed(5, "http://127.0.0.1.example"), "PlainHttpRefused"),
+        ("a place with a password", changed(4, "https://user:word@kgc.example"), "FormatError"),
+        ("a place with a query", changed(4, "https://kgc.example/?x"), "FormatError"),
+        ("no KGC", changed(4, ""), "FormatError"),
+        ("a script for KGC", changed(4, "javascript:alert(1)"), "FormatError"),
+        ("a place with a line break", changed(4, f"{KGC}\n"), "FormatError"),
+        ("a script for SP", changed(5, "data:text/html,x"), "FormatError"),
+        ("no time", changed(2, ""), "FormatError"),
+        ("a time that is no number", changed(2, "NaN"), "FormatError"),
+        ("a time that says more", changed(2, '1, "task": "x"'), "FormatError"),
+        ("text that is not UTF-8", changed(1, b"\xff"), "FormatError"),
+    ]
+    return [{"name": name, "fragment": fragment, "error": error} for name, fragment, error in cases]
+
+
+def document() -> Json:
+    return {
+        "about": "Invitations as links: the fragment is a message of kind 70 in base64url without padding. `invitation` is the "
+        "document that a phone rebuilds from it, to the letter. docs/formats.md defines the form.",
+        "requester": REQUESTER.public_key().public_bytes_raw().hex(),
+        "good": [
+            good("the page of SP", PAGE, SP, NUMBER, 2000000000.25),
+            good("a page elsewhere", "https://pages.example/join/", SP, NUMBER, 2000000000.123456),
+            good("a whole number of seconds", PAGE, SP, NUMBER, 2000000000),
+            good(
+                "plain HTTP on loopback", "http://127.0.0.1:7102/join/", "http://127.0.0.1:7102", NUMBER, 2000000000.25
+            ),
+            good("a whole number as a float", PAGE, SP, NUMBER, 2000000000.0),
+            good(
+                "a number with letters that JSON escapes",
+                PAGE,
+                SP,
+                'n\u00b0 "7" \\ / \u2028 \U0001f600 \x7f\t',
+                2000000000.5,
+            ),
+        ],
+        "bad": bad(),
+    }
+
+
+def documents() -> dict[str, str]:
+    """The file's name and text."""
+    return {"phone_links.json": json.dumps(document(), indent=1) + "\n"}
+
+
+def main() -> None:
+    """Write it."""
+    for name, text in documents().items():
+        Path(__file__).with_name(name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
