@@ -8,23 +8,24 @@
 /** @type {[string, string][]} Addresses, and the hashes of what is there; tools/phone_shell.py writes them. */
 const FILES = [
   ["./", "sha256-PCl8Ulaqs9ImEPwZWzNj9MAz0k+smtYVSsb8huFKFcM="],
-  ["agent/affairs.js", "sha256-ZOHUg3K5i+7LYdIYbJ85NTvtGuehsuXC1e+o1do1S9I="],
+  ["agent/affairs.js", "sha256-+u6ibFaiNjwJtgnpOQi/+rP0ura/I2DMs7wPdV9ffxw="],
   ["agent/agent.js", "sha256-nouMQ+5HTA/D7uTolDXxBZGb1jR8n/uo3ARrcDW6ruA="],
-  ["agent/api.js", "sha256-BKHjZ2aD2TJ0ZxmClSwVvbdEeR3erF5APlqVGUHv1TE="],
-  ["agent/claiming.js", "sha256-G/CWQKZU7fx0RCTyh/A+5CnjllJRzRqeBskZcV7BkCI="],
+  ["agent/api.js", "sha256-w3QQqK2ropOBeyuyZ3DU98SA8roRm838raOoILtgV4E="],
+  ["agent/claiming.js", "sha256-8imzg9QJGkyzw3K9uN/tlE8INbiJc8e0HTmTIqiyAxA="],
   ["agent/errors.js", "sha256-mZ1VAbc8LAiCvF+FOekV83L5KGVCIajqFG6U9VQrFQg="],
   ["agent/holdings.js", "sha256-Gdpy9HmkIDQPTJQhx+UeiZDRHqqDc4yJWTEG53xY4Ow="],
   ["agent/model.js", "sha256-PC76S2kMSdGxWlXhMTvkBoA6oJ/0Y4k2sem7avqstTw="],
-  ["agent/participant.js", "sha256-NyRUd/AFolSOi21hhfY1ORgmD6Aa8KKHxElu6NtTEm4="],
+  ["agent/participant.js", "sha256-DxwBf91sJ0mQSbw5ZvahzDepUA+qsZ8a11e3F6/rdgY="],
   ["agent/protocol.js", "sha256-QW0U6vTO6ZKlb7YrgnKhgs/upSXW1xlVhwvy3T4sqYs="],
   ["agent/retry.js", "sha256-BhorlZtBCUR0AArTu2ozE1HVXk93NLu72LuFL1I8hjM="],
-  ["agent/rewards.js", "sha256-FSBz8ytcAk3lQ6Kf43roTgFgybYOLty9QfHEYE7VmSk="],
-  ["agent/state.js", "sha256-1CkQfYOOBDxzUKTd+88bC8spDgQYFqUFdHmRceaW6TI="],
+  ["agent/rewards.js", "sha256-YcJjg86JFiQvQ9Qmzp4W2qiLr6cSFwoDxXry45nXIVk="],
+  ["agent/state.js", "sha256-yWom4euO67dOyAcYQaDDvC6lrBKBhbdP0Sz4GshCurM="],
+  ["agent/status.js", "sha256-ufVoOvaKjV111LTHCod8xPcsYbr8OvoudEGDkNyQTzw="],
   ["agent/store.js", "sha256-0Xnbq6eF7RW/2YDgu06cMSczomAZr9JKlaSSOo5fe/M="],
   ["agent/tables.js", "sha256-nXSVFi5YsfpD+J4j9VRNP1SjeFeJNEVaQ8s8xCwRhSY="],
   ["agent/tabs.js", "sha256-JEUGiRksbw3tNEDIOWN9OtoqkHqbueLYmeSWDyuyn/U="],
-  ["agent/transport.js", "sha256-h1rRmjbbs6kvqprrOddRgtpNdcdfiyT6Tli31Q9egIE="],
-  ["agent/uploads.js", "sha256-/GndC+9dR0eV73VkRy+FDyTSftDNp0RQFQe6hUMf5aM="],
+  ["agent/transport.js", "sha256-NQqLlIbtsy69ub2aRi3b8gOjFfYq5er8B7Ee/I0DQK8="],
+  ["agent/uploads.js", "sha256-iQ2KJIaMpz5/t1ktbLc6GpMK3BqATmY1UwJPXZG7C3o="],
   ["app/about.js", "sha256-hxN31zPZg5Qg96FbRnZYF2brjbhHv3EeS4K/xhnCl2M="],
   ["app/imports.js", "sha256-izOWynWaxTNbaDsVPmz45FX8nsLEPAeYM9k8MUAr99A="],
   ["app/install.js", "sha256-BnXXHsHz96BSbkP22K0PJrlcWQntHFRcnCUJin7mXd8="],
@@ -98,7 +99,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "1ec402766988ef17";
+const VERSION = "96e2b7054c4604ab";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
