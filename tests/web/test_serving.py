@@ -162,6 +162,15 @@ def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
     assert "accelerometer=(self), gyroscope=(self), camera=()" in headers["permissions-policy"]
 
 
+@pytest.mark.parametrize("path", ["/join", "/join/", "/join/nothing.js", "/join/app", "/web/common/nothing.js"])
+def test_whatever_is_answered_below_the_page_is_under_its_policy(sp, path):
+    """A redirect and a refusal too: no answer of this place can be framed, or taken for a script."""
+    headers = sp.get(path).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+
+
 def test_only_the_phone_may_use_sensors():
     """A console has no use for them."""
     assert "accelerometer=(), gyroscope=()" in page_headers()["Permissions-Policy"]

@@ -99,14 +99,14 @@ def add_static(app: FastAPI, prefix: str, assets: Assets, headers: Headers) -> N
     async def serve(request: Request, file: str = _INDEX) -> Response:
         asset = assets.get(file)
         if asset is None:
-            raise HTTPException(404)
+            raise HTTPException(404, headers=dict(headers()))
         return _answer(request, asset, headers())
 
     async def root(request: Request) -> Response:
         return await serve(request)
 
     async def lead() -> Response:
-        return Response(status_code=308, headers={"Location": f"{prefix}/"})
+        return Response(status_code=308, headers={**headers(), "Location": f"{prefix}/"})
 
     if _INDEX in assets:
         app.add_api_route(prefix, lead, **options)  # type: ignore[arg-type]  # two keywords of different types

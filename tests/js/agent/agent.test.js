@@ -272,6 +272,16 @@ test("a claim that was paid in part says what is missing", async () => {
   assert.deepEqual(phone.events("paid"), [{ millionths: 250n, missing: new Map([[2, 50n], [3, 300n]]) }]);
 });
 
+test("an SP that pays less cannot say that less was claimed", async () => {
+  const { agent, platform, phone } = await invited();
+  platform.instead.claim = () => ({ paid: new Map([[1, 100n]]), claimed: new Map([[1, 100n]]) });
+  await agent.run();
+  assert.deepEqual(phone.events("paid"), [{ millionths: 100n, missing: new Map([[2, 200n], [3, 300n]]) }]);
+  const claim = (await view(phone.store, TASK))?.claim;
+  assert.deepEqual([claim?.state, claim?.amount], ["paid", 100n]);
+  assert.match(claim?.why ?? "", /less was paid than you earned in round 2, 3/);
+});
+
 test("someone who leaves is paid for what was done, after the end", async () => {
   const { phone, agent, platform } = await invited();
   platform.autoFinish = false;

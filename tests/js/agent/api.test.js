@@ -206,8 +206,10 @@ test("a claim is sent once: whether it was paid, the next call finds out", async
   assert.equal(asked.length, 1);
   const paid = reach(() => json({ paid: { 1: 5 }, claimed: { 1: 5, 2: 7 }, amount: 5 }));
   assert.deepEqual(await paid.platform.claim(TASK, UPLOAD, keys), { paid: new Map([[1, 5n]]), claimed: new Map([[1, 5n], [2, 7n]]) });
-  const wrong = reach(() => json({ paid: { 1: 0.5 }, claimed: {} }));
-  await assert.rejects(wrong.platform.claim(TASK, UPLOAD, keys), ServiceUnavailable);
+  for (const amount of [0.5, -5, 1e308]) {
+    const wrong = reach(() => json({ paid: { 1: amount }, claimed: {} }));
+    await assert.rejects(wrong.platform.claim(TASK, UPLOAD, keys), ServiceUnavailable);
+  }
 });
 
 test("a phone whose clock is wrong signs with the service's time, and believes no other day", async () => {
@@ -246,6 +248,14 @@ test("an answer without end is cut off", async () => {
   const part = new Uint8Array(16 * 1024 * 1024);
   const endless = () => new Response(new ReadableStream({ pull: (stream) => stream.enqueue(part) }), { headers: { "Content-Type": "application/octet-stream" } });
   await assert.rejects(reach(endless).platform.initial(TASK), LimitExceeded);
+});
+
+test("an answer that holds no model may not be as long as one", async () => {
+  let sent = 0;
+  const piece = new Uint8Array(1024 * 1024).fill(32);
+  const spaces = () => new Response(new ReadableStream({ pull: (stream) => { sent += 1; stream.enqueue(piece); } }));
+  await assert.rejects(reach(spaces).platform.status(TASK), LimitExceeded);
+  assert.ok(sent < 20, `${sent} MiB were taken`);
 });
 
 test("calls that are under way end with their signal", async () => {

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { view } from "#web/phone/agent/state.js";
 import {
   DocumentError, Forbidden, NothingToContribute, NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable,
-  TaskNotRunning, TooFewParticipants, TooLate, UploadRejected,
+  TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK, protocol } from "./fakes.js";
 
@@ -199,10 +199,24 @@ test("a reward out of range is refused for good", async () => {
   const { phone, step, platform } = await joined();
   await step();
   platform.finish(1);
-  platform.instead.reward = () => { throw new RewardOutOfRange("more than the budget"); };
-  await step();
+  const openReward = async () => { throw new RewardOutOfRange("more than the budget"); };
+  await phone.open(undefined, { protocol: { ...protocol, openReward } }).participant.step(phone.trainer);
   assert.equal(phone.events("reward refused").length, 1);
   assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), true);
+});
+
+test("a reward is not given up because the platform says that it is out of range, or that nobody knows this phone", async () => {
+  for (const said of [new RewardOutOfRange("too much"), new UnknownParticipant("who?")]) {
+    const { phone, step, platform } = await joined();
+    await step();
+    platform.finish(1);
+    platform.instead.reward = () => { throw said; };
+    await step();
+    assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), false, said.name);
+    delete platform.instead.reward;
+    await step();
+    assert.deepEqual(phone.events("rewarded"), [{ round: 1, millionths: 100n }]);
+  }
 });
 
 test("a missing reward keeps nobody from the next round, and a refused signature is not overlooked", async () => {

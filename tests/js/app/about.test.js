@@ -37,6 +37,7 @@ test("time is told for one round, for all, and with late uploads", () => {
 
 test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
+  assert.deepEqual(about.paymentWords(definition({ rule: "none" })), ["Nothing is paid for this campaign."]);
   const [amount, deadline] = about.paymentWords(definition());
   assert.match(amount, /^36\.00 for each round, .* how much you recorded/);
   assert.match(deadline, /within 1 day\./);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { fragmentOf } from "#web/phone/app/link.js";
 import { hashOf, placeOf } from "#web/phone/app/router.js";
-import { explain, explainLink, grouped, sentence } from "#web/phone/app/words.js";
+import { explain, explainLink, grouped, plainly, sentence } from "#web/phone/app/words.js";
 import { BadSignature, FormatError, ServiceUnavailable } from "#web/phone/protocol/errors.js";
 
 /** @param {boolean} online @param {() => void} act */
@@ -55,4 +55,9 @@ test("a pasted link gives its fragment, unless it is another page's", () => {
   assert.equal(fragmentOf("sp.example/join/#Q0ZMTQ", page), "Q0ZMTQ");
   assert.throws(() => fragmentOf("https://other.example/join/#Q0ZMTQ", page), /leads to other\.example/);
   assert.throws(() => fragmentOf("https://sp.example/join/", page), /not an invitation link/);
+});
+
+test("what a stranger wrote cannot turn the words around it", () => {
+  assert.equal(sentence("free \u202egnihton\u202c for you"), "Free gnihton for you.");
+  assert.equal(plainly("a\u2066b\u2069\u0007\nשלום"), "ab\nשלום");
 });

@@ -22,6 +22,10 @@ test("a moment is the same from seconds and from milliseconds", () => {
   assert.match(moment(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d$/);
 });
 
+test("a number that is no moment is told as unknown", () => {
+  for (const when of [1e308, -1e308, 9_999_999_999_999_999, NaN, Infinity]) assert.equal(moment(when), "–");
+});
+
 test("a duration names its two largest units", () => {
   const said = new Map([[0, "0 s"], [0.25, "0.3 s"], [9.96, "10 s"], [59.4, "59 s"], [60, "1 min"], [61, "1 min 1 s"],
     [3599.6, "1 h"], [7500, "2 h 5 min"], [7529, "2 h 5 min"], [86_400, "1 day"], [90_000, "1 day 1 h"],

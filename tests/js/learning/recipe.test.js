@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makeLearner } from "#web/phone/learning/learners.js";
-import { inputs, modelShape, parseRecipe } from "#web/phone/learning/recipe.js";
+import { inputs, modelShape, parseRecipe, requireBearable } from "#web/phone/learning/recipe.js";
 
 import { VECTORS } from "./vectors.js";
 
@@ -68,4 +68,32 @@ test("a learner of another shape than the task's is refused, and the array named
   assert.throws(() => makeLearner(recipe, shape.slice(0, 3)), { name: "ModelMismatch", message: /nothing where training makes '2\.bias' of 2/ });
   assert.throws(() => makeLearner(recipe, [["0.weight", [3, 8]], ...shape.slice(1)]), { name: "ModelMismatch", message: /'0\.weight' of 3 x 8/ });
   assert.throws(() => makeLearner(recipe, shape).load(new Float64Array(3)), { name: "ModelMismatch" });
+});
+
+test("what people ask of phones is bearable", () => {
+  for (const { training } of VECTORS.recipes.good.filter((/** @type {any} */ { training: { epochs = 20 } }) => epochs <= 100)) requireBearable(parseRecipe(training));
+  requireBearable(parseRecipe({ labels: ["1", "2", "3", "4", "5", "6"], hidden: [1000], channels: 6, window: 45, features: "flat", epochs: 200 }));
+  requireBearable(parseRecipe({ labels: ["a", "b"], learner: "softmax", epochs: 10_000, batch: 1e18 }));
+});
+
+for (const change of [
+  { layers: [...Array(200_000).fill("relu"), "linear 2"] },
+  { hidden: Array(101).fill(1) },
+  { labels: Array.from({ length: 100_000 }, (_, place) => `${place}`), learner: "softmax" },
+  { labels: ["a".repeat(900_000), "b"] },
+  { hertz: 1e18 },
+  { epochs: 10_000, hidden: [10_000] },
+  { hidden: [10_000, 10_000, 10_000] },
+  { batch: 1e18, hidden: [1_000_000], epochs: 1 },
+  { window: 10_000, channels: 10_000, features: "flat", hidden: [1], epochs: 10_000 },
+]) {
+  test(`a recipe that would never end, or fill the memory, is refused: ${JSON.stringify(change).slice(0, 60)}`, () => {
+    assert.throws(() => requireBearable(parseRecipe({ labels: ["a", "b"], ...change })), { name: "UnsupportedTask", message: /too much for a page/ });
+  });
+}
+
+test("a label that would turn the page's own words around is refused", () => {
+  for (const label of ["walk\u202eing", "\u2067sit", "a\u0000"]) {
+    assert.throws(() => requireBearable(parseRecipe({ labels: [label] })), { name: "UnsupportedTask", message: /turn text around/ });
+  }
 });

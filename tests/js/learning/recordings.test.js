@@ -63,3 +63,8 @@ test("a label is found whatever its case", () => {
 test("halves are rounded to even numbers", () => {
   assert.deepEqual([0.5, 1.5, 2.5, 2.4999, 2.5001, 7].map(roundToEven), [0, 2, 2, 2, 3, 7]);
 });
+
+test("windows that overlap so much that they would fill the memory are refused with words", () => {
+  const greedy = parseRecipe({ labels: ["sit"], channels: 1, window: 10_000, step: 1, hertz: 10, gap: 0 });
+  assert.throws(() => splitRecordings([even("sit", 40_000)], greedy), { name: "DataMalformed", message: /more than this phone can hold/ });
+});

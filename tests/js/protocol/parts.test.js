@@ -113,9 +113,18 @@ test("settings that Python refuses are refused", async () => {
   await refuses("DocumentError", () => withSettings({ check: "none", budget: "1" }));
 });
 
+test("more people or rounds than a page keeps account of are refused with words", async () => {
+  for (const settings of [{ max_participants: 1e15 }, { rounds: 1e15 }]) await refuses("UnsupportedTask", () => withSettings(settings));
+});
+
+test("a budget is an amount of money also where nobody is paid: it is shown to people", async () => {
+  await refuses("DocumentError", () => withSettings({ budget: "1,000,000 dollars for you", rule: "none" }));
+});
+
 test("a model that is none, or too large, is refused", async () => {
   const settings = { profile: "shares" };
   await refuses("UnsupportedTask", () => sharesTask(definitionOf({ ...given, parameters: 2 ** 40, settings })));
+  await refuses("UnsupportedTask", () => sharesTask(definitionOf({ ...given, parameters: 20_000_000, settings }))); // an upload of 160 MB
   const lacking = definitionOf({ ...given, settings });
   Reflect.deleteProperty(lacking.body.settings, "max_norm");
   await refuses("DocumentError", () => sharesTask(lacking));

@@ -26,7 +26,8 @@ const FIRST_MILLISECONDS = 1e11; // as seconds this would be the year 5138
 /** A point in time, from seconds or milliseconds since 1970. @param {Maybe} when */
 export function moment(when) {
   if (!known(when)) return NONE;
-  return MOMENTS.format(new Date(Math.abs(when) < FIRST_MILLISECONDS ? when * 1000 : when));
+  const date = new Date(Math.abs(when) < FIRST_MILLISECONDS ? when * 1000 : when);
+  return Number.isNaN(date.getTime()) ? NONE : MOMENTS.format(date); // a stranger's number may be no moment
 }
 
 /** @type {readonly [number, string, string][]} How many seconds, one of them, several. */

@@ -4,6 +4,7 @@
 import { NotReady } from "../protocol/errors.js";
 import { Holdings } from "./holdings.js";
 import * as shares from "./protocol.js";
+import { requireStatus } from "./status.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/documents.js").Definition} Definition */
@@ -70,6 +71,12 @@ export class Affairs {
 
   async shares() {
     return (await this.papers()).shares;
+  }
+
+  /** Where SP says that the task stands; what cannot be is refused, and never kept. */
+  async status() {
+    const { rounds } = await this.shares();
+    return requireStatus(await this.platform.status(this.task), rounds);
   }
 
   async _open() {

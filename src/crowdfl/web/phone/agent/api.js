@@ -3,7 +3,7 @@
 
 import { fromBase64, hex, sha256 } from "../protocol/bytes.js";
 import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
-import { OCTETS, Service, notTheService, unusable } from "./transport.js";
+import { MODEL_LIMIT, OCTETS, Service, notTheService, unusable } from "./transport.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
@@ -76,7 +76,7 @@ export class Platform {
 
   /** @param {string} task */
   async initial(task) {
-    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/initial` })).octets();
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/initial`, limit: MODEL_LIMIT })).octets();
   }
 
   /** @param {string} task @param {string} certificate */
@@ -103,7 +103,7 @@ export class Platform {
 
   /** @param {string} task @param {number} number @param {Keys} keys */
   async average(task, number, keys) {
-    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/average`, keys })).octets();
+    return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/average`, keys, limit: MODEL_LIMIT })).octets();
   }
 
   /** @param {string} task @param {number} number @param {Keys} keys */

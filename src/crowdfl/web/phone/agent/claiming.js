@@ -103,13 +103,19 @@ export class Claiming {
   }
 
   async _send() {
-    const { paid, claimed } = await this._.pay(await this._kept.get("claim"));
+    const { paid } = await this._.pay(await this._kept.get("claim"));
     const amount = total(paid.values());
-    const missing = [...claimed].map(([round, asked]) => /** @type {const} */ ([round, asked - (paid.get(round) ?? 0n)]))
+    const missing = [...(await this._asked())].map(([round, asked]) => /** @type {const} */ ([round, asked - (paid.get(round) ?? 0n)]))
       .filter(([, short]) => short > 0n);
     await this._kept.change({ paid: amount.toString(), short: missing.map(([round, short]) => [round, short.toString()]) });
     this._.tell("paid", { millionths: amount, ...(missing.length ? { missing: new Map(missing) } : {}) });
     return amount;
+  }
+
+  /** What the claim asks for, by what CSP has signed: an SP that pays less would also say that less was claimed. */
+  async _asked() {
+    const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
+    return [...(await this._kept.rewards())].filter(([round]) => rounds.includes(round));
   }
 
   /** @param {readonly number[]} rounds The claim is durable, with what is in it, before it is sent. */

@@ -141,7 +141,7 @@ export class Participant {
   }
 
   async _status() {
-    const status = await this._platform.status(this.task);
+    const status = await this.affairs.status();
     const { claimWindow } = await this.affairs.shares();
     const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
     if (before && UNDER_WAY.includes(before.state)) this.claimTime.sawRunningAt(before.at, claimWindow);

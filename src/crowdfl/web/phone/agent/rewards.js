@@ -1,7 +1,7 @@
 // @ts-check
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
-import { CrowdFLError, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected } from "../protocol/errors.js";
+import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected } from "../protocol/errors.js";
 import { passes } from "./errors.js";
 import { named } from "./holdings.js";
 
@@ -35,7 +35,7 @@ export class Rewards {
   async open(number) {
     const { platform, protocol, tell } = this._affairs;
     const [task, keys] = [await this._affairs.shares(), await this._affairs.keys()];
-    const envelope = await platform.reward(task.task, number, keys);
+    const envelope = await platform.reward(task.task, number, keys).catch(hearsay);
     const amount = await protocol.openReward(task, await this._affairs.bundle(), keys, envelope, number);
     await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
     tell("rewarded", { round: number, millionths: amount });
@@ -44,9 +44,9 @@ export class Rewards {
 
   /** @param {number} number @param {CrowdFLError} wrong */
   async _note(number, wrong) {
-    const rejected = wrong instanceof UploadRejected;
+    const rejected = wrong instanceof UploadRejected || wrong instanceof UnknownParticipant; // so SP says
     if (rejected && !(await this._kept.hasAny(number, "average"))) return this._refuse(number, "upload rejected", wrong);
-    if (wrong instanceof RewardOutOfRange || wrong instanceof UnknownParticipant) {
+    if (wrong instanceof RewardOutOfRange) {
       return this._refuse(number, "reward refused", wrong); // for good: no claim of it would be paid
     }
     if (wrong instanceof ServiceError && !wrong.passes) throw wrong;
@@ -63,4 +63,9 @@ export class Rewards {
     this._affairs.tell(what, { round: number, why: why.message });
     return true;
   }
+}
+
+/** That a reward is out of range, this device finds by itself: SP's word for it gives up nothing. @param {unknown} said @returns {never} */
+function hearsay(said) {
+  throw said instanceof RewardOutOfRange ? new NotReady(said.message) : said;
 }

@@ -14,7 +14,8 @@ import { Backoff } from "./retry.js";
 
 export const OCTETS = "application/octet-stream";
 const AGAIN = [408, 425, 429, 500, 502, 503, 504];
-const RESPONSE_LIMIT = 256 * 1024 * 1024;
+const RESPONSE_LIMIT = 16 * 1024 * 1024; // bytes of an answer that holds no model
+export const MODEL_LIMIT = 256 * 1024 * 1024;
 const SECONDS = 300; // for one exchange
 const DEADLINE = 120; // for all tries of one call
 const FARTHEST = 86400; // seconds that a service's clock may differ from this device's
@@ -27,6 +28,7 @@ const NEWS = 60; // a smaller difference is no reason for a refusal
  * @property {Bytes} [body]
  * @property {string} [mediaType]
  * @property {Keys} [keys] Signed with these.
+ * @property {number} [limit] Bytes of the answer that are read.
  * @property {boolean} [repeatable] Tried again when the connection or the service fails; the default.
  */
 
@@ -113,7 +115,7 @@ export class Service {
   }
 
   /** @param {Request} request */
-  async _once({ method, target, body, mediaType, keys }) {
+  async _once({ method, target, body, mediaType, keys, limit = RESPONSE_LIMIT }) {
     const proof = keys ? await signedHeaders(keys, method, target, body ?? new Uint8Array(), this._now() + this._time.ahead) : {};
     const timeout = AbortSignal.timeout(SECONDS * 1000);
     const response = await this.fetch(this.url + target, {
@@ -127,7 +129,7 @@ export class Service {
       signal: this.signal ? AbortSignal.any([this.signal, timeout]) : timeout,
     });
     requireAnswerIn(response.headers.get(PROTOCOL_HEADER), this.url);
-    return new Reply(response.status, response.headers, await readAll(response));
+    return new Reply(response.status, response.headers, await readAll(response, limit));
   }
 
   /** @param {Reply} refusal */
@@ -201,7 +203,7 @@ export class Reply {
   /** Millionths by round. @param {string} name @returns {Map<number, bigint>} */
   amounts(name) {
     const found = Object.entries(this.table(name));
-    if (!found.every(([round, amount]) => /^\d{1,10}$/.test(round) && Number.isSafeInteger(amount))) throw lacks(name);
+    if (!found.every(([round, amount]) => /^\d{1,10}$/.test(round) && Number.isSafeInteger(amount) && amount >= 0)) throw lacks(name);
     return new Map(found.map(([round, amount]) => [Number(round), BigInt(amount)]));
   }
 }
@@ -233,16 +235,16 @@ function requireAnswerIn(version, where) {
     + "load the page again, or ask the platform to update");
 }
 
-/** @param {Response} response */
-async function readAll(response) {
+/** @param {Response} response @param {number} limit */
+async function readAll(response, limit) {
   const parts = [];
   let size = 0;
   const reader = response.body?.getReader();
   for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
     size += part.value.length;
-    if (size > RESPONSE_LIMIT) {
+    if (size > limit) {
       await reader?.cancel();
-      throw new LimitExceeded(`an answer of more than ${RESPONSE_LIMIT} bytes`);
+      throw new LimitExceeded(`an answer of more than ${limit} bytes`);
     }
     parts.push(part.value);
   }

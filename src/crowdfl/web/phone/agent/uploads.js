@@ -132,7 +132,7 @@ export class Uploads {
     } catch (unknown) {
       if (!(unknown instanceof NotAuthenticated || unknown instanceof UnknownParticipant)) throw unknown;
       const before = this._epoch;
-      await this.comeBack(await platform.status(task));
+      await this.comeBack(await this._affairs.status());
       if (before === null || before === this._epoch) throw unknown;
     }
     return send();

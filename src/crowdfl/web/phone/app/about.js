@@ -40,7 +40,7 @@ export function durationWords({ settings }) {
 
 /** @param {DefinitionBody} definition */
 export function paymentWords({ settings, claim_window: claimWindow }) {
-  if (settings.budget === null || settings.budget === undefined) return ["Nothing is paid for this campaign."];
+  if (settings.budget === null || settings.budget === undefined || settings.rule === "none") return ["Nothing is paid for this campaign."];
   return [
     `${settings.budget} for each round, for all who take part together. ${shareWords(settings.rule ?? "gate")}`,
     `You claim it once, after the last round, within ${duration(claimWindow)}. After that it goes back to the requester.`,

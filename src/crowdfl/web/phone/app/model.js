@@ -5,10 +5,12 @@ import { Agent } from "../agent/agent.js";
 import { Platform } from "../agent/api.js";
 import { view } from "../agent/state.js";
 import { openStore } from "../agent/store.js";
-import { parseRecipe } from "../learning/recipe.js";
+import { parseRecipe, requireBearable } from "../learning/recipe.js";
 import { UnsupportedTask } from "../protocol/errors.js";
 import { parseLink } from "../protocol/invitation.js";
+import { keepInvitation } from "./accepting.js";
 import { importable } from "./imports.js";
+import { forgetOffline } from "./offline.js";
 import { PhoneTrainer } from "./trainer.js";
 import { explain } from "./words.js";
 
@@ -76,13 +78,9 @@ class PhoneModel {
   /** @param {string} fragment */
   async accept(fragment) {
     const invitation = parseLink(fragment, location.origin);
-    const { task } = invitation;
-    const known = /** @type {Invitation | undefined} */ (await this.store.get(task, "invitation"));
-    const unused = !(await this.store.has(task, "certificate"));
-    if (known && unused && known.invitation !== invitation.invitation) await this.drop(task); // a new one, where the old one has expired
-    await this.store.open(task, invitation);
+    if (await keepInvitation(this.store, invitation, Date.now() / 1000)) this.parts.delete(invitation.task);
     await this.refresh();
-    return task;
+    return invitation.task;
   }
 
   /** Ask the platform what the campaign is. @param {string} task */
@@ -90,7 +88,7 @@ class PhoneModel {
     const part = await this.part(task);
     try {
       const { definition } = await part.agent.look();
-      parseRecipe(definition.body.training);
+      requireBearable(parseRecipe(definition.body.training));
       part.problem = null;
     } catch (wrong) {
       if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);
@@ -127,7 +125,9 @@ class PhoneModel {
 
   /** @param {string} task */
   async leave(task) {
-    await (await this.part(task)).agent.leave();
+    const { agent, trainer } = await this.part(task);
+    await agent.leave();
+    trainer.close(); // what it was training for is not sent any more
     await this.refresh();
     void this.run(task); // what was earned is claimed at the end
   }
@@ -135,14 +135,16 @@ class PhoneModel {
   /** @param {string} task */
   async forget(task) {
     const { agent, trainer } = await this.part(task);
-    await agent.forget({ loseRewards: true });
+    await agent.forget({ loseRewards: true }).catch(() => {}); // whatever is wrong with what is kept, it goes
+    await this.drop(task);
     trainer.close();
-    this.parts.delete(task);
     await this.refresh();
   }
 
   async forgetAll() {
-    for (const { task } of await this.store.tasks()) await this.forget(task);
+    const tasks = await this.store.tasks();
+    await Promise.all(tasks.map(({ task }) => this.forget(task)));
+    await forgetOffline();
   }
 
   /** @param {string} task @param {boolean} withoutMissing */
@@ -276,7 +278,7 @@ class PhoneModel {
       ...rest,
       rewards: total,
       recorded: this.recordedTimes,
-      refusal: part?.refusal ?? null,
+      refusal: part?.refusal ?? refusalOf(shown.definition),
       problem: part?.problem ?? null,
       now: part?.now ?? IDLE,
       sp: invitation.sp,
@@ -343,6 +345,16 @@ class WatchedPlatform extends Platform {
     const found = await super.status(task);
     this.onAnswer();
     return found;
+  }
+}
+
+/** Why this page cannot take part, from what is kept: there may be no network. @param {any} definition @returns {string | null} */
+function refusalOf(definition) {
+  try {
+    if (definition) requireBearable(parseRecipe(definition.training));
+    return null;
+  } catch (wrong) {
+    return explain(wrong);
   }
 }
 

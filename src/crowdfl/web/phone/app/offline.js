@@ -14,6 +14,14 @@ export async function keepForOffline(place) {
   }
 }
 
+/** Forget the page itself: its files, and the worker that serves them. Whoever opens it again gets it from the platform. */
+export async function forgetOffline() {
+  const names = (await globalThis.caches?.keys()) ?? [];
+  const workers = (await navigator.serviceWorker?.getRegistrations()) ?? [];
+  const own = workers.filter(({ scope }) => scope === new URL("./", location.href).href);
+  await Promise.all([...own.map((worker) => worker.unregister()), ...names.filter((name) => name.startsWith("crowdfl page ")).map((name) => caches.delete(name))]);
+}
+
 /** @param {ServiceWorkerRegistration} registration @param {HTMLElement} place */
 function watch(registration, place) {
   const offer = () => {

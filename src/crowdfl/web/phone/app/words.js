@@ -64,9 +64,14 @@ export function explain(wrong) {
 export const explainLink = (wrong) =>
   `${explain(wrong)} Open it again from the message that you got, or scan the code once more.`;
 
+const TURNING = /[\u202a-\u202e\u2066-\u2069]|(?!\n)\p{Cc}/gu;
+
+/** What a stranger wrote, without marks that turn the text around it. @param {string} text */
+export const plainly = (text) => text.replace(TURNING, "");
+
 /** @param {string} text */
 export function sentence(text) {
-  const said = text.trim();
+  const said = plainly(text).trim();
   if (!said) return "";
   const whole = said[0].toUpperCase() + said.slice(1);
   return /[.!?]$/.test(whole) ? whole : `${whole}.`;

@@ -3,7 +3,7 @@ import { Cancelled, CrowdFLError } from "../protocol/errors.js";
 import { features } from "./features.js";
 import { makeLearner } from "./learners.js";
 import { trainingSeed } from "./random.js";
-import { parseRecipe } from "./recipe.js";
+import { parseRecipe, requireBearable } from "./recipe.js";
 import { splitRecordings } from "./recordings.js";
 
 /** @typedef {import("./recordings.js").Recording} Recording */
@@ -71,6 +71,7 @@ export async function train(job, onBatch = () => {}) {
 /** @param {Data} job */
 function opened({ training, shape, recordings }) {
   const recipe = parseRecipe(training);
+  requireBearable(recipe);
   const learner = makeLearner(recipe, shape); // before the windows are cut: what does not fit the task is said first
   return { recipe, learner, split: splitRecordings(recordings, recipe) };
 }

@@ -31,6 +31,13 @@ const ENDLESS = 2 ** 63;
 const FREQUENCIES = 6;
 const SHOWN = 60; // characters of a wrong value that a message repeats
 const LISTED = 5;
+const TURNING = /[\u202a-\u202e\u2066-\u2069]|\p{Cc}/u;
+const MOST_LAYERS = 100;
+const MOST_LABELS = 1000;
+const LONGEST_LABEL = 200; // characters
+const FASTEST = 400; // samples a second: phones give 60 to 200
+const MOST_STEPS = 1e9; // for each window in a round; a network of 270-1000-6 in 20 epochs takes 5.5 million
+const MOST_ROOM = 1e8; // numbers that all layers give for one batch, at most
 
 /** @param {unknown} value */
 const isNumber = (value) => (typeof value === "number" && Number.isFinite(value)) || typeof value === "bigint";
@@ -122,6 +129,28 @@ export function parseRecipe(training) {
 export function inputs({ features, window, channels }) {
   return channels * (features === "flat" ? window : 3 + Math.min(FREQUENCIES, window >> 1));
 }
+
+/**
+ * What of a phone a task may ask for. Whoever writes a task could else make a page work for ever, or fill its memory each time that
+ * it opens. The Python program takes part in more.
+ * @param {Recipe} recipe
+ */
+export function requireBearable(recipe) {
+  const { learner, layers, hidden, labels, hertz, epochs, batch } = recipe;
+  if (layers.length > MOST_LAYERS || hidden.length > MOST_LAYERS) throw tooMuch(`more than ${MOST_LAYERS} layers`);
+  if (labels.length > MOST_LABELS || labels.some((label) => label.length > LONGEST_LABEL)) throw tooMuch("too many activities, or too long names of them");
+  if (labels.some((label) => TURNING.test(label))) throw new UnsupportedTask("a name of an activity in this task holds marks that turn text around: ask the requester for another");
+  if (hertz > FASTEST) throw tooMuch(`${hertz} samples a second`);
+  const width = inputs(recipe);
+  const linear = stackOf(recipe, width).flatMap((layer) => (layer.kind === "linear" ? [layer] : []));
+  const parameters = learner === "softmax" ? width * labels.length : linear.reduce((sum, layer) => sum + layer.width * layer.size, 0);
+  const widest = Math.max(width, ...linear.map(({ size }) => size));
+  if (epochs * parameters > MOST_STEPS) throw tooMuch("so much training that a phone would not finish");
+  if (widest * Math.max(1, layers.length, 2 * hidden.length) * Math.min(batch, LONGEST) > MOST_ROOM) throw tooMuch("batches that a phone cannot hold");
+}
+
+/** @param {string} what */
+const tooMuch = (what) => new UnsupportedTask(`this task asks for ${what}, which is too much for a page: take part with the Python program`);
 
 /** The names and sides of the arrays that the recipe's model has. @param {Recipe} recipe */
 export function modelShape(recipe) {

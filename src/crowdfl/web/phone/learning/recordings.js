@@ -20,6 +20,7 @@ import { DataMalformed, NothingToContribute } from "../protocol/errors.js";
 /** @typedef {{ times: Float64Array, signal: Float64Array }} Stretch */
 
 const LONGEST_GAP = 10; // samples at the rate asked for; a longer gap is not filled in
+const MOST_NUMBERS = 5e7; // in windows: half a day at 50 samples a second, cut as usual
 const STILL = Math.fround(1e-6); // a channel that never moves is not divided by zero
 const f32 = Math.fround;
 
@@ -178,6 +179,9 @@ function interpolated(times, signal, channels, grid) {
 function sideOf(cuts, { window: length, step, channels }) {
   const counts = cuts.map(({ signal }) => Math.max(0, Math.floor((signal.length / channels - length) / step) + 1));
   const count = counts.reduce((sum, some) => sum + some, 0);
+  if (count * length * channels > MOST_NUMBERS) {
+    throw new DataMalformed(`your recordings make ${count} windows of ${length} samples, more than this phone can hold: delete some`);
+  }
   const [values, labels] = [new Float32Array(count * length * channels), new Int32Array(count)];
   let place = 0;
   cuts.forEach(({ signal, label }, index) => {

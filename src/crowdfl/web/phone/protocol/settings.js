@@ -30,7 +30,10 @@ export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too m
 const LARGEST = 1e15; // of any setting
 const LARGEST_AMOUNT = 10n ** 15n; // millionths
 const LARGEST_SCALED = 2 ** 53;
-const MOST_PARAMETERS = 2 ** 31;
+// What a browser can hold; more is refused before anyone joins.
+const MOST_PARAMETERS = 10_000_000;
+const MOST_PEOPLE = 1_000_000;
+const MOST_ROUNDS = 10_000;
 const AMOUNT = /^\s*([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\s*$/;
 
 /** What takes part in a round, by words: the rest is refused. */
@@ -94,6 +97,7 @@ export function sharesTask({ task, body }) {
   requireSettings(settings);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
   const rule = settings.rule ?? "gate";
+  const budget = settings.budget === null ? 0n : toMillionths(settings.budget);
   return {
     task,
     initial: body.initial,
@@ -107,7 +111,7 @@ export function sharesTask({ task, body }) {
     minParticipants: settings.min_participants,
     maxParticipants: settings.max_participants,
     rounds: settings.rounds,
-    payment: settings.budget !== null && rule !== "none" ? toMillionths(settings.budget) : 0n,
+    payment: rule === "none" ? 0n : budget,
     claimWindow: body.claim_window,
     window: settings.window,
     rule,
@@ -131,6 +135,9 @@ function requireSettings(settings) {
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");
+  if (settings.max_participants > MOST_PEOPLE || settings.rounds > MOST_ROUNDS) {
+    throw new UnsupportedTask("this task has more people or rounds than a browser keeps account of: take part with the CrowdFL program");
+  }
   const paid = settings.budget !== null && settings.rule !== "none";
   if (settings.check === "none" && paid) throw refused('check = "none" pays nobody, and it has a budget');
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
@@ -145,7 +152,9 @@ function refused(why) {
 function countParameters(shape) {
   const count = shape.reduce((sum, [, sides]) => sum + sides.reduce((product, side) => product * side, 1), 0);
   if (count < 1) throw refused("its model has no weights");
-  if (count > MOST_PARAMETERS) throw new UnsupportedTask("the model of this task is too large for a browser");
+  if (count > MOST_PARAMETERS) {
+    throw new UnsupportedTask(`the model of this task has ${count} numbers, which is too large for a browser: take part with the CrowdFL program`);
+  }
   return count;
 }
 

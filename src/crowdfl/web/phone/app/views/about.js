@@ -7,7 +7,7 @@ import * as about from "../about.js";
 import { attempt, button, confirmed, facts, notice, part, title } from "../parts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
-import { explain, grouped, sentence } from "../words.js";
+import { explain, grouped, plainly, sentence } from "../words.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -53,10 +53,10 @@ function canAnswer(campaign) {
 function papers(model, campaign) {
   if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
   const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
-  if (!campaign.definition) return [refused || waiting(model, campaign)];
+  if (refused) return [refused, campaign.phase === "invited" && deleting(model, campaign.task)];
+  if (!campaign.definition) return [waiting(model, campaign), campaign.problem && deleting(model, campaign.task)];
   return [
-    refused,
-    h("div.card", null, h("p.headline", null, campaign.definition.purpose), told(campaign, campaign.definition)),
+    h("div.card", null, h("p.headline", null, plainly(campaign.definition.purpose)), told(campaign, campaign.definition)),
     leaving(campaign.definition),
     h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),
     served(),
@@ -130,13 +130,17 @@ function answering(model, { task, fewest, small, back }, trouble) {
   accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
   const few = small && h("label.choice", null, accepted, `I accept averages of as few as ${fewest} people.`);
   const later = button("Not now", () => go("campaigns"));
-  const away = button("Delete this invitation", async () => {
+  return h("div", null, few, h("div.buttons", null, join, later, !back && deleting(model, task)));
+}
+
+/** @param {Model} model @param {string} task */
+function deleting(model, task) {
+  return button("Delete this invitation", async () => {
     if (await confirmed({ heading: "Delete this invitation?", words: ["To see it again you need the link."], yes: "Delete" })) {
       await model.forget(task);
       go("campaigns");
     }
   }, { kind: "danger" });
-  return h("div", null, few, h("div.buttons", null, join, later, !back && away));
 }
 
 /** @param {string} url */

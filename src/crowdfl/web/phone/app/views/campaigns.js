@@ -6,7 +6,7 @@ import { money } from "../../../web/common/format.js";
 import { attempt, button, part, title } from "../parts.js";
 import { fragmentOf } from "../link.js";
 import { go, hashOf } from "../router.js";
-import { explainLink, phaseWord } from "../words.js";
+import { explainLink, phaseWord, plainly } from "../words.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -40,7 +40,7 @@ function pasting(model) {
 function card(campaign) {
   const { task, definition, phase, rewards, problem } = campaign;
   const place = phase === "invited" ? "about" : "rounds";
-  const name = definition?.purpose ?? `Campaign ${task.slice(0, 8)}`;
+  const name = plainly(definition?.purpose ?? "").trim() || `Campaign ${task.slice(0, 8)}`;
   return h("article.card.campaign", null,
     h("p", null, h("a", { href: hashOf(place, task) }, name)),
     h("p", null, h("span.state", null, phaseWord(phase)), rewards ? ` You have earned ${money(rewards)}.` : ""),

@@ -59,8 +59,8 @@ function claiming(model, task, claim, window) {
   }, explain), { kind: "main", id: "claim" });
   return [
     h("p", { role: "status" }, words(claim, window)),
-    claim.why && notice(claim.state === "refused" ? "bad" : "warn", sentence(claim.why)),
-    ["due", "sent"].includes(claim.state) && h("div.buttons", null, send, rest),
+    claim.why && notice(["refused", "paid"].includes(claim.state) ? "bad" : "warn", sentence(claim.why)),
+    ["due", "sent", "refused", "too late"].includes(claim.state) && // the last two by the platform's word, which may change h("div.buttons", null, send, rest),
     trouble,
   ];
 }

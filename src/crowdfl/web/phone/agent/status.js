@@ -1,0 +1,44 @@
+// @ts-check
+// What SP may say about where a task stands. Rounds name what this device keeps, and each open one is trained for: a number that
+// the task does not have would spoil what is kept, or cost a battery.
+
+import { unusable } from "./transport.js";
+
+/** @typedef {import("./api.js").Status} Status */
+
+const LONGEST_WORD = 2000; // characters
+
+/**
+ * @param {Status} status
+ * @param {number} rounds How many the task has, as its requester signed it.
+ * @returns {Status}
+ */
+export function requireStatus(status, rounds) {
+  if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");
+  if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
+  const known = new Set();
+  for (const { number, state, deadline, uploads } of status.rounds.map(tableOf)) {
+    if (!Number.isInteger(number) || number < 1 || number > rounds || known.has(number)) throw impossible("a round's number");
+    if (!isCount(deadline) || !isOptional(uploads, isCount)) throw impossible(`round ${number}`);
+    if (!isShort(state)) throw impossible(`round ${number}`);
+    known.add(number);
+  }
+  return status;
+}
+
+/** @param {any} entry @returns {any} */
+const tableOf = (entry) => (entry !== null && typeof entry === "object" ? entry : {});
+
+/** @param {unknown} word */
+const isShort = (word) => typeof word === "string" && word.length <= LONGEST_WORD;
+
+/** @param {unknown} count */
+const isCount = (count) => typeof count === "number" && count >= 0 && count <= Number.MAX_SAFE_INTEGER;
+
+/** @param {unknown} value @param {(value: unknown) => boolean} fits */
+const isOptional = (value, fits) => value === undefined || value === null || fits(value);
+
+/** @param {string} what */
+function impossible(what) {
+  return unusable(`the platform says about the campaign what cannot be (${what}): it is asked again`);
+}
