@@ -47,7 +47,7 @@ const FILES = [
   ["app/views/campaigns.js", "sha256-KrQFgnFasUv1W1/ns3vs2uvL7ZaMtxBMDosrhPhMlb8="],
   ["app/views/device.js", "sha256-a6P6vktI6oRwbxj7HSTqdgm1NftrSTlynsXMx5TnSOQ="],
   ["app/views/record.js", "sha256-zyco323MHm0dh4C5vsVOmMHMVMFdnviToJibLgZJG0M="],
-  ["app/views/rewards.js", "sha256-PgOh5K2dVQnT7a4Sn+E/fWPEh1rn/LnThIXtsTT5zH0="],
+  ["app/views/rewards.js", "sha256-prSAjsa71lv8P1gY6WT6ScxXseocUgbtdE80XoXpyO8="],
   ["app/views/rounds.js", "sha256-zQVHvIh61+sAwx0SkeDSlx3AiFowDurgqAt83JD3e4M="],
   ["app/views/settings.js", "sha256-eBja+WWtwguanbt3HageiyBK1bfMeXSGs+r+M+8uTqA="],
   ["app/words.js", "sha256-7kWdcsZEBZ8Kgd8Qs96jaa72J4o7YPVhD2nOvhdIJS8="],
@@ -100,7 +100,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "c743d0a001328775";
+const VERSION = "69d7e66f073942dc";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
