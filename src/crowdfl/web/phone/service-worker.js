@@ -83,7 +83,7 @@ const FILES = [
   ["protocol/json.js", "sha256-Ji8vVY8QNQdC93icRFtk7SEwAHGyd9pArayN2Fd6fK4="],
   ["protocol/keys.js", "sha256-NyZHC9+Ysy21CkosL6j12+6vvYRBGE9sXO6nx4X3c/4="],
   ["protocol/messages.js", "sha256-gwyuKjU3iss7fbGsqJENkyLc0d236qXewOztB17Kq2A="],
-  ["protocol/npz.js", "sha256-T95iTYcFAW6AM7+MHzp/Kv9QAPB+rbB6ToaLstvjsR4="],
+  ["protocol/npz.js", "sha256-K7JOxsj8M4wbp5Z0iZfSpB2NEG122mYkKjSdgX894kI="],
   ["protocol/request.js", "sha256-/C6PQAnk8791puRN2cdyq/6gs5obvY/wOyWzZP+wjWk="],
   ["protocol/rewards.js", "sha256-UcsjN/QVBXrJyIUMb+XnYdZvOMKCpmmDP6ZTw0Wp8Nc="],
   ["protocol/ring.js", "sha256-QXaYGZIPqApx0ULial1bxrup6HToLdWXeqTOnearVGc="],
@@ -100,7 +100,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "69d7e66f073942dc";
+const VERSION = "0109b333249a6dea";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
