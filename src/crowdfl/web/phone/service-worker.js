@@ -34,7 +34,7 @@ const FILES = [
   ["app/main.js", "sha256-8buKG6VN9+MllEB/OSrIxrwhCk/lN8hY/bl9Mub1rNg="],
   ["app/model.js", "sha256-OBhmDW1eeaJvwf/1pxXY9e3LtewRRj6AIlKHpbHfQMs="],
   ["app/needs.js", "sha256-3MSe498KxWLOh0GADqn0qg14tK//YGUQs96iBGSGkXU="],
-  ["app/offline.js", "sha256-o32wajiPezHvkdbqjsXNAYy4HCDECtf1gywV2atf/n4="],
+  ["app/offline.js", "sha256-cm/zY7YyCULTXruZLz/Dzy8nowPO6Wjw4/S1Exi5SmI="],
   ["app/parts.js", "sha256-ciLK7dvdCmnPaOsYrYS8FJnK1L86ROOsZtSOv3MZKew="],
   ["app/picture.js", "sha256-dLpEhyYaYnxma4rPryOEDNf0v9Loor/GyQChbemK83M="],
   ["app/router.js", "sha256-l2uAvAq19w4+Bi00aikCiqF1TeeDZLg8SF64b3bGjsU="],
@@ -100,7 +100,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "0109b333249a6dea";
+const VERSION = "fb54c7041a054f9b";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
@@ -130,8 +130,8 @@ async function forgetOthers() {
 
 /** @param {string} address */
 async function kept(address) {
-  const cache = await caches.open(CACHE);
-  return (await cache.match(address)) ?? fetch(address); // a browser may have cleared it
+  const found = await caches.match(address, { cacheName: CACHE }); // unlike `open`, this makes none where all was forgotten
+  return found ?? fetch(address); // a browser may have cleared it
 }
 
 /**
