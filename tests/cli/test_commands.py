@@ -83,7 +83,7 @@ SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "
     [
         (["--help"], SERVERS | {"httpx"}, 0, "Not installed: pip install 'crowdfl[services]'"),
         (["sp", "serve", "--folder", "x"], SERVERS, 3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
-        (["task", "console"], SERVERS, 3, "`crowdfl task console` needs fastapi: `pip install 'crowdfl[services]'`"),
+        (["task", "console"], SERVERS, 3, "`crowdfl task console` needs uvicorn: `pip install 'crowdfl[services]'`"),
         (["task", "--help"], SERVERS, 0, "console"),
         (["participant", "--help"], SERVERS, 0, "Join and take part"),
         (["participant", "look", "x"], SERVERS | {"httpx"}, 3, "`pip install 'crowdfl[participant]'`"),

@@ -22,7 +22,7 @@ from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import RequesterSettings
 from crowdfl.web.requester_console.app import create_requester_app
 from crowdfl.web.requester_console.form import PHONE_TASK, contents, start_values
-from crowdfl.web.requester_console.guard import HEADER, Session
+from crowdfl.web.requester_console.guard import HEADER, RequesterSession
 from tests.http.world import InProcess, World
 
 __all__ = ["Browser", "Office", "ended", "opened", "small_values", "task_of"]
@@ -68,7 +68,7 @@ class Office:
         self.desk = requester_desk(own, world.requester)
         self.crowd: list[tuple[Participant, LocalTrainer]] = []
 
-    def app(self, session: Session) -> FastAPI:
+    def app(self, session: RequesterSession) -> FastAPI:
         return create_requester_app(self.desk, session)
 
     def confirm(self, task: str, name: str, amount: int) -> None:
@@ -96,8 +96,8 @@ class Office:
 class Browser:
     """The page's half of the API, as a browser sends it."""
 
-    def __init__(self, office: Office, session: Session | None = None) -> None:
-        self.session = session or Session(PORT)
+    def __init__(self, office: Office, session: RequesterSession | None = None) -> None:
+        self.session = session or RequesterSession(PORT)
         app = office.app(self.session)
         transport = InProcess(lambda: app, office.world.portal)
         self.http = httpx.Client(transport=transport, base_url=self.session.origin)

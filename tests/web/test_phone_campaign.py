@@ -1,6 +1,8 @@
 """A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -8,7 +10,7 @@ from playwright.sync_api import expect
 from crowdfl.errors import NotReady
 from crowdfl.learning.training import LocalTrainer
 from tests import subprocesses
-from tests.web import axe, browsers, phone_platform
+from tests.web import axe, browsers, firefox, phone_platform
 
 ROUNDS, PEOPLE = 2, 3  # one of them in a browser
 LATER = 4 * browsers.PATIENCE  # milliseconds
@@ -94,11 +96,14 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     """Whoever closes the page between two rounds, or reloads it without a network, loses nothing."""
     others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
     page = phone_context.new_page()
-    complaints = browsers.complaints(page)
-    join(page, phone_platform.link(platform, requester, task), 0)
+    complaints, asked = browsers.complaints(page), set()
+    page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
+    secret = phone_platform.link(platform, requester, task)
+    join(page, secret, 0)
     expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
     axe.assert_usable_by_all(page)
     assert complaints == []
+    assert asked == {platform.urls["sp"], platform.urls["kgc"]}
 
     phone_context.set_offline(True)
     page.reload()
@@ -129,6 +134,29 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert kept
     assert not [url for url in kept if "/v1/" in url]
     rest = sum(paid(person) for person, _ in others)
+    assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
+
+
+@pytest.mark.second
+def test_firefox_takes_part_from_the_link_to_the_pay(platform, requester, task, tmp_path):
+    """The happy path, sensors aside: the other engine has keys, workers and storage of its own."""
+    firefox.need_firefox()
+    others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
+    (tmp_path / "mine.csv").write_text(phone_platform.csv(0))
+    link = phone_platform.link(platform, requester, task)
+    with ThreadPoolExecutor(1) as beside:
+        script = Path(__file__).with_name("firefox_phone.mjs")
+        phone = beside.submit(firefox.in_firefox, script, link, tmp_path / "mine.csv")
+        for number in range(1, ROUNDS + 1):
+            for person, trainer in others:
+                take_part(person, trainer, number)
+        rest = sum(paid(person) for person, _ in others)
+        found = phone.result()
+    assert link.partition("#")[2] not in found["address"]
+    assert ["arrived" in row for row in found["rounds"]][:ROUNDS] == [True] * ROUNDS
+    assert "%" in found["rounds"][0]
+    assert found["said"] == []
+    earned = round(float(found["headline"].removeprefix("You have earned ").rstrip(".")) * 1_000_000)
     assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
 
 

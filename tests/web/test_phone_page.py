@@ -1,6 +1,7 @@
 """The phone's page in a browser: each view with invented campaigns, by eye, keyboard and screen reader; sensors; no network."""
 
 import json
+import math
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -338,17 +339,26 @@ def test_a_csv_file_is_imported(show):
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 
 
+FINAL = (0.5, 0.0, 1.0, 1.0, 0.0, -2.0)
+WAVES = [
+    (0.8 * math.sin(step / 3), 0.5 * math.cos(step / 5), 1.0 + 0.4 * math.sin(step / 4), 0, 0, 0) for step in range(90)
+]
+
+
 @pytest.mark.parametrize("channels", [3, 6])
-def test_sensors_become_a_recording_at_their_rate(show, channels):
+def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     """In g and 2 rad/s, with the browser's times; kept bit by bit, and whole at the end."""
     there = JOINED | {"definition": definition(training={"channels": channels})}
     page = show([there], f"#/record/{TASK}")
     sensors = motion.Motion(page)
-    sensors.show([0.5, 0.0, 1.0, 1.0, 0.0, -2.0])
+    sensors.show(FINAL)
     page.get_by_role("radio", name="sitting").check()
     page.get_by_role("button", name="Start recording").click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     until(page, "kept.length === 1 && !kept[0].whole")
+    motion.replay({sensors: [*WAVES, FINAL]}, hertz=30)
+    if channels == len(FINAL):
+        shrink(shoot(page, "phone-recording"))
     page.get_by_role("button", name="Stop").click()
     until(page, "kept[0].whole")
     recording = page.evaluate("kept[0]")

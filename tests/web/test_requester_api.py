@@ -18,7 +18,7 @@ from crowdfl.schema import settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.model_files import read_model
 from crowdfl.web.requester_console.form import contents, form, start_values
-from crowdfl.web.requester_console.guard import HEADER, Session
+from crowdfl.web.requester_console.guard import HEADER, RequesterSession
 from crowdfl.web.requester_console.seen import PROMISES
 from tests.cli.program import call
 from tests.http.world import World
@@ -85,7 +85,7 @@ def test_a_name_that_somebody_points_at_this_machine_opens_nothing(browser, host
 
 
 def test_the_printed_secret_opens_one_session_once(office):
-    session = Session(7999)
+    session = RequesterSession(7999)
     first, second = Browser(office, session), Browser(office, session)
     address = session.address
     assert re.fullmatch(r"http://127\.0\.0\.1:7999/#open=[\w-]{40,}", address)
@@ -131,7 +131,7 @@ def api_routes(browser_app) -> set[tuple[str, str]]:
 
 
 def test_no_call_is_answered_without_a_session(office):
-    session = Session(7999)
+    session = RequesterSession(7999)
     routes = api_routes(office.app(session))
     assert len(routes) > 15
     browser = Browser(office, session)

@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from crowdfl.learning.models.files import from_npz
 from crowdfl.roles.invitation_link import read_link
 from crowdfl.web.requester_console.app import serving_requester
-from crowdfl.web.requester_console.guard import Session
+from crowdfl.web.requester_console.guard import RequesterSession
 from tests.http.world import World
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
@@ -35,13 +35,13 @@ def office(tmp_path, monkeypatch) -> Iterator[Office]:
 
 
 @pytest.fixture
-def session(office) -> Iterator[Session]:
+def session(office) -> Iterator[RequesterSession]:
     """The console, served."""
     with serving_requester(office.app) as session:
         yield session
 
 
-def opened(context: BrowserContext, session: Session) -> tuple[Page, list[str]]:
+def opened(context: BrowserContext, session: RequesterSession) -> tuple[Page, list[str]]:
     page = context.new_page()
     wrong = browsers.complaints(page)
     page.goto(session.address)
@@ -154,7 +154,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     assert_fits(page)
     shoot(page, "requester-tasks")
     page.get_by_role("link", name=PURPOSE).click()
-    expect_funding(page, office, task, shoot)
+    expect_funding(page, office, task)
     expect_invitations(page, task, shoot)
     office.gather(task)
     office.play(task, 1)
@@ -171,7 +171,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     assert [text for text in wrong if "422" not in text] == []  # the refused amount is one, by the browser's own word
 
 
-def expect_funding(page: Page, office: Office, task: str, shoot: Any) -> None:
+def expect_funding(page: Page, office: Office, task: str) -> None:
     """Refused at first, then pending, then confirmed by the operator."""
     waits, money = card(page, "Where it stands").get_by_text("It waits for:"), card(page, "Money")
     expect(waits).to_contain_text("money: 36.00 more")
@@ -182,7 +182,6 @@ def expect_funding(page: Page, office: Office, task: str, shoot: Any) -> None:
     page.get_by_role("button", name="Announce the deposit").click()
     expect(money.get_by_role("cell", name="pending")).to_be_visible()
     expect(waits).to_contain_text("who must confirm the deposit page-")
-    shoot(page, "requester-money", whole=False)
     (deposit,) = office.world.requester.sp.deposits(task)
     office.confirm(task, deposit["name"], deposit["amount"])
     expect(money.get_by_role("cell", name="confirmed")).to_be_visible()

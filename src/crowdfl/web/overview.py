@@ -116,7 +116,7 @@ class Overview:
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
             "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
             "ended_at": stored.ended_at,
-            "waits_for": waits_for(store, stored),
+            "waits_for": waits_for(store, stored, definition.settings),
         }
 
     def _deposits(self) -> Iterable[StoredDeposit]:

@@ -1,10 +1,11 @@
-"""The pages that SP serves beside its API: the phone at /join/, and what pages share at /web/."""
+"""The pages that SP serves beside its API: the phone at /join/, the console at /console/, and what pages share at /web/."""
 
 from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
 
 from crowdfl.settings import SpSettings, origin_of
+from crowdfl.web.console_app import add_console
 from crowdfl.web.static import PACKAGE, Assets, add_static, load_assets, page_headers
 
 # Where each folder of this package is served; the phone's modules import each other by these places, relative ones.
@@ -45,6 +46,7 @@ def add_pages(app: FastAPI, settings: SpSettings) -> None:
     app.state.reloads.add(headers.prepare)
     for place, assets in phone_assets().items():
         add_static(app, place, assets, headers)
+    add_console(app, app.state.parts)
 
 
 def _headers(settings: SpSettings) -> dict[str, str]:

@@ -27,6 +27,7 @@ ROLE = "operator"
 _NAMES = {True: "__Secure-crowdfl-console", False: "crowdfl-console"}
 _SAME = ("same-origin", "none")  # none: typed into the address bar
 _SAFE = ("GET", "HEAD")
+_TOO_MANY = "Many wrong tokens came from your address: wait a minute, then paste the right one."
 
 
 @dataclass(eq=False)
@@ -116,8 +117,7 @@ class LoginLimit:
             if len(wrong) < self.most:
                 return
             wait = int(self.seconds - (self.now() - wrong[0])) + 1
-        why = f"Many wrong tokens came from your address: wait {wait} s, then paste the right one."
-        raise HTTPException(429, why, headers={"Retry-After": str(wait)})
+        raise HTTPException(429, _TOO_MANY, headers={"Retry-After": str(wait)})
 
     @property
     def remembered(self) -> int:

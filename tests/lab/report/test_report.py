@@ -113,7 +113,7 @@ class TestPage:
         assert "<script>" not in page
         assert "title &amp; more" in page
         assert "data:image/png;base64,iVBORw==" in page
-        assert "Command: <code>x</code>" in page
+        assert "<dt>Command</dt><dd><code>x</code></dd>" in page
 
 
 class TestResult:

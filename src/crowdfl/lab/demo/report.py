@@ -1,35 +1,22 @@
-"""What a demo campaign showed: tables and a picture, for the terminal and for one HTML page.
+"""What a demo campaign showed: tables and pictures, for the terminal and for one HTML page."""
 
-It is compared with FedAvg in the clear, on the same data, with the same people in each round.
-"""
-
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from crowdfl.cli.settings_file import read_service
-from crowdfl.lab.demo.servers import KeySight, Row, Sight, look_at
+from crowdfl.lab.demo.comparison import person_of, weighted
+from crowdfl.lab.demo.finished import ROUNDS, FinishedCampaign, row_of
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
-from crowdfl.learning.models.shape import Weights
-from crowdfl.learning.oracle import fedavg
-from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant import arrays_from_npz
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
-from crowdfl.storage.model_files import read_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ROUNDS = 3
 DROPS = 3  # this person trains in round 2, loses the connection, and sends again after the window
 VANISHES = 8  # this person is never heard of again after its first upload
 _READABLE = {
@@ -37,122 +24,42 @@ _READABLE = {
     "sp": "the definition, sizes and times; amounts once they are claimed",
     "csp": "masked numbers, uniform whatever the data; amounts once they are claimed",
 }
-_Heard = Sequence[tuple[str, Mapping[str, Any]]]
-
-
-@dataclass(frozen=True)
-class Plain:
-    """The average of each round, and how it does on the held-out windows of each person who was ever in."""
-
-    averages: Mapping[int, Weights]
-    accuracy: Mapping[int, Mapping[int, Mapping[str, float]]]  # by round and person: accuracy, windows
-    trainers: Mapping[int, LocalTrainer]
-
-    def over(self, number: int, people: Sequence[int]) -> float:
-        return _weighted([self.accuracy[number][person] for person in people])
-
-    def measure(self, model: Weights) -> float:
-        return _weighted([trainer.evaluate(model) for trainer in self.trainers.values()])
-
-
-def _uploads(heard: _Heard) -> dict[int, list[int]]:
-    who: dict[int, list[int]] = {}
-    for name, details in heard:
-        if details["event"] == "uploaded":
-            who.setdefault(details["round"], []).append(int(name.split()[1]))
-    return {number: sorted(people) for number, people in sorted(who.items())}
-
-
-def plain_fedavg(task_file: Path, heard: _Heard) -> Plain:
-    training, rounds = tomllib.loads(task_file.read_text())["training"], _uploads(heard)
-    trainers = {person: LocalTrainer(f"watch:{person}", training) for people in rounds.values() for person in people}
-    averages: dict[int, Weights] = {}
-    accuracy = {}
-    learner = next(iter(trainers.values())).learner
-    model = learner.weights()
-    for number, people in rounds.items():
-        trained = [trainers[person].train(model, training, number) for person in people]
-        average = fedavg([learner.shape.flat(arrays) for arrays, _ in trained], [samples for _, samples in trained])
-        model = averages[number] = learner.shape.arrays(average)
-        accuracy[number] = {person: trainer.evaluate(model) for person, trainer in trainers.items()}
-    return Plain(averages, accuracy, trainers)
-
-
-def _weighted(rows: Sequence[Mapping[str, float]]) -> float:
-    return float(np.average([row["accuracy"] for row in rows], weights=[row["windows"] for row in rows]))
-
-
-@dataclass
-class FinishedCampaign:
-    """A finished campaign, as its processes told it and as their files show it."""
-
-    folder: Path
-    task: str
-    heard: _Heard
-    report: dict[str, Any]
-    plain: Plain = field(repr=False)
-    keys: KeySight = field(repr=False)
-    profile: str
-    seconds: float = 0.0
-
-    def said(self, event: str) -> _Heard:
-        return [(name, details) for name, details in self.heard if details.get("event") == event]
-
-    @cached_property
-    def rewards(self) -> dict[str, dict[int, int]]:
-        found: dict[str, dict[int, int]] = {}
-        for name, details in self.said("rewarded"):
-            found.setdefault(name, {})[details["round"]] = details["millionths"]
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def final(self) -> Weights | None:
-        path = self.folder / "model.npz"
-        return read_model(path)[1] if path.exists() else None
-
-    @cached_property
-    def averages(self) -> dict[int, Weights]:
-        """What readers hold of each round: a participant's copy, and the requester's of the last."""
-        found = {} if self.final is None else {_ROUNDS: self.final}
-        for number in range(1, _ROUNDS):
-            for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
-                found[number] = arrays_from_npz(path.read_bytes(), read_model(self.folder / "model.npz")[0])
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def sights(self) -> list[Sight]:
-        with np.load(self.folder / "roles" / "sp" / "blobs" / self.task / "initial", allow_pickle=False) as file:
-            initial = _row(list(file.values()))
-        averages = [_row(model) for model in self.averages.values()]
-        return look_at(self.folder / "roles", self.task, self.keys, averages, initial)
-
-
-def _row(arrays: Weights) -> Row:
-    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
 
 
 def campaign_result(campaign: FinishedCampaign) -> Result:
-    tables = (_accuracy_table, _reward_table, _ledger_table, _server_table)
-    late = [f"{name}'s of round {upload['round']}" for name, upload in campaign.said("uploaded") if upload["late"]]
+    tables = (accuracy_table, _reward_table, _ledger_table, _server_table)
     return Result(
         "demo",
-        "A CrowdFL campaign",
+        "A CrowdFL campaign" if campaign.definition is None else campaign.definition.purpose,
         machine(),
-        {"task": campaign.task, "rounds": _ROUNDS, "profile": campaign.profile},
+        {"rounds": ROUNDS, "profile": campaign.profile},
         tables=tuple(make(campaign) for make in tables),
-        notes=(f"Late uploads that still counted: {', '.join(late) or 'none'}.", _search_line(campaign)),
-        pictures=(Picture("demo", "Accuracy and rewards", lambda f: _draw(f, campaign), (12.0, 4.2)),),
+        notes=(headline(campaign), _search_line(campaign)),
+        pictures=(
+            Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
+            Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (4.8, 3.4)),
+        ),
         command=_command(campaign),
     )
 
 
+def headline(campaign: FinishedCampaign) -> str:
+    """What all this is for."""
+    found = sum(sight.averages for sight in campaign.sights)
+    return f"{found:,} of {_numbers(campaign):,} numbers found in the servers' files"
+
+
 def write_page(campaign: FinishedCampaign, result: Result) -> Path:
     intro = (
-        f"Ten people of a watch data set, {_ROUNDS} rounds, profile `{campaign.profile}`, "
+        f"A CrowdFL campaign: ten people of a watch data set, {ROUNDS} rounds, profile `{campaign.profile}`, "
         f"{campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after the window; "
         f"person {VANISHES} vanished after its first upload. Run it again with `{_command(campaign)}`."
     )
-    section = replace(result_section(result), title=f"Task {campaign.task}", intro=intro)
+    people = ", ".join(f"{name} {who}" for who, name in sorted(campaign.names.items(), key=lambda one: one[1]))
+    part = result_section(result)
+    facts = {"task": campaign.task, "people": people} | dict(part.facts)
+    first, *notes = part.notes
+    section = replace(part, title="", intro=intro, headline=first, notes=notes, facts=facts)
     path = campaign.folder / "report.html"
     path.write_text(page_html(result.title, (), [section_html(section)]), encoding="utf-8")
     return path
@@ -162,29 +69,44 @@ def _command(campaign: FinishedCampaign) -> str:
     return "make demo" if campaign.profile == "hardened" else f"make demo PROFILE={campaign.profile}"
 
 
-def _accuracy_table(campaign: FinishedCampaign) -> ResultTable:
-    columns = ("round", "uploads", "accuracy, as participants measured it", "plain FedAvg, same data", "weights apart")
-    rows = tuple(_accuracy_row(campaign, number) for number in range(1, _ROUNDS + 1))
-    note = "Round 1 differs by the rounding to six decimals; later rounds train on from there, which can amplify it."
-    return ResultTable("The model, on held-out windows", columns, rows, note)
+def accuracy_table(campaign: FinishedCampaign) -> ResultTable:
+    columns = (
+        "round",
+        "uploads",
+        "CrowdFL",
+        "FedAvg in the clear",
+        "as participants measured it",
+        "weights apart",
+        "of it, in this round",
+    )
+    rows = tuple(_accuracy_row(campaign, number) for number in range(ROUNDS + 1))
+    note = "Round 0 is the initial model, before anyone trained. Accuracy is measured on everyone's held-out windows."
+    return ResultTable("Accuracy of the model, by round", columns, rows, "\n".join([note, *why_apart(campaign)]))
 
 
 def _accuracy_row(campaign: FinishedCampaign, number: int) -> tuple[str, ...]:
-    plain, ours, clear, apart = campaign.plain, "-", "-", "-"
-    measured = {int(name.split()[1]): said for name, said in campaign.said("read") if said["round"] == number}
+    plain, ours, clear = campaign.plain, "-", "-"
+    if number in campaign.models and plain.trainers:
+        ours = f"{plain.measure(campaign.models[number]):.3f}"
+    if number in plain.averages:
+        clear = f"{plain.over(number):.3f}"
+    count = str(len(plain.people.get(number, ()))) if number else "-"
+    return str(number), count, ours, clear, _as_measured(campaign, number), *map(_small, campaign.apart(number))
+
+
+def _as_measured(campaign: FinishedCampaign, number: int) -> str:
+    measured = [said for _, said in campaign.said("read") if said["round"] == number]
     if measured:
-        ours = f"{_weighted(list(measured.values())):.3f} by {len(measured)} people"
-        clear = f"{plain.over(number, list(measured)):.3f}"
-    elif number == _ROUNDS and campaign.final is not None:
-        ours = f"not theirs to read; the requester's model: {plain.measure(campaign.final):.3f}"
-        clear = f"{plain.over(number, list(plain.trainers)):.3f}"
-    if number in campaign.averages and number in plain.averages:
-        apart = f"{np.abs(_row(campaign.averages[number]) - _row(plain.averages[number])).max():.1e}"
-    return str(number), str(len(_uploads(campaign.heard).get(number, []))), ours, clear, apart
+        return f"{weighted(measured):.3f} by {len(measured)} people"
+    return "the requester's alone" if number == ROUNDS else "-"
+
+
+def _small(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}"
 
 
 def _reward_table(campaign: FinishedCampaign) -> ResultTable:
-    numbers = range(1, _ROUNDS + 1)
+    numbers = range(1, ROUNDS + 1)
     columns = ("participant", *(f"round {n}" for n in numbers), "paid")
     paid = {name: details["millionths"] for name, details in campaign.said("paid")}
     rows = tuple(
@@ -198,9 +120,16 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
     told = ", ".join(f"{n.replace('_', ' ')} {_money(campaign.report[n])}" for n in ("paid_in", "rewards", "returned"))
     # From SP's own store: the requester is told sums alone.
     books = read_ledger(read_service(SpSettings, campaign.folder / "roles/sp/settings.toml"), campaign.task)
-    rows = tuple((m.name, m.source, m.target, _money(m.amount)) for m in books.movements)
+    rows = tuple((*_named(campaign, m.name, m.source, m.target), _money(m.amount)) for m in books.movements)
     note = f"The requester is told sums alone: {told}."
     return ResultTable("The ledger, as SP keeps it", ("movement", "from", "to", "amount"), rows, note)
+
+
+def _named(campaign: FinishedCampaign, *texts: str) -> tuple[str, ...]:
+    """With people's names in the place of their pseudonyms."""
+    for who, name in campaign.names.items():
+        texts = tuple(text.replace(f"participant {who}", name).replace(who, name) for text in texts)
+    return texts
 
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:
@@ -223,27 +152,66 @@ def _money(millionths: int | None) -> str:
     return "-" if millionths is None else f"{from_millionths(millionths):.6f}"
 
 
+def _numbers(campaign: FinishedCampaign) -> int:
+    return sum(row_of(model).size for model in campaign.averages.values())
+
+
 def _search_line(campaign: FinishedCampaign) -> str:
-    looked = sum(_row(model).size for model in campaign.averages.values())
-    found, public = sum(s.averages for s in campaign.sights), max(s.initial for s in campaign.sights)
+    public = max(sight.initial for sight in campaign.sights)
     return (
-        f"Of the {looked:,} numbers of the {len(campaign.averages)} averages, {found} were found in the servers' files; "
-        f"of the initial weights, which are public, {public:,} (so the search does find)."
+        f"What was looked for: the {_numbers(campaign):,} numbers of the {len(campaign.averages)} averages, in every file of "
+        f"the three servers. Of the initial weights, which are public, {public:,} were found: the search does find."
     )
 
 
-def _draw(figure: "Figure", campaign: FinishedCampaign) -> None:
-    left, right = panels(figure, 2)
-    plain, everyone = campaign.plain, list(campaign.plain.trainers)
-    ours = {number: plain.measure(model) for number, model in campaign.averages.items()}
-    clear = {number: plain.over(number, everyone) for number in plain.averages}
+def why_apart(campaign: FinishedCampaign) -> list[str]:
+    """What makes the weights differ, and what does not: in words, with what was measured."""
+    late = [f"{name}'s of round {upload['round']}" for name, upload in campaign.said("uploaded") if upload["late"]]
+    said = [f"Late uploads that still counted: {', '.join(late) or 'none'}."]
+    if late:
+        said[0] += (
+            " They do not move the average: a late upload was made from the same model as the others, "
+            "and the servers' sum is the same in any order."
+        )
+    if alone := [one for number in campaign.averages if (one := campaign.apart(number)[1]) is not None]:
+        said.append(
+            f"Why `weights apart` grows from round to round, whether or not anyone is late: each average is rounded, and "
+            f"people train on from it. Training enlarges the difference: a unit or a step of the optimiser may go the other "
+            f"way. If FedAvg starts every round from CrowdFL's own last model, at most {max(alone):.1e} is left."
+        )
+    shortened = sum("scaled" in details for _, details in campaign.said("trained"))
+    if shortened:
+        said.append(
+            f"{shortened} updates were longer than `max_norm` and were shortened. FedAvg in the clear does not do that."
+        )
+    return said
+
+
+def _draw_accuracy(figure: "Figure", campaign: FinishedCampaign) -> None:
+    (axes,) = panels(figure, 1)
+    plain = campaign.plain
+    ours = {number: plain.measure(model) for number, model in campaign.models.items() if plain.trainers}
+    clear = {number: plain.over(number) for number in plain.averages}
     series = {
         "CrowdFL, protected": Series(list(ours), list(ours.values())),
         "FedAvg, in the clear": Series(list(clear), list(clear.values()), style="x--"),
     }
-    lines(left, series, xlabel="round", ylabel="accuracy on everyone's held-out windows")
-    left.set(xticks=list(clear), ylim=(0, 1))
-    rounds = range(1, _ROUNDS + 1)
+    lines(axes, series, xlabel="round (0: the initial model)", ylabel="accuracy, held-out windows")
+    axes.set(xticks=list(clear), ylim=(0, 1))
+    axes.legend(loc="lower right")
+
+
+def _draw_rewards(figure: "Figure", campaign: FinishedCampaign) -> None:
+    (axes,) = panels(figure, 1)
+    rounds = range(1, ROUNDS + 1)
     stacks = {f"round {n}": [earned.get(n, 0) / 1e6 for earned in campaign.rewards.values()] for n in rounds}
-    bars(right, list(campaign.rewards), stacks, stacked=True, xlabel="participant", ylabel="reward")
-    right.tick_params(axis="x", rotation=45)
+    bars(
+        axes,
+        [str(person_of(name)) for name in campaign.rewards],
+        stacks,
+        stacked=True,
+        xlabel="person",
+        ylabel="reward",
+    )
+    axes.margins(y=0.2)
+    axes.legend(loc="upper center", ncols=ROUNDS)

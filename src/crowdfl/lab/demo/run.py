@@ -12,8 +12,10 @@ from rich.console import Console
 
 from crowdfl.cli.task.files import template
 from crowdfl.errors import SettingsError
+from crowdfl.lab.demo.comparison import Plain, plain_fedavg
+from crowdfl.lab.demo.finished import FinishedCampaign
 from crowdfl.lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
-from crowdfl.lab.demo.report import DROPS, VANISHES, FinishedCampaign, Plain, campaign_result, plain_fedavg, write_page
+from crowdfl.lab.demo.report import DROPS, VANISHES, campaign_result, write_page
 from crowdfl.lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl.lab.report.output import print_result
 from crowdfl.retry import Backoff
@@ -129,7 +131,7 @@ def _run(campaign: _RunningCampaign) -> FinishedCampaign:
     for person in range(_PEOPLE):
         campaign.start_person(person, hold=_DROP_ROUND if person == DROPS else 0)
     report = campaign.wait_for("report")
-    plain = campaign.plain.result() if campaign.plain is not None else Plain({}, {}, {})
+    plain = campaign.plain.result() if campaign.plain is not None else Plain()
     campaign.wait_until_erased(task)
     keys = campaign.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
     return FinishedCampaign(folder, task, campaign.heard, report, plain, keys, campaign.profile)

@@ -1,14 +1,18 @@
-"""One HTML page from one template: headings, pictures, tables, notes, and how each part was made. Needs Jinja2."""
+"""One HTML page from one template: headings, pictures, tables, notes, and how each part was made. Needs Jinja2.
+
+It looks as the platform's own pages do, and is one file: their style sheet is written into it.
+"""
 
 import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from crowdfl.errors import PackageMissing
 from crowdfl.lab.report.plots import draw_png, has_matplotlib
-from crowdfl.lab.report.results import Result, ResultTable, cell_text
+from crowdfl.lab.report.results import Cell, Result, ResultTable, cell_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -26,6 +30,7 @@ class Section:
     pictures: Mapping[str, str] = field(default_factory=dict)  # PNGs in base64 by caption
     notes: Sequence[str] = ()
     facts: Mapping[str, str] = field(default_factory=dict)  # how it was made
+    headline: str = ""  # what to remember if nothing else
 
 
 def result_section(result: Result) -> Section:
@@ -39,7 +44,8 @@ def section_html(section: Section) -> str:
 
 
 def page_html(title: str, intro: Sequence[str], sections: Sequence[str]) -> str:
-    return _environment().get_template("page.html.j2").render(title=title, intro=intro, sections=sections)
+    style = (files("crowdfl") / "web" / "common" / "style.css").read_text(encoding="utf-8")
+    return _environment().get_template("page.html.j2").render(title=title, intro=intro, sections=sections, style=style)
 
 
 def _environment() -> "Environment":
@@ -49,8 +55,24 @@ def _environment() -> "Environment":
         raise PackageMissing("HTML reports need Jinja2: `pip install 'crowdfl[plots]'`") from error
     loader = PackageLoader("crowdfl.lab.report")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"cell": cell_text, "code": _with_code}
+    made.filters |= {"cell": cell_text, "code": _with_code, "number_columns": _number_columns}
     return made
+
+
+def _number_columns(table: ResultTable) -> set[int]:
+    """The places of columns that hold numbers and dashes: they are aligned."""
+    columns = enumerate(zip(*table.rows, strict=True))
+    return {place for place, cells in columns if all(map(_is_number, cells))}
+
+
+def _is_number(cell: Cell) -> bool:
+    if not isinstance(cell, str) or cell == "-":
+        return True
+    try:
+        float(cell.replace(",", ""))
+    except ValueError:
+        return False
+    return True
 
 
 def _with_code(text: str) -> "Markup":

@@ -21,12 +21,13 @@ def moment(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def waits_for(store: SpStore, stored: StoredTask) -> str:
+def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None = None) -> str:
+    """`settings` are the task's, for whoever has read them already."""
     if stored.state == TaskState.SETTLED:
         missing = untold(store, stored.task, PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
     rounds = store.rounds(stored.task)
-    last, settings = (rounds[-1] if rounds else None), Definition.open(stored.definition).settings
+    last, settings = (rounds[-1] if rounds else None), settings or Definition.open(stored.definition).settings
     if last is not None and last.state in UNDER_WAY:
         return _computing(store, stored.task, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):

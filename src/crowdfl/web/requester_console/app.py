@@ -22,7 +22,7 @@ from crowdfl.services.http.wire import OCTETS
 from crowdfl.text import printable
 from crowdfl.web.requester_console.desk import Desk
 from crowdfl.web.requester_console.form import form
-from crowdfl.web.requester_console.guard import API, Guard, Session
+from crowdfl.web.requester_console.guard import API, Guard, RequesterSession
 from crowdfl.web.requester_console.invitations import MOST_INVITATIONS
 from crowdfl.web.requester_console.jobs import Job
 from crowdfl.web.requester_console.learned import require_data
@@ -79,7 +79,7 @@ class ModelPlace(Form):
     path: _Text
 
 
-def create_requester_app(desk: Desk, session: Session) -> FastAPI:
+def create_requester_app(desk: Desk, session: RequesterSession) -> FastAPI:
     app = FastAPI(title="CrowdFL requester", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, session=session)
     for kind in (CrowdFLError, OSError, RequestValidationError, HTTPException):
@@ -105,7 +105,7 @@ def _add_page(app: FastAPI) -> None:
         add_static(app, place, {name: asset for name, asset in found.items() if asset is not page}, dict)
 
 
-def _add_session(app: FastAPI, session: Session) -> None:
+def _add_session(app: FastAPI, session: RequesterSession) -> None:
     @app.post(f"{API}session")
     async def open_session(body: Annotated[Opening, Depends(json_body(Opening, _LIMIT))]) -> JSONResponse:
         """The secret for a session: once."""
@@ -266,10 +266,10 @@ def requester_server(app: FastAPI) -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def serving_requester(make: Callable[[Session], FastAPI], port: int = 0) -> Iterator[Session]:
+def serving_requester(make: Callable[[RequesterSession], FastAPI], port: int = 0) -> Iterator[RequesterSession]:
     """The console by a thread of this process, for as long as this lasts."""
     with bind_loopback(port) as listener:
-        session = Session(listener.getsockname()[1])
+        session = RequesterSession(listener.getsockname()[1])
         server = requester_server(make(session))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="console")
         thread.start()

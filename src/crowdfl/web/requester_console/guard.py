@@ -24,7 +24,7 @@ _HEADERS = page_headers() | {"Cache-Control": "no-store"}
 
 
 @dataclass
-class Session:
+class RequesterSession:
     """The one session of a console on this port."""
 
     port: int
@@ -61,7 +61,7 @@ class Guard:
     """ASGI middleware: every answer has the page's headers; no call of the API comes from anywhere but the page."""
 
     app: ASGIApp
-    session: Session
+    session: RequesterSession
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

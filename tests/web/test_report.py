@@ -1,0 +1,62 @@
+"""The laboratory's reports at the widths of a phone and of a desk: no sideways scrolling of the page, real tables."""
+
+import pytest
+from playwright.sync_api import expect
+
+from crowdfl.lab.report.html import Section, page_html, section_html
+from crowdfl.lab.report.results import ResultTable
+from tests.web import axe, browsers
+
+LONG = "d0b1" * 16  # a task's id
+WIDE = ResultTable(
+    "What each server saw",
+    ("server", "secrets in its files", "after the end", "received", "its folder", "bytes"),
+    tuple(
+        (name, "lambda_sc", "none", "a long sentence about " * 6, f"12 files {LONG}", 12_345) for name in ("SP", "CSP")
+    ),
+    note="one note",
+)
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture
+def report(tmp_path):
+    """A report's file, as a browser opens it from a disk."""
+    pictures = {"Accuracy by round": DOT, "Rewards by person": DOT}
+    section = Section(
+        "s", "", f"ran as `{LONG}`", (WIDE,), pictures, ("a note",), {"task": LONG}, "0 of 5 numbers found"
+    )
+    path = tmp_path / "report.html"
+    path.write_text(page_html("Recognise an exercise", (), [section_html(section)]), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("width", [420, 1200])
+def test_a_report_never_scrolls_sideways_and_axe_is_content(browser, report, width, shoot):
+    with browsers.opened(browser, browsers.DESK, viewport={"width": width, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(report)
+        page.get_by_text("How this was made").click()
+        assert browsers.sideways(page) == 0
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            axe.assert_usable_by_all(page)
+        assert shoot(page, f"report-{width}").stat().st_size > 5_000
+
+
+def test_a_wide_table_scrolls_in_its_own_place(browser, report):
+    with browsers.opened(browser, browsers.DESK, viewport={"width": 420, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(report)
+        assert page.get_by_role("region", name="What each server saw").evaluate(
+            "one => one.scrollWidth > one.clientWidth"
+        )
+
+
+def test_a_table_has_a_caption_and_headers_for_columns_and_rows(browser, report):
+    with browsers.opened(browser, browsers.DESK) as context:
+        page = context.new_page()
+        page.goto(report)
+        expect(page.get_by_role("table", name="What each server saw")).to_be_visible()
+        expect(page.get_by_role("rowheader", name="CSP", exact=True)).to_be_visible()
+        assert page.get_by_role("columnheader").all_inner_texts() == list(WIDE.columns)
