@@ -177,3 +177,13 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
         db.close(); }
       return found; }"""
     assert page.evaluate(left) == []
+    page.evaluate("async () => { await navigator.serviceWorker.ready; }")
+    page.get_by_role("link", name="This phone").click()
+    page.get_by_role("button", name="Forget everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    workers = "async () => (await navigator.serviceWorker.getRegistrations()).length"
+    files = """async () => { const found = []; for (const name of await caches.keys()) {
+      found.push(name, ...(await (await caches.open(name)).keys()).map(({ url }) => url)); } return found; }"""
+    assert page.evaluate(files) == []
+    assert page.evaluate(workers) == 0

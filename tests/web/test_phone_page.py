@@ -280,6 +280,25 @@ def test_a_claim_can_be_sent_and_its_refusal_is_shown(show):
     assert page.evaluate("asked") == [["claim", TASK, False]]
 
 
+@pytest.mark.parametrize("state", ["refused", "too late"])
+def test_a_claim_can_be_sent_again_after_the_platform_has_said_no(show, state):
+    """It was the platform's word alone."""
+    claim = {"state": state, "amount": "8750000n", "until": None, "why": "it is too late"}
+    page = show([campaign(claim=claim, phase="ended")], f"#/rewards/{TASK}")
+    page.get_by_role("button", name="Claim now").click()
+    assert page.evaluate("asked") == [["claim", TASK, False]]
+
+
+def test_a_task_whose_definition_is_nonsense_is_refused_with_words(show):
+    """Nothing of it is shown: no view may break over what a stranger wrote."""
+    nonsense = phone_states.DEFINITION | {"training": {"labels": 5, "channels": {}}}
+    page = show([campaign(definition=nonsense, refusal="Its labels are 5.")], f"#/about/{TASK}")
+    expect(page.get_by_role("alert")).to_contain_text("Its labels are 5.")
+    page.get_by_role("button", name="Delete this invitation").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+
+
 def test_leaving_and_forgetting_are_asked_twice(show):
     page = shown(show, "leave")
     page.get_by_role("button", name="Leave", exact=True).click()
