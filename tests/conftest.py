@@ -30,10 +30,15 @@ SECOND_TIER = (
     "cluster",
     "faults",
     "fuzz/test_schema.py",
+    "lab/audit/test_attacks.py",
+    "lab/audit/test_statistics.py",
     "lab/bench",
     "lab/experiments",
+    "protocols/test_costs.py",
     "protocols/test_guard.py",
+    "protocols/test_running.py",
     "roles/test_damaged_uploads.py",
+    "shares",
     "simulation",
 )
 _HERE = Path(__file__).parent
