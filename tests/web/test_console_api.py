@@ -250,7 +250,7 @@ def test_a_session_ends_when_its_token_expires(sessions):
 
 
 def test_wrong_tokens_are_limited_by_address_and_keep_no_operator_out(shared, logged):
-    """Behind a proxy all people have one address: a stranger there must not close the console. A wrong token is never logged."""
+    """Behind a proxy all people have one address: a stranger there must not close the console. No token is logged."""
     operator = shared.operator(logged_in=False)
     shared.console.door.limit.forget()
     codes = [operator.log_in(f"crowdfl_guess{number}").status_code for number in range(12)]
