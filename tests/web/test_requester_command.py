@@ -12,7 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crowdfl.cli.requester_file import RequesterFile, open_requester
+from crowdfl.cli.task import console as command
 from crowdfl.cli.task.console import opened_in_browser
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.retry import Backoff
+from crowdfl.roles.requester import Requester
 from crowdfl.web.requester_console.guard import HEADER
 from tests.cli.program import call, start, wait_or_kill
 
@@ -90,3 +95,22 @@ def test_a_port_that_is_taken_is_named(settings):
         result = call("task", "console", "-s", settings, "--port", taken.getsockname()[1])
     assert result.code == 3
     assert "choose another --port" in result.err
+
+
+def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
+    """The commands try for two minutes; whoever looks at a page would take it for broken."""
+    monkeypatch.setattr(command, "_PATIENCE", Backoff(deadline=0.1))
+    monkeypatch.setattr(Requester, "definition", lambda _self, _task: None)
+    own, began = RequesterFile.read(settings), time.monotonic()
+    with open_requester(own) as patient:
+        requester = command.impatient(patient)
+        desk = command.requester_desk(own, requester)
+        for ask in (
+            lambda: requester.sp.status("0" * 32),
+            lambda: requester.order("0" * 32, "cancel"),
+            lambda: requester.close_enrolment("0" * 32),
+            lambda: desk.invite_into("0" * 32, tmp_path / "invitations", 1, 1.0),
+        ):
+            with pytest.raises(ServiceUnavailable):
+                ask()
+    assert time.monotonic() - began < 100.0
