@@ -1,6 +1,8 @@
 """`crowdfl task console`: the requester's page on this machine, until Ctrl-C."""
 
+import os
 import signal
+import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
 from crowdfl.web.requester_console.desk import Desk
 
+_LAST_SECONDS = 0.5
 _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
 
 
@@ -33,6 +36,18 @@ def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
             with opened_in_browser(address, own.folder) if open_page else nullcontext():
                 _wait_for_signal()
     typer.echo("the console has ended")
+    _leave()
+
+
+def _leave() -> None:
+    """Now, as after a crash: a call that a platform does not answer holds its thread, which Python would wait for."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(_LAST_SECONDS)
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _wait_for_signal() -> None:
