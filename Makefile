@@ -51,7 +51,7 @@ node_modules/.package-lock.json: package-lock.json
 
 # The pictures in the documents, as the tests of pages take them.
 screenshots: $(VENV)/.ready node_modules/.package-lock.json
-	CROWDFL_SCREENSHOTS=docs/screenshots $(BIN)/pytest -n auto -m "second and not slow" tests/web
+	CROWDFL_SCREENSHOTS=docs/img $(BIN)/pytest -n auto -m "second and not slow" tests/web
 
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow

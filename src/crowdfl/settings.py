@@ -401,7 +401,7 @@ class BrowserSettings(Settings):
     """What a service lets browsers do that have a page of another origin open."""
 
     web_origins: _Origins = Field(
-        default=(), description="Pages of these origins may call this service from a browser: docs/phones.md."
+        default=(), description="Pages of these origins may call this service from a browser: docs/inviting-phones.md."
     )
 
 

@@ -1,6 +1,8 @@
 """A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -8,7 +10,7 @@ from playwright.sync_api import expect
 from crowdfl.errors import NotReady
 from crowdfl.learning.training import LocalTrainer
 from tests import subprocesses
-from tests.web import axe, browsers, phone_platform
+from tests.web import axe, browsers, firefox, phone_platform
 
 ROUNDS, PEOPLE = 2, 3  # one of them in a browser
 LATER = 4 * browsers.PATIENCE  # milliseconds
@@ -135,6 +137,29 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
 
 
+@pytest.mark.second
+def test_firefox_takes_part_from_the_link_to_the_pay(platform, requester, task, tmp_path):
+    """The happy path, sensors aside: the other engine has keys, workers and storage of its own."""
+    firefox.need_firefox()
+    others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
+    (tmp_path / "mine.csv").write_text(phone_platform.csv(0))
+    link = phone_platform.link(platform, requester, task)
+    with ThreadPoolExecutor(1) as beside:
+        script = Path(__file__).with_name("firefox_phone.mjs")
+        phone = beside.submit(firefox.in_firefox, script, link, tmp_path / "mine.csv")
+        for number in range(1, ROUNDS + 1):
+            for person, trainer in others:
+                take_part(person, trainer, number)
+        rest = sum(paid(person) for person, _ in others)
+        found = phone.result()
+    assert link.partition("#")[2] not in found["address"]
+    assert ["arrived" in row for row in found["rounds"]][:ROUNDS] == [True] * ROUNDS
+    assert "%" in found["rounds"][0]
+    assert found["said"] == []
+    earned = round(float(found["headline"].removeprefix("You have earned ").rstrip(".")) * 1_000_000)
+    assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
+
+
 def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_context):
     """SP is told, and nothing of the campaign is left in the browser."""
     page = phone_context.new_page()
@@ -152,3 +177,13 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
         db.close(); }
       return found; }"""
     assert page.evaluate(left) == []
+    page.evaluate("async () => { await navigator.serviceWorker.ready; }")
+    page.get_by_role("link", name="This phone").click()
+    page.get_by_role("button", name="Forget everything").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    workers = "async () => (await navigator.serviceWorker.getRegistrations()).length"
+    files = """async () => { const found = []; for (const name of await caches.keys()) {
+      found.push(name, ...(await (await caches.open(name)).keys()).map(({ url }) => url)); } return found; }"""
+    assert page.evaluate(files) == []
+    assert page.evaluate(workers) == 0

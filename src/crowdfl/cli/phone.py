@@ -54,7 +54,7 @@ def export(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(asset.body)
     (folder / _HEADERS).write_text(_header_lines(connect or []))
-    told = f"{len(files)} files are in {folder}; serve them with the headers in {folder / _HEADERS}: docs/phones.md"
+    told = f"{len(files)} files are in {folder}; serve them with the headers in {folder / _HEADERS}: docs/inviting-phones.md"
     show({"folder": str(folder), "files": sorted(files)}, told, as_json=as_json)
 
 

@@ -102,6 +102,7 @@ class RequestMiddleware:
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
                 headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("X-Content-Type-Options", "nosniff")  # no upload becomes a page of this origin
                 headers.update(shared)
             await send(message)
 

@@ -34,7 +34,7 @@ const FILES = [
   ["app/main.js", "sha256-8buKG6VN9+MllEB/OSrIxrwhCk/lN8hY/bl9Mub1rNg="],
   ["app/model.js", "sha256-OBhmDW1eeaJvwf/1pxXY9e3LtewRRj6AIlKHpbHfQMs="],
   ["app/needs.js", "sha256-3MSe498KxWLOh0GADqn0qg14tK//YGUQs96iBGSGkXU="],
-  ["app/offline.js", "sha256-o32wajiPezHvkdbqjsXNAYy4HCDECtf1gywV2atf/n4="],
+  ["app/offline.js", "sha256-cm/zY7YyCULTXruZLz/Dzy8nowPO6Wjw4/S1Exi5SmI="],
   ["app/parts.js", "sha256-ciLK7dvdCmnPaOsYrYS8FJnK1L86ROOsZtSOv3MZKew="],
   ["app/picture.js", "sha256-dLpEhyYaYnxma4rPryOEDNf0v9Loor/GyQChbemK83M="],
   ["app/router.js", "sha256-l2uAvAq19w4+Bi00aikCiqF1TeeDZLg8SF64b3bGjsU="],
@@ -47,7 +47,7 @@ const FILES = [
   ["app/views/campaigns.js", "sha256-KrQFgnFasUv1W1/ns3vs2uvL7ZaMtxBMDosrhPhMlb8="],
   ["app/views/device.js", "sha256-a6P6vktI6oRwbxj7HSTqdgm1NftrSTlynsXMx5TnSOQ="],
   ["app/views/record.js", "sha256-zyco323MHm0dh4C5vsVOmMHMVMFdnviToJibLgZJG0M="],
-  ["app/views/rewards.js", "sha256-PgOh5K2dVQnT7a4Sn+E/fWPEh1rn/LnThIXtsTT5zH0="],
+  ["app/views/rewards.js", "sha256-prSAjsa71lv8P1gY6WT6ScxXseocUgbtdE80XoXpyO8="],
   ["app/views/rounds.js", "sha256-zQVHvIh61+sAwx0SkeDSlx3AiFowDurgqAt83JD3e4M="],
   ["app/views/settings.js", "sha256-eBja+WWtwguanbt3HageiyBK1bfMeXSGs+r+M+8uTqA="],
   ["app/words.js", "sha256-7kWdcsZEBZ8Kgd8Qs96jaa72J4o7YPVhD2nOvhdIJS8="],
@@ -83,7 +83,7 @@ const FILES = [
   ["protocol/json.js", "sha256-Ji8vVY8QNQdC93icRFtk7SEwAHGyd9pArayN2Fd6fK4="],
   ["protocol/keys.js", "sha256-NyZHC9+Ysy21CkosL6j12+6vvYRBGE9sXO6nx4X3c/4="],
   ["protocol/messages.js", "sha256-gwyuKjU3iss7fbGsqJENkyLc0d236qXewOztB17Kq2A="],
-  ["protocol/npz.js", "sha256-T95iTYcFAW6AM7+MHzp/Kv9QAPB+rbB6ToaLstvjsR4="],
+  ["protocol/npz.js", "sha256-K7JOxsj8M4wbp5Z0iZfSpB2NEG122mYkKjSdgX894kI="],
   ["protocol/request.js", "sha256-/C6PQAnk8791puRN2cdyq/6gs5obvY/wOyWzZP+wjWk="],
   ["protocol/rewards.js", "sha256-UcsjN/QVBXrJyIUMb+XnYdZvOMKCpmmDP6ZTw0Wp8Nc="],
   ["protocol/ring.js", "sha256-QXaYGZIPqApx0ULial1bxrup6HToLdWXeqTOnearVGc="],
@@ -100,7 +100,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "c743d0a001328775";
+const VERSION = "fb54c7041a054f9b";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
@@ -130,8 +130,8 @@ async function forgetOthers() {
 
 /** @param {string} address */
 async function kept(address) {
-  const cache = await caches.open(CACHE);
-  return (await cache.match(address)) ?? fetch(address); // a browser may have cleared it
+  const found = await caches.match(address, { cacheName: CACHE }); // unlike `open`, this makes none where all was forgotten
+  return found ?? fetch(address); // a browser may have cleared it
 }
 
 /**

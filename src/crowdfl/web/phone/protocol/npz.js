@@ -14,7 +14,7 @@ const LOCAL = 0x04034b50;
 const [STORED, DEFLATED] = [0, 8];
 const LONGEST_HEADER = 512;
 const LONGEST_COMMENT = 65535;
-const HEADER = /^\{'descr': '([^']*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]+(?:, ?)?)*)\), ?\} *\n?$/;
+const HEADER = /^\{'descr': '([^']*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,10}, ?)*[0-9]{0,10})\), ?\} *\n?$/;
 
 /**
  * All arrays in one row, in the model's order: they are called arr_0, arr_1, ... in the file.
@@ -109,7 +109,7 @@ function memberAt(bytes, view, place, end) {
   const start = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
   if (start + packedSize > end) unreadable("it was cut off");
   const name = Array.from(bytes.subarray(place + 46, nameEnd), (byte) => String.fromCharCode(byte)).join("");
-  return { name, method: view.getUint16(place + 10, true), packed: bytes.slice(start, start + packedSize), size, crc };
+  return { name, method: view.getUint16(place + 10, true), packed: bytes.subarray(start, start + packedSize), size, crc };
 }
 
 /**

@@ -60,7 +60,7 @@ function claiming(model, task, claim, window) {
   return [
     h("p", { role: "status" }, words(claim, window)),
     claim.why && notice(["refused", "paid"].includes(claim.state) ? "bad" : "warn", sentence(claim.why)),
-    ["due", "sent", "refused", "too late"].includes(claim.state) && // the last two by the platform's word, which may change h("div.buttons", null, send, rest),
+    ["due", "sent", "refused", "too late"].includes(claim.state) && h("div.buttons", null, send, rest), // the last two by the platform's word, which may change
     trouble,
   ];
 }
