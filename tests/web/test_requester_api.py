@@ -117,6 +117,19 @@ def test_neither_half_of_a_session_is_enough(office):
     assert browser.get("overview", Cookie=f"crowdfl-console-7999={cookie}").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "other", ['theirs={"a": 1}', "a[1]=2", "bare", 'open="a b', "path=/", "crowdfl-console-7999=theirs"]
+)
+def test_a_cookie_of_another_program_on_this_machine_does_not_close_the_page(office, other):
+    """A browser sends those of all ports, whatever they look like."""
+    browser = Browser(office)
+    own = f"crowdfl-console-7999={browser.open().cookies['crowdfl-console-7999']}"
+    browser.http.cookies.clear()
+    for cookies in (f"{other}; {own}", f"{own}; {other}"):
+        assert browser.get("form", Cookie=cookies).status_code == 200
+    assert browser.get("form", Cookie=other).status_code == 401
+
+
 def api_routes(browser_app) -> set[tuple[str, str]]:
     """Method and path of each call, with names filled in."""
     found = [(method, route.path) for route in browser_app.routes for method in getattr(route, "methods", ())]
@@ -417,6 +430,20 @@ def test_a_task_of_somebody_else_is_not_here(browser, path):
     assert browser.get(path.format("../../x")).status_code in (404, 422)
 
 
+def test_a_task_that_cannot_be_read_leaves_the_others_in_sight(browser, office):
+    """Such as one that a newer version has written."""
+    good, bad = (browser.create(small_values(settings={"rounds": rounds})) for rounds in ("1", "2"))
+    own = office.world.requester.blobs
+    definition = own.get(f"{bad}/definition").replace(b'"rounds"', b'"roundz"')
+    own.delete(f"{bad}/definition")
+    own.put(f"{bad}/definition", definition)
+    found = browser.get("overview").json()
+    assert [one["task"] for one in found["tasks"]] == [good]
+    (unread,) = found["unread"]
+    assert unread["task"] == bad
+    assert unread["why"]
+
+
 def test_an_action_that_nobody_started_is_not_known(browser):
     assert browser.get(f"jobs/{'0' * 16}").json()["error"] == "NotReady"
 
@@ -484,7 +511,13 @@ def test_the_model_is_fetched_in_either_format_or_written_to_a_file(campaign, tm
     assert browser.get(f"tasks/{task}/model.pkl").status_code == 422
     written = browser.post(f"tasks/{task}/model", {"path": str(tmp_path / "m.npz")}).json()["model"]
     assert all(map(np.array_equal, read_model(Path(written))[1], wanted))
-    for path in (tmp_path / "m.pkl", tmp_path / "nowhere" / "m.npz", tmp_path):
+    for path in (
+        tmp_path / "m.pkl",
+        tmp_path / "nowhere" / "m.npz",
+        tmp_path,
+        "~nobody-of-this-name/m.npz",
+        "a\0b.npz",
+    ):
         refused = browser.post(f"tasks/{task}/model", {"path": str(path)})
         assert (refused.status_code, refused.json()["error"]) == (422, "SettingsError")
 
@@ -507,6 +540,7 @@ def test_the_model_is_evaluated_class_by_class(campaign, tmp_path):
         (["nonsense"], "SettingsError"),
         (["npz:/nowhere.npz#1"], "DataMissing"),
         (["watch:77"], "DataMissing"),
+        (["csv:a\0b"], "SettingsError"),
     ],
 )
 def test_data_that_is_not_there_is_named(campaign, data, error):

@@ -80,7 +80,7 @@ def assert_fits(page: Page) -> None:
 
 
 def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, browser, desk_context):
-    """A reload and a second tab stay open; another browser with the same address does not."""
+    """A reload, a second tab and the same address again stay open; another browser with that address does not open."""
     address = session.address
     page, wrong = opened(desk_context, session)
     assert page.url == f"{session.origin}/#/"
@@ -91,6 +91,8 @@ def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, brows
     second.goto(f"{session.origin}/#/new")
     expect(second.get_by_role("heading", name="New task")).to_be_visible()
     assert wrong == []
+    second.goto(address)  # clicked once more in the terminal
+    expect(second.get_by_role("heading", name="Your tasks")).to_be_visible()
     with browsers.opened(browser, browsers.DESK) as other:
         stranger = other.new_page()
         stranger.goto(address)

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crowdfl.cli.settings_file import read_file
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
+from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
@@ -52,14 +53,24 @@ def open_requester(own: RequesterFile) -> Iterator[Requester]:
 
 
 def write_invitations(
-    own: RequesterFile, requester: Requester, task: str, folder: Path, count: int, days: float
+    own: RequesterFile,
+    requester: Requester,
+    task: str,
+    folder: Path,
+    count: int,
+    days: float,
+    patience: Backoff | None = None,
 ) -> list[Path]:
-    """One file per invitation, each with all that its holder needs to find and check the task and its receipts."""
+    """One file per invitation, each with all that its holder needs to find and check the task and its receipts.
+
+    `patience`: how long to try if SP cannot be reached, where that is not as usual.
+    """
     requester.definition(task)  # an invitation to another's task would open nothing
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"{folder} is a file; name a folder for the invitations")
     found = own.settings
-    with closing(SpClient(own.link(found.sp).open())) as sp:
+    service = own.link(found.sp).open()
+    with closing(SpClient(service if patience is None else replace(service, retries=patience))) as sp:
         sp_key = sp.key()
     if found.sp_key not in (None, sp_key):
         raise KeyMismatch(

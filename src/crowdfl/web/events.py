@@ -20,17 +20,10 @@ from anyio import CapacityLimiter, to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from crowdfl.errors import (
-    BadSignature,
-    CrowdFLError,
-    Forbidden,
-    NotAuthenticated,
-    ServiceUnavailable,
-    UnknownParticipant,
-    UnknownTask,
-)
+from crowdfl.errors import BadSignature, CrowdFLError, Forbidden, ServiceUnavailable
 from crowdfl.services.http import logs
 from crowdfl.services.http.h11 import ON_STOP
+from crowdfl.services.http.signatures import SIGNED
 
 Row = dict[str, Any]
 Sections = dict[str, dict[str, Row]]
@@ -45,7 +38,7 @@ _STEPS = {  # of a round, by the event that says so
     "round aborted": "aborted",
 }
 _UPLOAD = re.compile(r"/v1/tasks/([0-9a-f]{32})/rounds/([1-9][0-9]{0,5})/uploads/([0-9a-f]{20})(/commit)?")
-_STRANGERS = (BadSignature, Forbidden, NotAuthenticated, UnknownParticipant, UnknownTask)  # anyone can cause these
+_NOT_OWN = (BadSignature, Forbidden)  # signed, but not this body, or for somebody else's upload
 _MOST_ROUNDS, _MOST_ARRIVALS, _MOST_REFUSALS, _MOST_NEWS = 2000, 5000, 200, 200
 _SHOWN = 50  # of arrivals, refusals and news, in the overview
 _FIELDS = ("task", "number", "who", "name", "uploads", "error", "reason", "final", "before", "peer")
@@ -172,15 +165,18 @@ class UploadWatch:
             await send(message)
 
         await self.app(scope, receive, sending)
-        self._tell(status, scope.get("crowdfl.problem"), found[1], int(found[2]), found[3])
-
-    def _tell(self, status: int, problem: object, task: str, number: int, who: str) -> None:
+        problem, place = scope.get("crowdfl.problem"), (found[1], int(found[2]), found[3])
         if status == 201:
-            self.recollection.arrived(task, number, who)
-        elif isinstance(problem, _STRANGERS):
-            self.recollection.count_stranger()
+            self.recollection.arrived(*place)
         elif isinstance(problem, CrowdFLError):
-            self.recollection.refused(task, number, who, problem)
+            self._tell(problem, place, signed=SIGNED in scope)
+
+    def _tell(self, problem: CrowdFLError, place: tuple[str, int, str], *, signed: bool) -> None:
+        """Only what a participant has signed is shown by name: anyone can send the rest, in any number and any name."""
+        if signed and not isinstance(problem, _NOT_OWN):
+            self.recollection.refused(*place, problem)
+        else:
+            self.recollection.count_stranger()
 
 
 @dataclass

@@ -27,7 +27,7 @@ ROLE = "operator"
 _NAMES = {True: "__Secure-crowdfl-console", False: "crowdfl-console"}
 _SAME = ("same-origin", "none")  # none: typed into the address bar
 _SAFE = ("GET", "HEAD")
-_TOO_MANY = "Many wrong tokens came from your address: wait a minute, then paste the right one."
+_TOO_MANY = "Many wrong tokens came from your address. The right one still opens the console: paste that."
 
 
 @dataclass(eq=False)
@@ -100,7 +100,10 @@ class Sessions:
 
 @dataclass
 class LoginLimit:
-    """Wrong tokens of one address: after `most` in `seconds`, no more are looked at for a while."""
+    """Wrong tokens of one address: after `most` in `seconds`, more of them are answered shortly, and logged no more.
+
+    It keeps nobody out who has a right one: behind a proxy all people have one address, and 256 bits cannot be guessed.
+    """
 
     most: int = 10
     seconds: float = 60.0
@@ -150,11 +153,11 @@ class Door:
 
     def log_in(self, request: Request, token: str, response: Response) -> Session:
         """Another session of this browser ends."""
-        address = _address(request)
-        self.limit.require_patience(address)
         try:
             value = self.sessions.begin(token.strip())
         except CrowdFLError:
+            address = _address(request)
+            self.limit.require_patience(address)
             self.limit.record(address)
             raise
         self.log_out(request)

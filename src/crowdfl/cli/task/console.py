@@ -1,6 +1,8 @@
 """`crowdfl task console`: the requester's page on this machine, until Ctrl-C."""
 
+import os
 import signal
+import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
@@ -14,11 +16,12 @@ import typer
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
-from crowdfl.services.client.peers import SpClient
+from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
 from crowdfl.web.requester_console.desk import Desk
 
+_LAST_SECONDS = 0.5
 _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
 
 
@@ -26,13 +29,25 @@ def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
     """Print the address once, and serve until SIGINT or SIGTERM."""
     own = RequesterFile.read(settings)
     with open_requester(own) as requester:
-        desk = requester_desk(own, _impatient(requester))
+        desk = requester_desk(own, impatient(requester))
         with serving_requester(lambda session: create_requester_app(desk, session), port) as session:
             address = session.address
             typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
             with opened_in_browser(address, own.folder) if open_page else nullcontext():
                 _wait_for_signal()
     typer.echo("the console has ended")
+    _leave()
+
+
+def _leave() -> None:
+    """Now, as after a crash: a call that a platform does not answer holds its thread, which Python would wait for."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(_LAST_SECONDS)
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _wait_for_signal() -> None:
@@ -49,17 +64,19 @@ def _wait_for_signal() -> None:
 
 def requester_desk(own: RequesterFile, requester: Requester) -> Desk:
     def invite(task: str, folder: Path, count: int, days: float) -> list[Path]:
-        return write_invitations(own, requester, task, folder, count, days)
+        return write_invitations(own, requester, task, folder, count, days, _PATIENCE)
 
     return Desk(requester, own.settings, own.folder, invite)
 
 
-def _impatient(requester: Requester) -> Requester:
-    """The same, whose SP says sooner that it cannot be reached."""
-    sp = requester.sp
-    if not isinstance(sp, SpClient):
-        return requester
-    return replace(requester, sp=replace(sp, service=replace(sp.service, retries=_PATIENCE)))
+def impatient(requester: Requester) -> Requester:
+    """The same, who says sooner that SP or KGC cannot be reached; an answer may take as long as ever."""
+    sp, kgc = requester.sp, requester.kgc
+    if isinstance(sp, SpClient):
+        sp = replace(sp, service=replace(sp.service, retries=_PATIENCE))
+    if isinstance(kgc, KgcClient):
+        kgc = replace(kgc, service=replace(kgc.service, retries=_PATIENCE))
+    return replace(requester, sp=sp, kgc=kgc)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from crowdfl.services.http.bodies import JSON_LIMIT, Form, TaskId, parse, read_b
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER, signed_text
 
 REQUESTER = "requester"
+SIGNED = "crowdfl.signed"  # in a request's scope: a participant of the task has signed it
 SKEW_SECONDS = 300.0
 _MOST_KEYS = 100_000
 _FORGET_SECONDS = 600.0
@@ -71,6 +72,7 @@ class ByParticipant:
             _verify(await self._key(task, who), request, time, digest, signature)
         except (UnknownParticipant, BadSignature):  # the same answer: strangers do not learn who is enrolled
             raise NotAuthenticated("no participant of this task signed this request") from None
+        request.scope[SIGNED] = True
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:

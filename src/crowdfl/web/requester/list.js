@@ -3,13 +3,13 @@
 import { h, table } from "../web/common/dom.js";
 import { money } from "../web/common/format.js";
 import { get } from "./api.js";
-import { words } from "./parts.js";
+import { notice, words } from "./parts.js";
 
 /** @typedef {{ task: string, purpose: string, profile: string, rounds: number, parameters: number, budget: number }} Summary */
 
 /** @param {AbortSignal} signal */
 export async function listView(signal) {
-  const { tasks, folder } = /** @type {{ tasks: Summary[], folder: string }} */ (await get("overview", signal));
+  const { tasks, folder, unread } = /** @type {{ tasks: Summary[], folder: string, unread: { task: string, why: string }[] }} */ (await get("overview", signal));
   const states = new Map(tasks.map(({ task }) => [task, h("span.soft", null, "asking SP …")]));
   const rows = tasks.map(({ task, purpose, profile, rounds, budget }) => [
     h("a", { href: `#/tasks/${task}` }, purpose || "(no purpose)"), h("span.id", null, task.slice(0, 8)), profile, rounds,
@@ -18,6 +18,7 @@ export async function listView(signal) {
   const columns = ["what for", "task", "profile", "rounds", "budget of a round", "state"];
   const element = h("div", null,
     h("h1", null, "Your tasks"),
+    ...unread.map(({ task, why }) => notice(`Task ${task} cannot be read here: ${why}`, "warn")),
     table("Tasks, the last one first", columns, rows, { numbers: [3, 4], empty: "no task yet" }),
     h("p", null, h("a.button.main", { href: "#/new" }, "New task")),
     h("details", null, h("summary", null, "Where this is kept"), h("p", null, h("code", null, folder)),

@@ -24,12 +24,16 @@ const VIEWS = [
   [/^#\/tasks\/([0-9a-f]{32})\/sheet$/, sheetView],
 ];
 
-/** Take the secret out of the address before anything else. */
+/** Take the secret out of the address before anything else. The browser that used it before is still let in. */
 async function openPage() {
   const hash = location.hash;
   if (!hash.startsWith(OPENING)) return;
   history.replaceState(null, "", `${location.pathname}#/`);
-  await openSession(hash.slice(OPENING.length));
+  try {
+    await openSession(hash.slice(OPENING.length));
+  } catch (refusal) {
+    await get("overview").catch(() => { throw refusal; });
+  }
 }
 
 async function show() {
@@ -69,7 +73,7 @@ async function start() {
     main.replaceChildren(h("h1", null, "The page is not open"), notice(words(failure), "bad"));
     return;
   }
-  addEventListener("hashchange", () => void show());
+  addEventListener("hashchange", () => (location.hash.startsWith(OPENING) ? location.reload() : void show()));
   await show();
 }
 

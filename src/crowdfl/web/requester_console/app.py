@@ -1,6 +1,8 @@
 """The console over HTTP: the page's files, and its API. `guard` says who may call it."""
 
+import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -262,7 +264,13 @@ def requester_server(app: FastAPI) -> uvicorn.Server:
         proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
+    logging.getLogger("uvicorn.error").addFilter(_tells)
     return uvicorn.Server(config)
+
+
+def _tells(record: logging.LogRecord) -> bool:
+    """What Ctrl-C cuts off is no fault of the program: no traceback of it."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 @contextlib.contextmanager

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crowdfl.errors import CampaignError, SettingsError
+from crowdfl.errors import CampaignError, CrowdFLError, SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import phone_page
 from crowdfl.roles.requester import Requester
 from crowdfl.settings import RequesterSettings, to_millionths
+from crowdfl.text import printable
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
 from crowdfl.web.requester_console.invitations import invitation_files, shown_invitation
 from crowdfl.web.requester_console.jobs import Job, Jobs, Progress
@@ -42,9 +43,14 @@ class Desk:
 
     def overview(self) -> dict[str, Any]:
         """Who this is, and its tasks."""
-        own = self.settings
-        tasks = [_summary(self.requester.definition(task)) for task in self.requester.tasks()]
-        return {"name": own.name, "sp": own.sp, "kgc": own.kgc, "folder": str(self.folder), "tasks": tasks}
+        own, tasks, unread = self.settings, [], []
+        for task in self.requester.tasks():
+            try:
+                tasks.append(_summary(self.requester.definition(task)))
+            except CrowdFLError as why:  # one file that is damaged, or of a newer version, hides no other task
+                unread.append({"task": task, "why": printable(str(why))})
+        about = {"name": own.name, "sp": own.sp, "kgc": own.kgc, "folder": str(self.folder)}
+        return about | {"tasks": tasks, "unread": unread}
 
     def task(self, task: str) -> dict[str, Any]:
         """What was defined: nobody is asked."""

@@ -44,7 +44,7 @@ class Learned:
 
     def save(self, task: str, path: str) -> str:
         """Write both files into a folder of this machine; where the model is."""
-        place = Path(path).expanduser()
+        place = _place(path)
         require_model_path(place)
         write_model(place, self.requester.definition(task), self.model(task))
         return str(place.resolve())
@@ -97,10 +97,22 @@ class Learned:
         return self.requester.definition(task).shape.arrays(flat)
 
 
+def _place(path: str) -> Path:
+    try:
+        place = Path(path).expanduser()
+    except RuntimeError:
+        raise SettingsError(
+            f"{path.partition('/')[0]} is nobody's home on this machine: write the whole path"
+        ) from None
+    if "\0" in path:
+        raise SettingsError("a path has no zero byte: type it again")
+    return place
+
+
 def require_data(given: Sequence[str]) -> list[str]:
     """The texts that name data, one each."""
     data = [text.strip() for text in given if text.strip()]
-    if not 1 <= len(data) <= _MOST_DATA:
+    if not 1 <= len(data) <= _MOST_DATA or any("\0" in text for text in data):
         raise SettingsError(
             f"name some data to test on, one a line and at most {_MOST_DATA}: watch:0, csv:FOLDER or npz:FILE#7"
         )
