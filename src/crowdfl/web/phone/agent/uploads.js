@@ -63,7 +63,8 @@ export class Uploads {
   }
 
   async _recordings() {
-    return (await this._kept.store.recordingIds(this._affairs.task)).join(" ");
+    const enough = (await this._kept.has("enough")) ? ["enough"] : []; // an owner's word that there will be no more
+    return [...(await this._kept.store.recordingIds(this._affairs.task)), ...enough].join(" ");
   }
 
   /** @param {number} number @param {Trainer} trainer */
