@@ -119,6 +119,7 @@ test("an owner's word that there will be no more recordings is heard in the same
   const { phone, step, platform } = await joined();
   phone.trainer.failure = new NothingToContribute("an activity is missing");
   await step();
+  assert.equal(await phone.store.has(TASK, "rounds/1/before"), false, "it would be about other recordings than what is trained on");
   phone.trainer.failure = null;
   assert.equal(await step(), false);
   await phone.store.put(TASK, "enough", true);

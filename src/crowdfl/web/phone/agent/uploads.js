@@ -58,7 +58,8 @@ export class Uploads {
 
   /** @param {number} number @param {Error} nothing */
   async _noteNothing(number, nothing) {
-    await this._kept.put(named(number, "nothing"), { why: nothing.message, recordings: await this._recordings() });
+    const found = { why: nothing.message, recordings: await this._recordings() };
+    await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
     this._affairs.tell("nothing to contribute", { round: number, why: nothing.message });
   }
 
