@@ -31,7 +31,7 @@ from tests.web import browsers
 from tests.web.motion import Motion, replay
 from tests.web.opened import BothHalves, OpenedUpload, average_change
 
-pytestmark = pytest.mark.second
+pytestmark = [pytest.mark.second, pytest.mark.timeout(2400)]  # three browsers on a busy machine
 
 MOTIONSENSE = Path(__file__).parents[3] / "shared/data/motionsense_24subj_acc50hz.npz"
 LABELS = ("sitting", "jogging")
