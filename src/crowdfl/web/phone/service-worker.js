@@ -48,7 +48,7 @@ const FILES = [
   ["app/views/campaigns.js", "sha256-KrQFgnFasUv1W1/ns3vs2uvL7ZaMtxBMDosrhPhMlb8="],
   ["app/views/device.js", "sha256-a6P6vktI6oRwbxj7HSTqdgm1NftrSTlynsXMx5TnSOQ="],
   ["app/views/record.js", "sha256-SVQt7DDGIIfGabR7w4CYDW2LYadabE6BAGti8CA2+eo="],
-  ["app/views/rewards.js", "sha256-FMHZ7RNwGjNVF9bu3qE9463iRFyFjxk1o2m+V6fbVoY="],
+  ["app/views/rewards.js", "sha256-EIPe6shwjDa3LAItrTGWp/Uk9sm2hrLScDTWWw5xl8c="],
   ["app/views/rounds.js", "sha256-zQVHvIh61+sAwx0SkeDSlx3AiFowDurgqAt83JD3e4M="],
   ["app/views/settings.js", "sha256-eBja+WWtwguanbt3HageiyBK1bfMeXSGs+r+M+8uTqA="],
   ["app/words.js", "sha256-hiKmYQxNr5NbEgLGPkqJAA0TvO8ZeCxXfTbWMEhmqo4="],
@@ -101,7 +101,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "55af107118cee7e3";
+const VERSION = "917deccd0502faf1";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

@@ -75,7 +75,7 @@ function words({ state, amount, until }, window) {
     case "later": return `You claim once, after the last round, and have ${duration(window)} for it. The page does it by itself if it is open then.`;
     case "due": return `You can claim ${money(amount)} now. The page does it by itself while it is open.${end}`;
     case "sent": return `Your claim of ${money(amount)} is on its way.${end}`;
-    case "paid": return `You were paid ${money(amount)}.`;
+    case "paid": return `You were paid ${money(amount)} in the platform's books. Whoever runs the platform pays it out.`;
     case "refused": return "The platform refused your claim. It is kept on this phone, as proof.";
     default: return "The time to claim is over. What was not claimed went back to the requester.";
   }
