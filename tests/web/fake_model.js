@@ -58,6 +58,7 @@ export async function openModel() {
     claim: note("claim"),
     retry: note("retry"),
     windows: async () => given.windows ?? null,
+    enough: note("enough"),
     recordings: async () => page.kept.map((/** @type {any} */ { signal: _, times: __, ...shown }) => shown),
     keep: async (task, id, label, { times, signal, channels }, whole) => {
       const seconds = times[times.length - 1] - times[0];

@@ -85,7 +85,11 @@ RECORDINGS = [
     {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
     {"id": "c", "label": "climbing stairs", "seconds": 300.0, "samples": 15001, "channels": 6, "at": None},
 ]
-WINDOWS = {"train": 260, "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}]}
+WINDOWS = {
+    "train": 260,
+    "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}],
+    "enough": True,
+}
 
 STATES: dict[str, tuple[str, list[Campaign]]] = {
     "empty": ("#/campaigns", []),

@@ -96,7 +96,7 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(d
     assert_usable_by_all(desk.page)
     shoot(desk.page, "console-login")
     desk.log_in("crowdfl_wrong")
-    expect(desk.page.get_by_role("alert")).to_contain_text("not known to this service")
+    expect(desk.page.get_by_role("alert")).to_contain_text("make another with `crowdfl sp token add`")
     desk.log_in()
     expect(desk.page.get_by_role("heading", name="Tasks").first).to_be_visible()
     (cookie,) = desk.page.context.cookies()

@@ -339,6 +339,21 @@ def test_a_csv_file_is_imported(show):
     assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
 
 
+def test_whoever_cannot_record_an_activity_takes_part_without_it(show):
+    page = show([JOINED], f"#/record/{TASK}", windows=WINDOWS | {"enough": False})
+    expect(page.get_by_text("Your phone sends nothing before you have recorded sitting too.")).to_be_visible()
+    page.get_by_role("button", name="Take part without sitting").click()
+    until(page, "asked.length")
+    assert page.evaluate("asked") == [["enough", TASK]]
+
+
+def test_a_csv_file_that_cannot_be_used_is_named_once(show):
+    page = shown(show, "record", fails={"importCsv": "what.csv: the header is a, b"})
+    page.get_by_text("No sensors? Import a CSV file").click()
+    page.get_by_label("CSV files").set_input_files({"name": "what.csv", "mimeType": "text/csv", "buffer": b"a,b"})
+    expect(page.get_by_text("what.csv: the header is a, b.", exact=True)).to_be_visible()
+
+
 FINAL = (0.5, 0.0, 1.0, 1.0, 0.0, -2.0)
 WAVES = [
     (0.8 * math.sin(step / 3), 0.5 * math.cos(step / 5), 1.0 + 0.4 * math.sin(step / 4), 0, 0, 0) for step in range(90)
@@ -368,7 +383,7 @@ def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     assert len(recording["signal"]) == recording["samples"] * channels
     tolerance = motion.RESOLUTION / motion.STANDARD_GRAVITY
     assert recording["signal"][-channels:] == pytest.approx([0.5, 0.0, 1.0, 0.5, 0.0, -1.0][:channels], abs=tolerance)
-    short = page.get_by_text("This recording is too short to use")
+    short = page.get_by_text("This recording is short")
     expect(short).to_be_visible(visible=recording["seconds"] < 15)  # on a busy machine, the replay takes longer
     expect(page.get_by_role("img", name="Acceleration. Saved: sitting")).to_be_visible()
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-from crowdfl.errors import CrowdFLError, Forbidden, NotAuthenticated
+from crowdfl.errors import CrowdFLError, Forbidden, NotAuthenticated, TokenExpired
 from crowdfl.services.http.auth import TokenEntry, Tokens
 from crowdfl.services.http.connections import address_of
 
@@ -54,7 +54,7 @@ class Sessions:
 
     def begin(self, token: str) -> str:
         """The cookie's value, for a token of an operator's; whoever has another is told so."""
-        entry = self.tokens.check(token)
+        entry = self._known(token)
         if entry.role != ROLE:
             raise Forbidden(f"this is for {ROLE}, not for {entry.role}: paste a token of role {ROLE}")
         value, now = secrets.token_urlsafe(32), self.now()
@@ -63,6 +63,17 @@ class Sessions:
                 self._open.popitem(last=False)[1].ended = True
             self._open[_digest(value)] = Session(entry, now, now)
         return value
+
+    def _known(self, token: str) -> TokenEntry:
+        """Whoever pastes a token here is the operator: nobody else can be asked for another."""
+        try:
+            return self.tokens.check(token)
+        except TokenExpired:
+            raise
+        except NotAuthenticated:
+            raise NotAuthenticated(
+                "this token is not known to this service, or was revoked: make another with `crowdfl sp token add`"
+            ) from None
 
     def find(self, value: str, *, using: bool) -> Session:
         """`using`: the operator did something. `NotAuthenticated` where it has ended, whatever the reason."""

@@ -115,6 +115,18 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
 });
 
+test("an owner's word that there will be no more recordings is heard in the same round", async () => {
+  const { phone, step, platform } = await joined();
+  phone.trainer.failure = new NothingToContribute("an activity is missing");
+  await step();
+  assert.equal(await phone.store.has(TASK, "rounds/1/before"), false, "it would be about other recordings than what is trained on");
+  phone.trainer.failure = null;
+  assert.equal(await step(), false);
+  await phone.store.put(TASK, "enough", true);
+  assert.equal(await step(), true);
+  assert.ok(platform.held.has(1));
+});
+
 test("averages are read in order, with the accuracy before and after", async () => {
   const { phone, step, platform } = await joined({ rounds: 3 });
   for (const number of [1, 2]) {

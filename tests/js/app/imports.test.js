@@ -35,4 +35,6 @@ test("what is missing is said, with what to do", () => {
     (wrong) => wrong instanceof DataMalformed && /3 channels, this campaign needs 6: export rotation/.test(wrong.message));
   assert.throws(() => importable("jogging.csv", csv("time,x,y,z", () => "0,0,1"), recipe()), /it holds jogging; this campaign is about Walking, sitting/);
   assert.throws(() => importable("sitting.csv", "", recipe()), /it holds no samples/);
+  assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "a,b,c"), recipe()), /no samples\. 100 rows were left out: not a number\. It needs a time/);
+  assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "0,0,1", 1), recipe()), /too few samples of sitting/);
 });

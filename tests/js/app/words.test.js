@@ -25,6 +25,7 @@ test("an error is a sentence with what to do", () => {
     assert.equal(explain("text"), "Text.");
     assert.match(explain(new ServiceUnavailable("SP is away")), /^SP is away\. Try again in a minute\.$/);
     assert.match(explainLink(new FormatError("this link is damaged")), /^This link is damaged\. Open it again/);
+    assert.match(explainLink(new FormatError("these bytes are not a CrowdFL message")), /^The link is damaged, perhaps a part of it is missing\. Open it/);
   });
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytes, duration, moment, money, percent } from "#web/common/format.js";
+import { bytes, duration, moment, momentToTheSecond, money, percent } from "#web/common/format.js";
 
 test("money is exact, with two decimals or as many as it needs", () => {
   const said = new Map([[0, "0.00"], [1, "0.000001"], [1_250_000, "1.25"], [1_200_000, "1.20"], [36_000_000, "36.00"],
@@ -20,6 +20,7 @@ test("money that is not an integer is refused", () => {
 test("a moment is the same from seconds and from milliseconds", () => {
   assert.equal(moment(1_789_000_000), moment(1_789_000_000_000));
   assert.match(moment(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d$/);
+  assert.match(momentToTheSecond(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d:40$/);
 });
 
 test("a number that is no moment is told as unknown", () => {

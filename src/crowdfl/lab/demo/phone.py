@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 
 from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.cli.task.links import code_in_letters
@@ -158,7 +159,8 @@ def lan_address() -> str:
 def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitStack | None) -> None:
     """Until the money is settled. The certificate is offered as long as `pages` is open, if it is given."""
     folder, people = campaign.folder, _MADE_UP + campaign.phones
-    campaign.say(f"a campaign for {campaign.phones} phone(s) and {_MADE_UP} made-up people on {host}")
+    phones = "1 phone" if campaign.phones == 1 else f"{campaign.phones} phones"
+    campaign.say(f"a campaign for {phones} and {_MADE_UP} made-up people on {host}; the link comes in about a minute")
     do("init", str(folder / "roles"), "--host", host, *port_options(host))
     certificate = share_authority(folder / "roles", host)
     for role in ("sp", "requester"):
@@ -205,13 +207,15 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
         show(f"   Open this on the phone, in the same network: {page}")
         _show_code(campaign.console, page)
     for who, what in trust_steps().items():
-        campaign.console.print(f"   [bold]{who}[/bold]: {what}", highlight=False)
+        campaign.console.print(Padding(f"[bold]{who}[/bold]: {what}", (0, 0, 0, 3)), highlight=False)
+    show("\n2. Open the link on the phone. A link lets one phone join, the first that opens it.")
     for number in range(_MADE_UP, _MADE_UP + campaign.phones):
         link = link_of(campaign.folder / f"invitations/invitation-{number}.json", _page(roles))
-        show(f"\n2. Open this link on phone {number - _MADE_UP + 1}; it lets one phone join:")
+        show(f"\n   Phone {number - _MADE_UP + 1}:")
         show(link)
         _show_code(campaign.console, link)
     show(f"\n3. Join, and record about 30 seconds each of {', '.join(ACTIVITIES)}. Rounds then go on by themselves.")
+    show(f"   The {_MADE_UP} others are made up: how often the shared model is right about you says little.")
     show("   Ctrl-C here ends the demo and removes everything it has made.\n")
 
 

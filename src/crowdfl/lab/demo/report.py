@@ -113,7 +113,8 @@ def _reward_table(campaign: FinishedCampaign) -> ResultTable:
         (name, *(_money(earned.get(n)) for n in numbers), _money(paid.get(name)))
         for name, earned in campaign.rewards.items()
     )
-    return ResultTable("Rewards, as each participant read its own", columns, rows)
+    note = f"Person {VANISHES} vanished before it read what round 1 paid it. Nobody claimed it: it went back to the requester."
+    return ResultTable("Rewards, as each participant read its own", columns, rows, note)
 
 
 def _ledger_table(campaign: FinishedCampaign) -> ResultTable:

@@ -1,7 +1,7 @@
 """How a phone comes to trust a demo's certificates: one authority for both services, and a page to fetch it from.
 
 The authority can vouch for this machine's address alone. Its certificate is public; whoever is in between could still put
-another in its place, so the phone's owner compares the fingerprint.
+another in its place, so the phone's owner compares the fingerprint: as the phone shows it, never as that page does.
 """
 
 import contextlib
@@ -21,12 +21,14 @@ _FILE = "/crowdfl-demo.crt"
 _STEPS = {
     "Android": (
         "Open Settings, Security and privacy, More security settings, Encryption and credentials (or search for "
-        "“CA certificate”), Install a certificate, CA certificate, Install anyway. Choose the downloaded file. "
-        "Then open the link in Chrome. Firefox needs about:config or its own setting for such certificates."
+        "“CA certificate”), Install a certificate, CA certificate, Install anyway. Choose the downloaded file. Look at it "
+        "in Trusted credentials, User, and compare its SHA-256. Then open the link in Chrome. (Firefox does not trust such "
+        "certificates unless a hidden setting, “Use third party CA certificates”, is switched on.)"
     ),
     "iPhone, iPad": (
-        "Open it in Safari and allow the profile. In Settings: General, VPN & Device Management, install the profile. "
-        "Then General, About, Certificate Trust Settings: switch full trust on for it. Then open the link in Safari."
+        "Open it in Safari and allow the profile. In Settings: General, VPN & Device Management, install the profile; "
+        "More Details shows its SHA-256 to compare. Then General, About, Certificate Trust Settings: switch full trust on "
+        "for it. Then open the link in Safari."
     ),
     "Afterwards": "Remove the certificate in the same place. It is good for this one demo only.",
 }
@@ -64,8 +66,9 @@ class _CertificatePage:
         steps = "".join(f"<h2>{html.escape(who)}</h2><p>{html.escape(what)}</p>" for who, what in _STEPS.items())
         return (
             '<!doctype html><html lang="en"><meta name="viewport" content="width=device-width"><title>CrowdFL demo</title>'
-            f'<h1>Certificate of a CrowdFL demo</h1><p><a href="{_FILE}">Download the certificate</a></p><p>Its SHA-256 must '
-            f"be the one in the terminal of the demo:</p><p><code>{fingerprint(self.certificate)}</code></p>{steps}</html>"
+            f'<h1>Certificate of a CrowdFL demo</h1><p><a href="{_FILE}">Download the certificate</a></p><p>Its SHA-256, as '
+            "your phone shows it in its settings, must be the one in the terminal of the demo. This page does not show it: "
+            f"nothing protects this page, and somebody in between could change it.</p>{steps}</html>"
         )
 
 

@@ -1,6 +1,6 @@
 // One task: its rounds as a timeline, uploads, rejections, books; cancel and purge.
 import { h, table } from "../web/common/dom.js";
-import { duration, moment } from "../web/common/format.js";
+import { duration, moment, momentToTheSecond } from "../web/common/format.js";
 import { call, taskPath } from "./api.js";
 import { ask } from "./dialogs.js";
 import { amount, depositTable, paymentTable } from "./money.js";
@@ -131,14 +131,14 @@ function roundCard(round) {
 /** @param {Row} step @param {boolean} next */
 function stepItem(step, next) {
   const look = step.name === "aborted" ? "li.done.aborted" : step.done ? "li.done" : next ? "li.now" : "li";
-  const when = step.done ? (step.at ? moment(step.at) : "done, time not kept") : next ? "next" : "not yet";
+  const when = step.done ? (step.at ? momentToTheSecond(step.at) : "done, time not kept") : next ? "next" : "not yet";
   return h(look, next ? { "aria-current": "step" } : null, h("strong", null, step.name), h("small", null, when));
 }
 
 /** @param {Row} about @param {Row[]} rows */
 function uploads(about, rows) {
   return table(about.round ? `Uploads to round ${about.round}, the newest first` : "Uploads", ["when", "participant", "in time"],
-    rows.map((row) => [row.at ? moment(row.at) : "before this process began", h("code", null, row.who), row.late ? "late" : "yes"]));
+    rows.map((row) => [row.at ? momentToTheSecond(row.at) : "before this process began", h("code", null, row.who), row.late ? "late" : "yes"]));
 }
 
 /** @param {Row} about */

@@ -1,6 +1,6 @@
 // The first view: how SP and its peers are, every task, and what has just happened.
 import { h, table } from "../web/common/dom.js";
-import { moment } from "../web/common/format.js";
+import { moment, momentToTheSecond } from "../web/common/format.js";
 import { eventWords, plural, short, stateClass } from "./words.js";
 
 /** @typedef {import("./live.js").Row} Row */
@@ -62,21 +62,21 @@ export function taskName(task, live) {
 function arrivals(live) {
   const rows = newestFirst(live.rows("arrivals"));
   return table("Uploads as they come", ["when", "task", "round", "participant"],
-    rows.map((row) => [moment(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
+    rows.map((row) => [momentToTheSecond(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
     { numbers: [2], empty: "none since this process began" });
 }
 
 /** @param {Row[]} rows @param {Live} live */
 export function refusals(rows, live) {
   return table("Uploads refused at the door", ["last time", "task", "round", "participant", "why", "times"],
-    newestFirst(rows).map((row) => [moment(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
+    newestFirst(rows).map((row) => [momentToTheSecond(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
     { numbers: [2, 5], empty: "none since this process began" });
 }
 
 /** @param {Live} live */
 function news(live) {
   return table("What happened", ["when", "what", "task"],
-    newestFirst(live.rows("news")).map((row) => [moment(row.at), eventWords(row), taskName(row.task, live)]),
+    newestFirst(live.rows("news")).map((row) => [momentToTheSecond(row.at), eventWords(row), taskName(row.task, live)]),
     { empty: "nothing since this process began" });
 }
 

@@ -141,6 +141,7 @@ class Maker {
     this.#asking.abort();
     this.#asking = new AbortController();
     const signal = AbortSignal.any([this.#asking.signal, this.signal]);
+    if (!this.#said.textContent) this.#answer.replaceChildren(h("p.soft", null, "Computing …"));
     try {
       this.#show(await post("explain", { values: this.values() }, signal));
     } catch (failure) {

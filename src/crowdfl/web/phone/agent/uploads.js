@@ -58,12 +58,14 @@ export class Uploads {
 
   /** @param {number} number @param {Error} nothing */
   async _noteNothing(number, nothing) {
-    await this._kept.put(named(number, "nothing"), { why: nothing.message, recordings: await this._recordings() });
+    const found = { why: nothing.message, recordings: await this._recordings() };
+    await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
     this._affairs.tell("nothing to contribute", { round: number, why: nothing.message });
   }
 
   async _recordings() {
-    return (await this._kept.store.recordingIds(this._affairs.task)).join(" ");
+    const enough = (await this._kept.has("enough")) ? ["enough"] : []; // an owner's word that there will be no more
+    return [...(await this._kept.store.recordingIds(this._affairs.task)), ...enough].join(" ");
   }
 
   /** @param {number} number @param {Trainer} trainer */

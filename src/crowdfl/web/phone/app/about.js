@@ -56,6 +56,11 @@ function shareWords(rule) {
   return "";
 }
 
+/** Why a round may pay somebody nothing. @param {DefinitionBody} definition */
+export function nothingEarnedWords({ settings }) {
+  return ["gate", "agreement"].includes(settings.rule ?? "gate") ? "Your update did not agree with those of the others." : "";
+}
+
 /** @param {DefinitionBody} definition */
 export function crowdWords({ settings }) {
   const fewest = settings.min_participants;

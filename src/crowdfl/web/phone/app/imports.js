@@ -20,9 +20,11 @@ export function importable(name, text, recipe) {
   const table = withChannels(name, readCsv(text, name), recipe.channels);
   const known = new Set(recipe.labels.map(folded));
   const all = toRecordings(table, recipe.hertz, () => `file ${crypto.randomUUID()}`);
-  const recordings = all.filter(({ label }) => known.has(folded(label)));
+  const recordings = all.filter(({ label, times }) => known.has(folded(label)) && times.length > 1);
+  if (!table.times.length) throw new DataMalformed(`it holds no samples.${leftOut(table.dropped)} It needs a time, x, y and z in each row`);
   if (!recordings.length) {
-    const found = [...new Set(all.map(({ label }) => label))].sort().join(", ") || "no samples";
+    const found = [...new Set(all.map(({ label }) => label))].sort().join(", ");
+    if (all.some(({ label }) => known.has(folded(label)))) throw new DataMalformed(`it holds too few samples of ${found}: export a longer recording`);
     throw new DataMalformed(`it holds ${found}; this campaign is about ${recipe.labels.join(", ")}. Name the file after one of these, or add a column named label`);
   }
   return { recordings, words: summary(name, recordings, all.length - recordings.length, table.dropped) };
@@ -42,7 +44,9 @@ function withChannels(name, table, channels) {
 function summary(name, recordings, others, dropped) {
   const seconds = recordings.reduce((sum, { times }) => sum + times[times.length - 1] - times[0], 0);
   const labels = [...new Set(recordings.map(({ label }) => label))].join(", ");
-  const left = [...dropped].map(([why, count]) => ` ${count} rows were left out: ${why}.`).join("");
   const unknown = others ? ` ${others} stretches of other activities were left out.` : "";
-  return `${name}: ${duration(seconds)} of ${labels}.${unknown}${left}`;
+  return `${name}: ${duration(seconds)} of ${labels}.${unknown}${leftOut(dropped)}`;
 }
+
+/** @param {Map<string, number>} dropped */
+const leftOut = (dropped) => [...dropped].map(([why, count]) => ` ${count} rows were left out: ${why}.`).join("");

@@ -9,6 +9,7 @@ import { parseRecipe, requireBearable } from "../learning/recipe.js";
 import { UnsupportedTask } from "../protocol/errors.js";
 import { parseLink } from "../protocol/invitation.js";
 import { keepInvitation } from "./accepting.js";
+import { ENOUGH } from "./enough.js";
 import { importable } from "./imports.js";
 import { forgetOffline } from "./offline.js";
 import { PhoneTrainer } from "./trainer.js";
@@ -174,7 +175,14 @@ class PhoneModel {
 
   /** @param {string} task */
   async windows(task) {
-    return (await this.part(task)).trainer.windows();
+    const found = await (await this.part(task)).trainer.windows();
+    return found && { ...found, enough: await this.store.has(task, ENOUGH) };
+  }
+
+  /** Take part without the activities that are missing. @param {string} task */
+  async enough(task) {
+    await this.store.put(task, ENOUGH, true);
+    await this.recorded(task);
   }
 
   /** @param {string} task @returns {Promise<RecordingView[]>} The newest first. */
@@ -195,6 +203,7 @@ class PhoneModel {
    * @param {string} task @param {string} id @param {string} label @param {Samples} samples @param {boolean} whole
    */
   async keep(task, id, label, samples, whole) {
+    if (!whole) (await this.part(task)).trainer.underWay.add(id + UNFINISHED);
     await this.store.addRecording(task, { id: whole ? id : id + UNFINISHED, label, ...samples });
     if (!whole) return;
     await this.store.deleteRecording(task, id + UNFINISHED);

@@ -136,7 +136,7 @@ export class RecordingSession {
     this.say(words);
     this.counter.textContent = `${Math.floor(recorder.seconds)} s`;
     if (recorder.seconds < least) {
-      this.trouble.append(notice("warn", `This recording is too short to use: ${duration(recorder.seconds)}. Record at least ${least} s.`));
+      this.trouble.append(notice("warn", `This recording is short: ${duration(recorder.seconds)}. Record at least ${least} s, so that some can be held back to test the model.`));
     } else {
       this.trouble.append(notice("good", words));
     }

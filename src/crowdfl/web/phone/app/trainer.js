@@ -5,11 +5,14 @@ import { TrainingWorker } from "../learning/client.js";
 import { openDefinition } from "../protocol/documents.js";
 import { NothingToContribute } from "../protocol/errors.js";
 import { sharesTask } from "../protocol/settings.js";
+import { ENOUGH, notRecorded, waitingWords } from "./enough.js";
 
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../agent/participant.js").Trainer} Trainer */
 /** @typedef {import("../learning/client.js").Prepared} Prepared */
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
+
+/** @typedef {Awaited<ReturnType<PhoneTrainer["data"]>>} Data */
 
 export class PhoneTrainer {
   /**
@@ -24,6 +27,8 @@ export class PhoneTrainer {
     this.worker = new TrainingWorker();
     /** @type {{ training: unknown, shares: SharesTask } | null} */
     this.known = null;
+    /** @type {Set<string>} Recordings that are still being made in this tab: nobody trains on half of one. */
+    this.underWay = new Set();
   }
 
   /**
@@ -46,10 +51,18 @@ export class PhoneTrainer {
   /** @type {Trainer["train"]} */
   async train(weights, training, round) {
     const [data, { shares }, keys] = [await this.data(), await this.definition(), await this.store.get(this.task, "keys")];
+    await this.requireEnough(data);
     const job = { ...data, training, weights, round, name: keys.who };
     const trained = await this.worker.train(job, { onProgress: ({ done, of }) => this.onProgress(round, done, of) });
     // The number of samples is a weight in the average. A task bounds it; whoever recorded more counts as much as the bound.
     return { weights: trained.weights, samples: Math.min(trained.samples, shares.maxSamples) };
+  }
+
+  /** A round is sent once: not with the first activity alone, unless the owner says that there will be no more. @param {Data} data */
+  async requireEnough(data) {
+    if (await this.store.has(this.task, ENOUGH)) return;
+    const missing = notRecorded((await this.worker.prepare(data)).labels);
+    if (missing.length) throw new NothingToContribute(waitingWords(missing));
   }
 
   /** @type {Trainer["evaluate"]} */
@@ -63,7 +76,8 @@ export class PhoneTrainer {
 
   async data() {
     const { training, shares } = await this.definition();
-    return { training, shape: shares.shape, recordings: await this.store.listRecordings(this.task) };
+    const recordings = await this.store.listRecordings(this.task);
+    return { training, shape: shares.shape, recordings: recordings.filter(({ id }) => !this.underWay.has(id)) };
   }
 
   async definition() {

@@ -37,7 +37,7 @@ export const phaseWord = (phase) => PHASES[phase] ?? phase;
 
 /** What to do about an error whose message does not say it, by its name. @type {Record<string, string>} */
 const ADVICE = {
-  InvitationRefused: "Ask whoever invited you for a new link.",
+  InvitationRefused: "If you have joined before, go on in the browser that you joined with.",
   BadSignature: "Do not go on. Tell whoever invited you.",
   DocumentError: "Do not go on. Tell whoever invited you.",
   UnknownTask: "Ask whoever invited you whether the campaign is over.",
@@ -60,9 +60,14 @@ export function explain(wrong) {
   return [sentence(error.message), advice].filter(Boolean).join(" ");
 }
 
-/** The same of a link that cannot be read. @param {unknown} wrong */
-export const explainLink = (wrong) =>
-  `${explain(wrong)} Open it again from the message that you got, or scan the code once more.`;
+/** The same of a link that cannot be read: only what is said about a link is for people. @param {unknown} wrong */
+export function explainLink(wrong) {
+  const isBytes = wrong instanceof Error && BYTES.includes(wrong.name) && !wrong.message.startsWith("this link");
+  const said = isBytes ? "The link is damaged, perhaps a part of it is missing." : explain(wrong);
+  return `${said} Open it again from the message that you got, or scan the code once more.`;
+}
+
+const BYTES = ["FormatError", "Truncated", "TrailingBytes", "LimitExceeded"]; // errors about them
 
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|(?!\n)\p{Cc}/gu;
 

@@ -4,6 +4,7 @@
 import { h, table } from "../../../web/common/dom.js";
 import { duration, moment } from "../../../web/common/format.js";
 import { leastSeconds, recordsWithSensors, sensorsOf } from "../about.js";
+import { notRecorded } from "../enough.js";
 import { button, confirmed, notice, part, title } from "../parts.js";
 import { hashOf } from "../router.js";
 import { RecordingSession } from "../session.js";
@@ -23,16 +24,19 @@ export function recordView(model, task) {
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
   const list = part("div", null, (/** @type {RecordingView[]} */ found) => recordings(model, task, definition, found, () => refresh()));
   const usable = part("p", { role: "status" }, (/** @type {Windows | string} */ windows) => [usableWords(windows, definition)]);
+  const lacking = part("div", { role: "status" }, (/** @type {string[]} */ missing) => missing.length ? [waitingFor(model, task, missing)] : []);
   /** @returns {Promise<void>} */
   const refresh = async () => {
     list.show(await model.recordings(task));
-    usable.show(await model.windows(task).catch(explain));
+    const windows = await model.windows(task).catch(explain);
+    usable.show(windows);
+    lacking.show(windows && typeof windows !== "string" && !windows.enough ? notRecorded(windows.labels) : []);
   };
   const sensors = recordsWithSensors(definition) ? recording(model, task, definition, refresh) : null;
   const element = h("div", null, title("Record"), introduction(definition),
     sensors?.element ?? notice("warn", `This task needs ${sensorsOf(definition)}.`),
     h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
-      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element),
+      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element, lacking.element),
     importing(model, task, refresh),
     h("p", null, h("a", { href: hashOf("rounds", task) }, "Go on to the rounds")));
   /** @type {number | undefined} */
@@ -50,7 +54,7 @@ export function recordView(model, task) {
 /** @param {DefinitionBody} definition */
 function introduction(definition) {
   const least = leastSeconds(definition);
-  return h("p", null, `Choose what you will do, start, put the phone where you usually carry it, and do it. At least ${least} seconds count; some minutes for each activity are better. Keep this page open and in front.`);
+  return h("p", null, `Choose what you will do, start, put the phone where you usually carry it, and do it. At least ${least} seconds of each; some minutes are better. Keep this page open and in front.`);
 }
 
 /**
@@ -118,12 +122,22 @@ function usableWords(windows, { settings, training }) {
   return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
 }
 
+/**
+ * A round is sent once, so the phone waits for all activities, or for this word.
+ * @param {Model} model @param {string} task @param {string[]} missing
+ */
+function waitingFor(model, task, missing) {
+  const box = notice("warn", `Your phone sends nothing before you have recorded ${missing.join(", ")} too. If you cannot, take part without.`);
+  box.append(button(`Take part without ${missing.join(", ")}`, () => model.enough(task), { id: "enough" }));
+  return box;
+}
+
 /** @param {RecordingView} recording @param {number} short */
 function described({ label, seconds, samples, at }, short) {
   const rate = seconds > 0 ? `, ${Math.round((samples - 1) / seconds)} samples a second` : "";
   return h("div", null, h("strong", null, label), ` ${duration(seconds)}${rate}`, h("br"),
     h("span.soft", null, at === null ? "from a file" : moment(at)),
-    seconds < short && h("span.warn", null, " Too short to use."));
+    seconds < short && h("span.warn", null, " Too short to test the model with."));
 }
 
 /**
@@ -150,6 +164,7 @@ async function imported(model, task, file) {
   try {
     return notice("good", await model.importCsv(task, file.name, await file.text()));
   } catch (wrong) {
-    return notice("bad", `${file.name}: ${explain(wrong)}`);
+    const why = wrong instanceof Error ? wrong.message : "";
+    return notice("bad", why.startsWith(file.name) ? `${why}.` : `${file.name}: ${explain(wrong)}`); // some name it themselves
   }
 }

@@ -3,6 +3,7 @@
 
 import { h, table } from "../../../web/common/dom.js";
 import { duration, moment, money } from "../../../web/common/format.js";
+import { nothingEarnedWords } from "../about.js";
 import { attempt, button, confirmed, notice, part, title } from "../parts.js";
 import { explain, sentence } from "../words.js";
 
@@ -19,22 +20,23 @@ export function rewardsView(model, task) {
   const total = part("p.headline", null, (/** @type {bigint} */ earned) => [`You have earned ${money(earned)}.`]);
   const claim = part("section.card", { "aria-label": "Claim" }, (/** @type {{ claim: ClaimView, window: number }} */ shown) =>
     claiming(model, task, shown.claim, shown.window));
-  const history = part("div", null, (/** @type {RoundView[]} */ rounds) => [byRound(rounds)]);
+  const history = part("div", null, (/** @type {{ rounds: RoundView[], nothing: string }} */ shown) => [byRound(shown.rounds, shown.nothing)]);
   const element = h("div", null, title("Rewards"), total.element, claim.element, history.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
     total.show(campaign.rewards);
     claim.show({ claim: campaign.claim, window: campaign.definition?.claim_window ?? 0 });
-    history.show(campaign.rounds);
+    history.show({ rounds: campaign.rounds, nothing: campaign.definition ? nothingEarnedWords(campaign.definition) : "" });
   };
   update();
   return { element, update };
 }
 
-/** @param {RoundView[]} rounds */
-function byRound(rounds) {
-  const rows = rounds.map(({ number, reward, why }) => [number, reward === null ? "–" : money(reward), why ? sentence(why) : ""]);
+/** @param {RoundView[]} rounds @param {string} nothing Why a reward may be nothing. */
+function byRound(rounds, nothing) {
+  const rows = rounds.map(({ number, reward, why }) =>
+    [number, reward === null ? "–" : money(reward), why ? sentence(why) : reward === 0n ? nothing : ""]);
   return table("Rewards by round", ["Round", "Reward", "Why"], rows, { numbers: [0, 1], empty: "No round yet." });
 }
 
@@ -73,7 +75,7 @@ function words({ state, amount, until }, window) {
     case "later": return `You claim once, after the last round, and have ${duration(window)} for it. The page does it by itself if it is open then.`;
     case "due": return `You can claim ${money(amount)} now. The page does it by itself while it is open.${end}`;
     case "sent": return `Your claim of ${money(amount)} is on its way.${end}`;
-    case "paid": return `You were paid ${money(amount)}.`;
+    case "paid": return `You were paid ${money(amount)} in the platform's books. Whoever runs the platform pays it out.`;
     case "refused": return "The platform refused your claim. It is kept on this phone, as proof.";
     default: return "The time to claim is over. What was not claimed went back to the requester.";
   }
