@@ -271,6 +271,12 @@ def test_rounds_are_a_real_table_with_accuracy_before_and_after(show):
     expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
 
 
+def test_an_open_round_says_until_when_it_takes_updates(show):
+    page = show([JOINED], f"#/rounds/{TASK}")
+    words = "Round 3 takes updates until 18 Nov 2026, 14:06, or until everyone has sent one."
+    expect(page.get_by_text(words)).to_be_visible()
+
+
 def test_a_claim_can_be_sent_and_its_refusal_is_shown(show):
     place, campaigns = STATES["rewards"]
     page = show(campaigns, place, fails={"claim": "come back later"})

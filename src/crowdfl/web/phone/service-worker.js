@@ -43,13 +43,13 @@ const FILES = [
   ["app/session.js", "sha256-rvAGGAjuOvZOc7njdBLYCQTr7z7ou4/OxJ4yZanqy8c="],
   ["app/trace.js", "sha256-Iwf5fqP6GIb2k+tPqIAYKYJnmfgY65jUVdwQZktlIug="],
   ["app/trainer.js", "sha256-bhIyKSa9QtVctm7M+vDYVe64+mJH30C7X4n+iIZQhtY="],
-  ["app/types.js", "sha256-KiHcbMU9lqKWNuLiR1lSfulXg9Ufmw9nBF6OTUWGFE4="],
+  ["app/types.js", "sha256-8Fb2A6yxcHR8BN6pOXkEVrWzbG+kaZsXGJvsBvpSld4="],
   ["app/views/about.js", "sha256-nvM+89uzS7HiMr66RCB6ytlBol1T9b4XIrljiFRb5a8="],
   ["app/views/campaigns.js", "sha256-KrQFgnFasUv1W1/ns3vs2uvL7ZaMtxBMDosrhPhMlb8="],
   ["app/views/device.js", "sha256-a6P6vktI6oRwbxj7HSTqdgm1NftrSTlynsXMx5TnSOQ="],
   ["app/views/record.js", "sha256-SVQt7DDGIIfGabR7w4CYDW2LYadabE6BAGti8CA2+eo="],
   ["app/views/rewards.js", "sha256-EIPe6shwjDa3LAItrTGWp/Uk9sm2hrLScDTWWw5xl8c="],
-  ["app/views/rounds.js", "sha256-zQVHvIh61+sAwx0SkeDSlx3AiFowDurgqAt83JD3e4M="],
+  ["app/views/rounds.js", "sha256-1mdfFaYQsKXcp2kbFxJSvLi7kYlhfB/zpuzOzLnMcsg="],
   ["app/views/settings.js", "sha256-eBja+WWtwguanbt3HageiyBK1bfMeXSGs+r+M+8uTqA="],
   ["app/words.js", "sha256-hiKmYQxNr5NbEgLGPkqJAA0TvO8ZeCxXfTbWMEhmqo4="],
   ["icons/icon-192.png", "sha256-GQMvtA9hzEQXpFktno2fPfO9LfhqGQ5HURwfJ9GG7EI="],
@@ -101,7 +101,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "917deccd0502faf1";
+const VERSION = "b19dce797734be5d";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

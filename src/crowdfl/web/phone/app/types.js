@@ -6,6 +6,7 @@
  * @typedef {{
  *   number: number,
  *   state: string,
+ *   deadline: number | null,
  *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,

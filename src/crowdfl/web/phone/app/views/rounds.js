@@ -2,7 +2,7 @@
 // Rounds: what happens now, whether the update arrived, and how the model does on the owner's own recordings.
 
 import { h, table } from "../../../web/common/dom.js";
-import { money, percent } from "../../../web/common/format.js";
+import { moment, money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { button, notice, part, title } from "../parts.js";
 import { hashOf } from "../router.js";
@@ -66,16 +66,25 @@ function progress({ kind, done, of }) {
 /** @typedef {ReturnType<typeof pick>} Happening */
 
 /** @param {Campaign} campaign */
-const pick = ({ task, phase, now, problem }) =>
-  ({ task, phase, problem, elsewhere: now.kind === "elsewhere", waits: now.kind === "waiting" ? now.why : null });
+const pick = ({ task, phase, now, problem, rounds }) => ({
+  task, phase, problem, elsewhere: now.kind === "elsewhere", waits: now.kind === "waiting" ? now.why : null, until: openUntil(rounds),
+});
+
+/** Until when the newest round takes updates, in words; null if none is open. @param {RoundView[]} rounds */
+function openUntil(rounds) {
+  const last = rounds.at(-1);
+  if (last?.state !== "open" || last.deadline === null) return null;
+  return `Round ${last.number} takes updates until ${moment(last.deadline)}, or until everyone has sent one.`;
+}
 
 /** @param {Model} model @param {Happening} campaign */
-function happening(model, { task, phase, problem, elsewhere, waits }) {
+function happening(model, { task, phase, problem, elsewhere, waits, until }) {
   const open = phase === "joined" && !elsewhere;
   return h("div", null,
     waits && notice("warn", `${sentence(waits)} The page tries again by itself.`),
     problem && notice("bad", problem),
     problem && button("Try again", () => model.retry(task), { id: "retry" }),
+    open && until && h("p", null, until),
     open && h("p.soft", null, "Keep this page open: a phone does nothing for a page that is closed. What is done is kept, and the page goes on where it stopped."),
     phase === "ended" && h("p", null, h("a", { href: hashOf("rewards", task), id: "to-rewards" }, "See your rewards")),
     open && h("p", null, h("a", { href: hashOf("record", task), id: "to-record" }, "Record more")));
