@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.errors import NotAuthenticated, NotReady, ServiceUnavailable, UnknownParticipant
+from crowdfl.errors import NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable, UnknownParticipant
 from crowdfl.retry import no_jitter
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.sp.steps import rewards_name
@@ -124,6 +124,22 @@ def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
     desk.sp_link.reward = refusing
     with pytest.raises(NotAuthenticated):
         desk.crowd[0].step(train)
+
+
+def test_the_platforms_word_that_a_reward_is_out_of_range_gives_nothing_up(desk: Desk):
+    """Whoever can read a reward finds that out alone."""
+
+    def lying(*_args):
+        raise RewardOutOfRange("it is above the budget")
+
+    person = desk.crowd[0]
+    desk.sp_link.reward = lying
+    said = heard(person)
+    person.step(train)
+    assert [what for what, _ in said if what.startswith("reward")] == ["reward missing"]
+    del desk.sp_link.reward
+    person.step(train)
+    assert 1 in person.rewards()
 
 
 @pytest.mark.second

@@ -362,14 +362,17 @@ class Participant:
             return False
         try:
             self.open_reward(number)
-        except UploadRejected as wrong:
-            if self.blobs.has(f"rounds/{number}/average"):  # so SP says; the average, which CSP has signed, does not
+        except (UploadRejected, UnknownParticipant) as wrong:
+            # So SP says; the average, which CSP has signed, does not.
+            if self._profile.chained and self.blobs.has(f"rounds/{number}/average"):
                 self._tell_once("reward missing", number, wrong)
                 return False
-            self._note_rejected(number, str(wrong))
-        except (RewardOutOfRange, UnknownParticipant) as wrong:  # for good: no claim of it would be paid
-            self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
-            self.on_event("reward refused", {"round": number, "why": str(wrong)})
+            if isinstance(wrong, UploadRejected):
+                self._note_rejected(number, str(wrong))
+            else:
+                self._note_refused(number, wrong)
+        except RewardOutOfRange as wrong:
+            self._note_refused(number, wrong)
         except CrowdFLError as wrong:
             if isinstance(wrong, ServiceError) and not wrong.passes:
                 raise
@@ -379,13 +382,21 @@ class Participant:
             return False
         return True
 
+    def _note_refused(self, number: int, why: Exception) -> None:
+        """For good: no claim of it would be paid."""
+        self.blobs.put(f"rounds/{number}/no-reward", str(why).encode())
+        self.on_event("reward refused", {"round": number, "why": str(why)})
+
     def _tell_once(self, what: str, number: int, why: Exception) -> None:
         if (what, number, type(why).__name__) not in self._told:
             self._told.add((what, number, type(why).__name__))
             self.on_event(what, {"round": number, "why": str(why)})
 
     def open_reward(self, number: int) -> int:
-        envelope = self.sp.reward(self.task, number, self.keys)
+        try:
+            envelope = self.sp.reward(self.task, number, self.keys)
+        except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
+            raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
         amount = self.side.open_reward(envelope, number)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount})
