@@ -174,6 +174,7 @@ def test_a_phone_finds_the_page_and_nothing_is_left_after_the_end(number):
 
 
 @pytest.mark.second
+@pytest.mark.slow
 def test_a_demo_without_a_phone_goes_to_its_end():
     """A round closes as soon as everyone has sent, long before its time; the money is settled, and nothing is left."""
     process = started("--phones", "0", "--rounds", "1", "--minutes", "60", "--claim-minutes", "1")

@@ -102,8 +102,12 @@ def complaints(page: Page) -> list[str]:
 
 
 def sideways(page: Page) -> int:
-    """By how many pixels a page is wider than its window: 0, or people must scroll sideways."""
-    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+    """By how many pixels a page is wider than its window, where people must scroll sideways. Plots follow a new width soon."""
+    end = time.monotonic() + PATIENCE / 1000
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    while (found := int(page.evaluate(wider))) and time.monotonic() < end:
+        page.wait_for_timeout(20)
+    return found
 
 
 def until(page: Page, expression: str, arg: object = None) -> Any:
