@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowdfl.errors import BadSignature, ChainBroken, NotReady, UploadRejected, WrongBase
+from crowdfl.errors import BadSignature, ChainBroken, NotReady, UnknownParticipant, UploadRejected, WrongBase
 from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.steps import rewards_name
@@ -233,6 +233,22 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
     assert not person.blobs.has("rounds/1/no-reward")
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, json.dumps(kept).encode())
+    assert person.step(moved_by(0.5)) is True
+    assert person.rewards() == {1: BUDGET // 3}
+
+
+def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, monkeypatch):
+    """The same by another word."""
+    play_round(desk)
+    person = desk.crowd[0]
+
+    def unknown(*_args):
+        raise UnknownParticipant("was not averaged in round 1")
+
+    with monkeypatch.context() as lying:
+        lying.setattr(person.sp, "reward", unknown)
+        person.step(moved_by(0.5))
+    assert not person.blobs.has("rounds/1/no-reward")
     assert person.step(moved_by(0.5)) is True
     assert person.rewards() == {1: BUDGET // 3}
 
