@@ -121,17 +121,23 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         made.stop()
 
 
+def start_with_task(made: Campaign, task: str, *options: str) -> None:
+    """Three services as `init` with these options makes them, and the task in this text."""
+    roles = made.folder / "roles"
+    made.do("init", "init", roles, *options, *free_ports())
+    for role in ("sp", "requester"):
+        allow_short_claims(roles / role / "settings.toml")
+    for role in SERVERS:
+        made.start(role, role, "serve", roles / role / "settings.toml")
+    (made.folder / "task.toml").write_text(task)
+    created = made.do("create", "task", "create", made.folder / "task.toml", "--json", *made.settings)
+    made.task = json.loads(created.out)["task"]
+
+
 def run_campaign(made: Campaign, task: str) -> None:
     """Of the task in this text, from `init` until everyone is paid."""
     folder = made.folder
-    made.do("init", "init", folder / "roles", "--insecure-test-key", *free_ports())
-    for role in ("sp", "requester"):
-        allow_short_claims(folder / "roles" / role / "settings.toml")
-    for role in SERVERS:
-        made.start(role, role, "serve", folder / "roles" / role / "settings.toml")
-    (folder / "task.toml").write_text(task)
-    created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
-    made.task = json.loads(created.out)["task"]
+    start_with_task(made, task, "--insecure-test-key")
     made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--json", *made.settings)
     made.do("look", "participant", "look", folder / "invitations/invitation-0.json", "--home", folder / "look")
     for person in range(PEOPLE):

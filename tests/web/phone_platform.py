@@ -2,20 +2,23 @@
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 from fastapi import FastAPI
 
+from crowdfl.errors import NotReady
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.invitation_link import invitation_link
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import ParticipantSettings, TaskSettings, origin_of
 from crowdfl.web.pages import add_pages
+from tests import subprocesses
 from tests.hosts import small_definition
 from tests.http import loopback
 
@@ -41,6 +44,7 @@ SETTINGS: dict[str, Any] = {
 }
 BUDGET = 36_000_000  # millionths
 _HERTZ, _SECONDS = 50, 14
+_Found = TypeVar("_Found")
 
 
 @contextlib.contextmanager
@@ -89,6 +93,17 @@ def link(platform: loopback.Loopback, requester: Requester, task: str) -> str:
     keys = {"kgc_key": platform.kgc_key, "sp_key": requester.sp.key()}
     contents = ParticipantSettings(task=task, invitation=invitation, **where, **keys, ca=None, insecure_test_key=False)
     return invitation_link(f"{platform.urls['sp']}/join/", contents)
+
+
+def wait_for(read: Callable[[], _Found]) -> _Found:
+    """What is not there yet, on a machine that may be busy."""
+    until = time.monotonic() + subprocesses.PATIENCE
+    while True:
+        try:
+            return read()
+        except NotReady:
+            assert time.monotonic() < until, "it never came"
+            time.sleep(0.05)
 
 
 def csv(person: int) -> str:

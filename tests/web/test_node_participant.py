@@ -5,12 +5,11 @@ import os
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from crowdfl.settings import TaskSettings
 from tests import subprocesses
 from tests.hosts import small_definition
 from tests.http.loopback import Loopback, serving
+from tests.web.phone_platform import wait_for
 
 ROOT = Path(__file__).parents[2]
 ROUNDS, PYTHON, BUDGET = 3, 3, 36_000_000
@@ -43,7 +43,6 @@ SETTINGS: dict[str, Any] = {
     "budget": "36.00",
     "window": 3600.0,
 }
-_Found = TypeVar("_Found")
 _Floats = npt.NDArray[np.float64]
 
 pytestmark = [pytest.mark.second, pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")]
@@ -127,17 +126,6 @@ class Learner:
         change = (each % 5 + 1) / 16 * (1 + self.place / 8)
         self.trained[number] = np.where(each % ROUNDS == number - 1, flat + change, flat), 3 + self.place
         return SHAPE.arrays(self.trained[number][0]), self.trained[number][1]
-
-
-def wait_for(read: Callable[[], _Found]) -> _Found:
-    """What is not there yet, on a machine that may be busy."""
-    until = time.monotonic() + subprocesses.PATIENCE
-    while True:
-        try:
-            return read()
-        except NotReady:
-            assert time.monotonic() < until, "it never came"
-            time.sleep(0.05)
 
 
 def post(platform: Loopback, requester: Requester) -> str:

@@ -1,6 +1,5 @@
 """A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,8 +8,8 @@ from playwright.sync_api import expect
 
 from crowdfl.errors import NotReady
 from crowdfl.learning.training import LocalTrainer
-from tests import subprocesses
 from tests.web import axe, browsers, firefox, phone_platform
+from tests.web.phone_platform import wait_for
 
 ROUNDS, PEOPLE = 2, 3  # one of them in a browser
 LATER = 4 * browsers.PATIENCE  # milliseconds
@@ -35,17 +34,6 @@ def task(platform, requester):
     """A campaign for three."""
     crowd = {"rounds": ROUNDS, "min_participants": PEOPLE, "max_participants": PEOPLE}
     return phone_platform.post(platform, requester, **crowd)
-
-
-def wait_for(read):
-    """What is not there yet, on a machine that may be busy."""
-    until = time.monotonic() + subprocesses.PATIENCE
-    while True:
-        try:
-            return read()
-        except NotReady:
-            assert time.monotonic() < until, "it never came"
-            time.sleep(0.1)
 
 
 def joined(platform, requester, task, folder, number):
