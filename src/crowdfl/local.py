@@ -24,6 +24,7 @@ from crowdfl.errors import (
     TooManyUploads,
     UnknownParticipant,
 )
+from crowdfl.learning.models.forms import named_arrays
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
@@ -43,7 +44,6 @@ from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
-_Arrays = Sequence[npt.ArrayLike]
 _FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
 
 
@@ -256,10 +256,28 @@ class _SpLink(_Now):
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What a participant trained: arrays of weights, and on how many samples."""
+    """What a participant trained: a model's weights, and on how many samples.
 
-    weights: _Arrays = field(repr=False)  # what the whole protocol hides
+    The weights are copied, as float64: a model that is trained further does not change an update that was made of it. Lists
+    of arrays are taken, single arrays, dictionaries and torch's `state_dict`; of any real type, tensors that require grad too.
+    Integers in a dictionary, such as BatchNorm's `num_batches_tracked`, are left out: they are not averaged.
+
+    Args:
+        weights: The trained model.
+        samples: How many samples it was trained on; the average counts it that often.
+
+    Raises:
+        EncodingError: Something in the weights is not an array of real numbers; the error names it.
+    """
+
+    weights: Weights = field(repr=False)  # what the whole protocol hides
+    names: tuple[str, ...]
     samples: int
+
+    def __init__(self, weights: object, samples: int) -> None:
+        arrays = named_arrays(weights)
+        for name, value in (("weights", list(arrays.values())), ("names", tuple(arrays)), ("samples", samples)):
+            object.__setattr__(self, name, value)  # frozen: only here
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,9 +419,14 @@ class LocalFederation:
 
     def _checked(self, who: str, update: Update) -> Weights:
         """The shape is learnt from the first update and enforced after."""
+        arrays = dict(zip(update.names, update.weights, strict=True))
         if self._shape is None:
-            self._shape = ModelShape.of({f"array {i}": array for i, array in enumerate(update.weights)})
+            self._shape = ModelShape.of(arrays)
         try:
-            return self._shape.check(update.weights)
+            if len(arrays) == len(self._shape.names):  # else `check` says which array is missing or too many
+                known = {name: arrays[name] for name in self._shape.names if name in arrays}
+                arrays = known | arrays  # a dictionary may come in another order
+                self._shape.match(ModelShape.of(arrays))
+            return self._shape.check(list(arrays.values()))
         except ModelMismatch as wrong:
             raise ModelMismatch(f"the update of {who} does not match the model: {wrong}") from None
