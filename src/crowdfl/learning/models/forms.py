@@ -37,6 +37,17 @@ def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
     return arrays
 
 
+def numpy_entries(model: object) -> dict[str, npt.NDArray[Any]]:
+    """Everything in a model by name, integers too, as NumPy arrays of the types that files hold."""
+    found = {}
+    for name, entry in _entries(model).items():
+        array = entry.detach().cpu() if _is_tensor(entry) else np.asarray(entry)
+        if _is_tensor(entry):
+            array = (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
+        found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
+    return found
+
+
 @dataclass(frozen=True)
 class Form:
     """The form of one model: its container, and the kind of each array."""
