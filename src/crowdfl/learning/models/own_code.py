@@ -15,6 +15,8 @@ from typing import Any
 from crowdfl.errors import CrowdFLError, OwnCodeError, SettingsError
 from crowdfl.settings import is_code
 
+_LONGEST = 300  # characters of another's error that a message repeats
+
 
 def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whatever the user's module holds
     """What the name stands for; the current folder is looked in first, as Python does for a script."""
@@ -77,7 +79,8 @@ def described(error: BaseException) -> str:
     """In a line: the kind of error, its words, and the innermost place."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    words = " ".join(str(error).split())[:_LONGEST]
+    return f"{type(error).__name__}: {words}{place}"
 
 
 @contextmanager
