@@ -15,7 +15,7 @@ from crowdfl.learning.datasets.data import Split
 from crowdfl.learning.features import features
 from crowdfl.learning.models.learner import Learner, ModelScores, Training
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.oracle import PlainStep, fedavg
 from crowdfl.learning.recipe import Recipe
 
 
@@ -31,7 +31,7 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class PlainRound:
-    """The average of a round, and how it does on each person's held-out windows."""
+    """The model after a round, and how it does on each person's held-out windows."""
 
     number: int
     weights: Weights
@@ -109,12 +109,21 @@ def learning_curve(
 
 
 def plain_rounds(
-    learner: Learner, people: Sequence[Split], training: Training, rounds: int, feature_name: str = "motion"
+    learner: Learner,
+    people: Sequence[Split],
+    training: Training,
+    rounds: int,
+    feature_name: str = "motion",
+    *,
+    step: PlainStep | None = None,
 ) -> Iterator[PlainRound]:
-    """Start from the learner's weights; in each round everyone trains from the last average. Rounds count from 1."""
+    """Start from the learner's weights; in each round everyone trains from the last model. Rounds count from 1.
+
+    The last model is the last average, or what a server step makes of it.
+    """
     if not people:
         raise NothingToAverage("an average needs at least one person")
-    shape, weights = learner.shape, learner.weights()
+    shape, weights, step = learner.shape, learner.weights(), step or PlainStep()
     for number in range(1, rounds + 1):
         models, samples = [], []
         for person in people:
@@ -122,7 +131,7 @@ def plain_rounds(
             data, settings = person.train, training.at(number, person.train.name)
             samples.append(learner.train(features(feature_name, data.windows), data.labels, settings))
             models.append(shape.flat(learner.weights()))
-        weights = shape.arrays(fedavg(models, samples))
+        weights = shape.arrays(step.next_model(shape.flat(weights), fedavg(models, samples)))
         learner.load(weights)
         held_out = [person.held_out for person in people]
         scores = {p.name: learner.evaluate(features(feature_name, p.windows), p.labels) for p in held_out}
