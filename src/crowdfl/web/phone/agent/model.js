@@ -22,7 +22,7 @@ export class KeptModel {
     const { protocol } = this._affairs;
     const task = await this._affairs.shares();
     const kept = await this._kept.get("chain");
-    return kept ? protocol.chainFromBytes(kept, task.parameters) : protocol.startChain(task, await this._initialWeights());
+    return kept ? protocol.chainFromBytes(kept, task) : protocol.startChain(task, await this._initialWeights());
   }
 
   /** The last average read, or the initial weights. */
