@@ -11,7 +11,7 @@ import numpy as np
 from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split, Windows, relabelled, standardised
 from crowdfl.learning.datasets.sources import load_split
-from crowdfl.learning.features import Inputs, features, features_per_window
+from crowdfl.learning.features import Inputs, features, features_per_window, scaled
 from crowdfl.learning.models.learner import Learner, Training
 from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
@@ -77,5 +77,18 @@ class Recipe(TrainingSettings):
             raise DataMalformed(f"{name}: no window of {wanted[0]} samples to train on: record longer stretches")
         return standardised(split) if self.standardise else split
 
-    def inputs_of(self, windows: Windows) -> Inputs:
-        return np.ascontiguousarray(features(self.features, windows))
+    def inputs_of(self, windows: Windows, own: Windows | None = None) -> Inputs:
+        """What a learner is fed. `own` are the person's training windows, which `scale_inputs` takes its numbers from."""
+        inputs = np.ascontiguousarray(features(self.features, windows))
+        if not self.scale_inputs:
+            return inputs
+        if own is None:
+            raise DataMalformed(
+                "this model's inputs are scaled by a person's training windows: name all of that person's data"
+            )
+        return scaled(inputs, inputs if own is windows else features(self.features, own))
+
+    def both_inputs(self, split: Split) -> tuple[Inputs, Inputs]:
+        """Of the training windows, and of those held out."""
+        own = split.train.windows
+        return self.inputs_of(own, own), self.inputs_of(split.held_out.windows, own)
