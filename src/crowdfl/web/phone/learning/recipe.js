@@ -35,6 +35,8 @@ const ENDLESS = 2 ** 63;
 const SHOWN = 60; // characters of a wrong value that a message repeats
 const LISTED = 5;
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|\p{Cc}/u;
+const LOSSES = ["squared", "absolute", "huber"]; // of values
+const CODE = /^[\p{ID_Start}_]\p{ID_Continue}*(\.[\p{ID_Start}_]\p{ID_Continue}*)*:[\p{ID_Start}_]\p{ID_Continue}*$/u; // package.module:Name
 const MOST_LAYERS = 100;
 const MOST_LABELS = 1000;
 const LONGEST_LABEL = 200; // characters
@@ -66,11 +68,14 @@ function above(end, words, usual) {
   return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a number, above 0 and below ${words}`, usual };
 }
 
+/** @param {number} end @param {string} words @param {number} usual @returns {Entry} */
+function notNegative(end, words, usual) {
+  const fits = (/** @type {any} */ value) => isNumber(value) && value >= 0 && value < end;
+  return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a number, at least 0 and below ${words}`, usual };
+}
+
 /** @param {boolean} usual @returns {Entry} */
 const flag = (usual) => ({ read: (value) => (typeof value === "boolean" ? value : undefined), words: "true or false", usual });
-
-/** @param {unknown} usual @returns {Entry} */
-const text = (usual) => ({ read: (value) => (typeof value === "string" ? value : undefined), words: "a string", usual });
 
 /** @param {readonly string[]} choices @returns {Entry} */
 function oneOf(choices) {
@@ -87,6 +92,9 @@ function list(fits, words, usual) {
 const areTexts = (items) => items.every((item) => typeof item === "string");
 
 /** @param {unknown} value */
+const isLoss = (value) => typeof value === "string" && (LOSSES.includes(value) || CODE.test(value));
+
+/** @param {unknown} value */
 const seedOf = (value) => (isWhole(value) ? BigInt(/** @type {number | bigint} */ (value)) : -1n);
 
 /** In the order of Python's: of several wrong entries the first is named. @type {Record<string, Entry>} */
@@ -94,15 +102,17 @@ const ENTRIES = {
   learner: oneOf(["network", "conv", "softmax", "module", "own"]),
   hidden: list((items) => items.every(isWhole), "whole numbers, as in [32]", [32]),
   layers: list(areTexts, 'strings, as in ["linear 32", "relu"]', []),
-  module: text(""),
+  module: { read: (value) => (typeof value === "string" ? value : undefined), words: "a string", usual: "" },
+  form: oneOf(["numpy", "torch"]),
   features: oneOf(["motion", "flat", "spectral", "windows"]),
-  labels: list((items) => items.length > 0 && areTexts(items) && new Set(items).size === items.length,
-    'different strings, as in ["sitting", "walking"]'),
-  channels: small(6),
-  standardise: flag(false),
   scale_inputs: flag(false),
   target: oneOf(["label", "value"]),
-  loss: optional(text(null)),
+  labels: list((items) => items.length > 0 && areTexts(items) && new Set(items).size === items.length,
+    'different strings, as in ["sitting", "walking"]'),
+  loss: optional({ read: (value) => (isLoss(value) ? value : undefined), words: '"squared", "absolute", "huber" or package.module:function' }),
+  proximal: notNegative(ENDLESS, "2^63", 0),
+  channels: small(6),
+  standardise: flag(false),
   window: small(100),
   step: optional(whole(1, ENDLESS, "at least 1 and below 2^63", null)),
   held_out: above(1, "1", 0.3),
@@ -181,8 +191,19 @@ function requireKnown(found) {
   throw new SettingsError(`[training]: unknown setting ${listed}; the settings here are ${known}`);
 }
 
+/** What nobody can follow, whatever the program. @param {string} learner @param {string} target @param {string | null} loss */
+function requireFitting(learner, target, loss) {
+  if (target === "label" && loss !== null && LOSSES.includes(loss)) {
+    throw new SettingsError(`[training]: \`loss\` is '${loss}', which is of values; with labels leave it out, or say target = "value"`);
+  }
+  if (target === "value" && learner === "softmax") {
+    throw new SettingsError('[training]: softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)');
+  }
+}
+
 /** @param {any} entries @returns {Recipe} */
-function supported({ held_out, scale_inputs, step, gap, module, target, loss, ...rest }) {
+function supported({ held_out, scale_inputs, step, gap, module, form: _form, target, loss, ...rest }) {
+  requireFitting(rest.learner, target, loss);
   if (rest.learner === "module" || rest.learner === "own") {
     throw refused(`trains its own code (${module.slice(0, SHOWN)}), which a web page does not run`);
   }
