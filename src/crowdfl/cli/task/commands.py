@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, short_state, show, show_event, waiting
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
@@ -182,7 +182,13 @@ def fetch(
     require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
-    show({"model": str(path)}, str(path), as_json=as_json)
+        states = requester.states(task)
+    found = {"model": str(path)} | ({"states": states} if states else {})
+    show(found, str(path), *_state_lines(states), as_json=as_json)
+
+
+def _state_lines(states: Mapping[int, str]) -> list[str]:
+    return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
 
 @app.command()
@@ -253,6 +259,8 @@ def _say(what: str, details: Mapping[str, Any]) -> None:
         typer.echo(_status_line(details))
     elif what == "report":
         typer.echo(", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in _SUMS))
+    elif what == "fetched":
+        typer.echo("\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))]))
     else:
         typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
 

@@ -59,7 +59,7 @@ class Learned:
         return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}
 
     def by_round(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
-        """Accuracy of the initial weights, which are round 0, and of each average that the requester may read."""
+        """Accuracy of the initial weights, which are round 0, and of the model after each round that the requester may read."""
         progress(0, 0, "looking at the rounds")
         numbers = [0, *self._readable(task)]
         recipe = Recipe.of(self.requester.definition(task).training)
@@ -93,7 +93,7 @@ class Learned:
         if number == 0:
             return self.requester.initial(task)
         with self._reading:
-            flat = self.requester.read(task, number).weights
+            flat = self.requester.read(task, number).model
         return self.requester.definition(task).shape.arrays(flat)
 
 
