@@ -167,7 +167,17 @@ def refused(training: dict[str, Json]) -> Json:
 
 def feature_cases() -> list[Json]:
     cases: list[Json] = []
-    for count, length, channels in ((2, 100, 6), (2, 90, 3), (3, 7, 2), (2, 51, 1), (1, 2, 3), (1, 12, 3), (1, 13, 3), (1, 60, 2), (1, 61, 2)):
+    for count, length, channels in (
+        (2, 100, 6),
+        (2, 90, 3),
+        (3, 7, 2),
+        (2, 51, 1),
+        (1, 2, 3),
+        (1, 12, 3),
+        (1, 13, 3),
+        (1, 60, 2),
+        (1, 61, 2),
+    ):
         slow = 0.5 * np.sin(np.arange(length) / 7)[:, None] + np.linspace(-1, 1, channels)
         windows = np.round(drawn(f"windows {length}", count, length, channels, scale=0.2) + slow, 3).astype(np.float32)
         cases.append(feature_case(windows))
@@ -184,14 +194,20 @@ def feature_case(windows: npt.NDArray[np.float32]) -> Json:
     }
 
 
-SCALED: tuple[tuple[str, int, tuple[int, int]], ...] = (("motion", 12, (20, 3)), ("spectral", 9, (25, 2)), ("flat", 3, (4, 1)))
+SCALED: tuple[tuple[str, int, tuple[int, int]], ...] = (
+    ("motion", 12, (20, 3)),
+    ("spectral", 9, (25, 2)),
+    ("flat", 3, (4, 1)),
+)
 
 
 def scalings() -> list[Json]:
     """Inputs of a person's training windows, and of held-out ones; the last training number of "flat" never changes."""
     cases: list[Json] = []
     for name, count, shape in SCALED:
-        own, other = (np.round(drawn(f"{side} {name}", count, *shape) + 0.3, 3).astype(np.float32) for side in ("own", "other"))
+        own, other = (
+            np.round(drawn(f"{side} {name}", count, *shape) + 0.3, 3).astype(np.float32) for side in ("own", "other")
+        )
         if name == "flat":
             own[:, -1] = 0.5
         train, held_out = (features(name, windows) for windows in (own, other))

@@ -161,5 +161,6 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "least": settings.min_participants,
         "most": settings.max_participants,
         "key": settings.key,
+        "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }
