@@ -361,6 +361,8 @@ class TrainingSettings(Settings):
             raise ValueError(
                 f'`loss` is {self.loss!r}, which is of values; with labels leave it out, or say target = "value"'
             )
+        if self.features == "windows" and self.scale_inputs:
+            raise ValueError('`scale_inputs` is for features in a row; with features = "windows" say `standardise`')
         if self.target == "value" and self.learner == "softmax":
             raise ValueError('softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)')
         return self

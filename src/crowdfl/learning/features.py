@@ -16,7 +16,6 @@ Inputs = npt.NDArray[np.float32]
 
 _FREQUENCIES = 6  # of a two-second window: 0.5 to 3 Hz, where limbs move
 _SPECTRUM = 30
-_QUIET = 1e-3
 _STILL = 1e-6  # a number that never changes is not divided by zero
 _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm of stillness finite
 
@@ -40,10 +39,16 @@ def motion(windows: Windows) -> Inputs:
 
 
 def spectral(windows: Windows) -> Inputs:
-    """The logarithms of the strengths of 30 frequencies, then mean and deviation, of each channel."""
-    strengths = np.abs(np.fft.rfft(windows, axis=1))[:, :_SPECTRUM] * (2 / windows.shape[1])
-    logs = np.log(strengths + _QUIET).reshape(len(windows), -1)
-    return np.concatenate([logs, windows.mean(axis=1), windows.std(axis=1)], axis=1).astype(np.float32)
+    """The strengths of up to 30 frequencies as logarithms, then mean and deviation, of each channel.
+
+    Hann's window fades both ends, so that a movement cut off there does not smear over all frequencies.
+    """
+    length, signal = windows.shape[1], windows.astype(np.float64)
+    mean = signal.mean(axis=1)
+    faded = np.hanning(length)[:, None] * (signal - mean[:, None, :])
+    strengths = np.abs(np.fft.rfft(faded, axis=1))[:, 1 : _SPECTRUM + 1] * (2 / length)
+    logs = _log(strengths.reshape(len(windows), -1))
+    return np.concatenate([logs, mean, signal.std(axis=1)], axis=1).astype(np.float32)
 
 
 def unchanged(windows: Windows) -> Inputs:
@@ -72,7 +77,7 @@ def scaled(inputs: Inputs, own: Inputs) -> Inputs:
     rows = own.astype(np.float64)
     mean = rows.mean(axis=0)
     deviation = np.sqrt(((rows - mean) ** 2).mean(axis=0))
-    return ((inputs - mean) / np.maximum(deviation, _STILL)).astype(np.float32)
+    return np.asarray((inputs - mean) / np.maximum(deviation, _STILL), dtype=np.float32)
 
 
 def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
