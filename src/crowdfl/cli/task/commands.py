@@ -14,7 +14,7 @@ from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
-from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.campaign import Campaign
@@ -22,6 +22,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
+from crowdfl.roles.phones import require_for_phones
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
