@@ -256,7 +256,11 @@ class _SpLink(_Now):
 
 @dataclass(frozen=True, eq=False)
 class RoundResult:
-    """What a round gave, to whom it may concern: a real deployment shows each part to its owner alone."""
+    """What a round gave, to whom it may concern: a real deployment shows each part to its owner alone.
+
+    `average` is the round's average. `model` is what the next round starts from: the same, unless the task has a server step;
+    then `state` is the digest of what every reader holds.
+    """
 
     average: Weights
     total: int | None
@@ -265,6 +269,8 @@ class RoundResult:
     views: dict[str, View]
     clipped: dict[str, int]
     rejected: dict[str, str] = field(default_factory=dict)  # whose uploads the servers left out, and why
+    model: Weights = field(default_factory=list)
+    state: str | None = None
 
 
 class LocalFederation:
@@ -314,8 +320,9 @@ class LocalFederation:
         if payment:
             paid = {who: self.host.people[who].open_reward(number) for who in updates if who not in rejected}
             rewards = {who: from_millionths(paid.get(who, 0)) for who in updates}
-        weights = self.host.sp.definition(task).shape.arrays(average.weights)
-        return RoundResult(weights, average.total, rewards, self.costs(), self.views(), clipped, rejected)
+        weights, model = map(self.host.sp.definition(task).shape.arrays, (average.weights, average.model))
+        seen = self.costs(), self.views(), clipped, rejected
+        return RoundResult(weights, average.total, rewards, *seen, model, average.state)
 
     def _rejected(self, task: str, number: int, people: Sequence[str]) -> dict[str, str]:
         reasons = self.host.sp.rejected(task, number)
