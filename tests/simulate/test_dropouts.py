@@ -34,6 +34,7 @@ def test_late_updates_are_taken_where_the_task_says_so(rounds):
     assert np.append(*result.model) == pytest.approx(plain(PEOPLE, rounds)[-1], abs=2e-6)
 
 
+@pytest.mark.second
 def test_a_share_is_drawn_anew_in_each_round_and_repeats_itself():
     """By the seed."""
     first, again, other = (run(dropouts=0.4, seed=seed) for seed in (3, 3, 4))

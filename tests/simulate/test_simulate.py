@@ -96,7 +96,7 @@ def test_updates_and_numbers_of_samples_are_taken():
 def test_rewards_are_paid_and_claimed():
     """Exact money, by person and round; costs are those of all roles."""
     data = people(4)
-    result = run(data=data, budget="9.00")
+    result = run(data=data, budget="9.00", rule="distance")
     assert set(result.rewards) == set(data)
     assert Decimal("17.9999") <= sum(result.rewards.values()) <= 18
     for who, total in result.rewards.items():
@@ -104,6 +104,13 @@ def test_rewards_are_paid_and_claimed():
     assert set(result.costs) == {"SP", "CSP", "requester", "participants"}
     assert result.costs["participants"].bytes_sent > sum(round_.bytes_up for round_ in result.history) > 0  # and claims
     assert result.settings.budget == "9.00"
+
+
+def test_a_round_that_pays_nobody_is_noted():
+    """People whose updates all go on in one direction pass for copies of the last round's."""
+    result = run(budget="9.00")
+    assert set(result.history[1].rewards.values()) == {0}
+    assert "round 2: nobody was paid" in result.notes[0]
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
@@ -118,6 +125,7 @@ def test_the_other_profiles_average_the_same(profile):
         run(data=data, profile=profile, **small | {"insecure_test_key": False})
 
 
+@pytest.mark.second
 def test_bounds_follow_from_everyones_first_training():
     """With room to spare; what was asked for stands, and whoever it clips is named."""
     data = people()
@@ -172,6 +180,7 @@ def test_an_interruption_ends_it(number):
         run(failing(number, KeyboardInterrupt()))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("number", [1, 2])
 def test_whoever_has_no_data_stays_out_of_a_round(number):
     """As on a phone: by NothingToContribute, or with no samples."""
