@@ -14,7 +14,7 @@ from operator import index
 from typing import Any
 
 from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute
-from crowdfl.learning.models.forms import Form
+from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.models.update import Update
 
@@ -66,7 +66,7 @@ class FunctionTrainer:
     train_function: TrainFunction
     evaluate_function: EvaluateFunction | None
     data: Any = field(repr=False)
-    form: Form
+    form: ModelForm
     person: str
     rounds: int
     seed: int = 0

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import Form, numpy_entries
+from crowdfl.learning.models.forms import ModelForm, numpy_entries
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.costs import Costs
 from crowdfl.settings import TaskSettings
@@ -94,7 +94,7 @@ class SimulationResult:
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-    _form: Form
+    _form: ModelForm
     _arrays: Weights
 
     def rows(self) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, short_state, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
@@ -23,6 +23,7 @@ from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
 from crowdfl.roles.phones import require_for_phones
+from crowdfl.roles.words import short_state
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
