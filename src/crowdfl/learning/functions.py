@@ -106,6 +106,11 @@ class FunctionTrainer:
     def info(self, number: int) -> TrainingInfo:
         return TrainingInfo.of(number, self.rounds, self.person, self.seed)
 
+    def keep(self, model: object) -> None:
+        """Take the entries that are not averaged from an example."""
+        if model is not None:
+            self._counts = self.form.counts(model)
+
     @property
     def weight(self) -> int:
         """How much this person's metrics count: its samples, as far as they are known."""

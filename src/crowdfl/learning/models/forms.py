@@ -10,7 +10,7 @@ whoever builds a model says which ones to put there.
 import copy
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,14 @@ class ModelForm:
             if not np.isfinite(array).all():
                 raise NotFinite(f"{name} holds NaN or infinity: the training has diverged, or divides by zero")
         return list(ordered.values())
+
+    def ordered_as(self, shape: ModelShape) -> "ModelForm":
+        """The same form, whose averaged arrays come in the order of a task's model; `ModelMismatch` if it has others."""
+        own = dict(zip(self.shape.names, self.shape.shapes, strict=True))
+        names = [name for name in shape.names if name in own] + [name for name in own if name not in shape.names]
+        ordered = ModelShape(tuple(names), tuple(own[name] for name in names))
+        shape.match(ordered)
+        return replace(self, shape=ordered)
 
     def counts(self, model: object) -> dict[str, Any]:
         """Copies of the entries that are not averaged."""
