@@ -79,7 +79,8 @@ class Learned:
                 kept = {name: found[name] for name in ("accuracy", "loss", "windows")}
                 self._scores[task, tuple(data), number] = kept
         known = [number for number in numbers if (task, tuple(data), number) in self._scores]
-        rounds = [{"number": number, **self._scores[task, tuple(data), number]} for number in known]
+        states = self.requester.states(task)
+        rounds = [{"number": n, "state": states.get(n), **self._scores[task, tuple(data), n]} for n in known]
         return {"rounds": rounds, "unread": unread}
 
     def _readable(self, task: str) -> list[int]:
