@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, clean, show, show_event
+from crowdfl.cli.output import JsonLines, clean, short_state, show, show_event
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
@@ -241,6 +241,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
         + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
     ),
+    "read": lambda e: _plain("read", {**e, **({"state": short_state(e["state"])} if "state" in e else {})}),
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
@@ -289,5 +290,8 @@ def say(what: str, details: Mapping[str, Any]) -> None:
 
 
 def _in_words(what: str, details: Mapping[str, Any]) -> str:
-    plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
-    return clean(_SAID[what](details) if what in _SAID else plain)
+    return clean(_SAID[what](details) if what in _SAID else _plain(what, details))
+
+
+def _plain(what: str, details: Mapping[str, Any]) -> str:
+    return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

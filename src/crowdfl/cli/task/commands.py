@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, short_state, show, show_event, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
-from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.campaign import Campaign
@@ -22,6 +22,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
+from crowdfl.roles.phones import require_for_phones
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
@@ -189,7 +190,13 @@ def fetch(
     require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
-    show({"model": str(path)}, str(path), as_json=as_json)
+        states = requester.states(task)
+    found = {"model": str(path)} | ({"states": states} if states else {})
+    show(found, str(path), *_state_lines(states), as_json=as_json)
+
+
+def _state_lines(states: Mapping[int, str]) -> list[str]:
+    return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
 
 @app.command()
@@ -265,6 +272,8 @@ def _say(what: str, details: Mapping[str, Any]) -> None:
         typer.echo(_status_line(details))
     elif what == "report":
         typer.echo(", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in _SUMS))
+    elif what == "fetched":
+        typer.echo("\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))]))
     else:
         typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
 
