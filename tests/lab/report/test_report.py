@@ -137,8 +137,22 @@ class TestNarrowTerminal:
         text = shown(self.MANY, 80)
         assert max(map(len, text.splitlines())) <= 80
         assert words_cut(self.MANY, text) == []
-        assert text.count("k1") == text.count(" of 3)") == 3
+        assert text.count("k1") == text.count(" of 2)") == 2
         assert text.count("the end") == 1
+
+    def test_rows_of_a_part_can_be_told_apart(self):
+        """By numbers where the columns that do so are too wide themselves."""
+        rows = tuple(("x" * 20, "y" * 20, n, *range(7)) for n in range(3))
+        text = shown(ResultTable("Alike", (*"abc", *(f"heading-{n}" for n in range(7))), rows), 80)
+        lines = [line.split() for line in text.splitlines()]
+        assert [line[0] for line in lines if line and line[0].isdigit()] == ["1", "2", "3"] * 2
+
+    def test_long_sentences_of_a_last_column_go_below(self):
+        why = "a reason that is far too long for its column"
+        rows = tuple((*(f"a-long-cell-{n}{place}" for place in range(5)), why if n else "") for n in range(3))
+        text = shown(ResultTable("Reasons", (*"abcde", "why"), rows), 80)
+        assert f"(1) {why}" in text.splitlines()
+        assert text.count("(1)") == 3
 
     def test_what_fits_is_one_table(self):
         assert shown(self.MANY, 200).count("k1") == 1
