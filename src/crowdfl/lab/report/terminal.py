@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
+from crowdfl.cli.output import column_widths, longest_word
 from crowdfl.lab.report.results import Figure, ResultTable, cell_text
 
 _SENTENCE = 24  # a longer text may go below the table
@@ -52,17 +53,6 @@ def rich_tables(table: ResultTable, width: int) -> Iterator[Table | str]:
     yield from (*map(escape, below), "")
 
 
-def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """A width for each, which are at most `room` together where no word is cut for that."""
-    least = [_longest_word(column) for column in columns]
-    most = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in columns]
-    for cap in range(max(most, default=0), 0, -1):
-        widths = [max(low, min(high, cap)) for low, high in zip(least, most, strict=True)]
-        if sum(widths) <= room:
-            return widths
-    return least
-
-
 def _rich_table(table: ResultTable, width: int, style: _Style) -> Table:
     """Numbers to the right, and space between rows where many need more than one line."""
     columns = _columns(table)
@@ -86,12 +76,8 @@ def _columns(table: ResultTable) -> list[list[str]]:
     return [[name, *(cell_text(row[place]) for row in table.rows)] for place, name in enumerate(table.columns)]
 
 
-def _longest_word(column: Sequence[str]) -> int:
-    return max((cell_len(word) for cell in column for word in cell.split()), default=0)
-
-
 def _fits(table: ResultTable, width: int, style: _Style) -> bool:
-    return style.needed([_longest_word(column) for column in _columns(table)]) <= width
+    return style.needed([longest_word(column) for column in _columns(table)]) <= width
 
 
 def _sentences_below(table: ResultTable) -> tuple[ResultTable, list[str]]:
@@ -106,10 +92,10 @@ def _sentences_below(table: ResultTable) -> tuple[ResultTable, list[str]]:
 
 def _parts(table: ResultTable, width: int) -> Iterator[ResultTable]:
     keys = _key_columns(table)
-    if _PLAIN.needed([_longest_word(column) for column in _columns(table)[:keys]]) > width // 2:
+    if _PLAIN.needed([longest_word(column) for column in _columns(table)[:keys]]) > width // 2:
         numbered = tuple((str(number), *row) for number, row in enumerate(table.rows, start=1))
         table, keys = replace(table, columns=("", *table.columns), rows=numbered), 1
-    least, places = [_longest_word(column) for column in _columns(table)], list(range(keys))
+    least, places = [longest_word(column) for column in _columns(table)], list(range(keys))
     for place in range(keys, len(least)):
         if len(places) > keys and _PLAIN.needed([least[one] for one in (*places, place)]) > width:
             yield _part(table, places)

@@ -1,7 +1,6 @@
-"""A folder of CSV files as a phone's sensor app exports them: time, x, y, z, perhaps rotation, and a label.
+"""A CSV file as a phone's sensor app exports it: time, x, y, z, perhaps rotation, and a label.
 
-Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. All files of a folder are
-one person's. A file without a label column is labelled by its name, or by that of the inner folder that it lies in.
+Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood.
 """
 
 import csv
@@ -9,20 +8,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
-from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
-
-CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.datasets.recordings import GRAVITY
 
 _TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")
 _AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?")
@@ -44,54 +38,6 @@ class CsvTable:
 
 
 @dataclass(frozen=True)
-class CsvFolder(Source):
-    """One person, named after the folder."""
-
-    path: Path
-    cut: Cut = CUT
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return (self.path.resolve().name,)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(sorted({label for table in self._tables for label in table.labels}))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        dropped = sum((table.dropped for table in self._tables), Counter[str]())
-        return tuple(f"Left out: {kind} in {count:,} rows." for kind, count in sorted(dropped.items()))
-
-    def load_person(self, index: int) -> Split:
-        """In units of g and 2 rad/s."""
-        name = person_at(self.people, index)
-        places = {label: place for place, label in enumerate(self.label_names)}
-        hertz = self.cut.hertz or watch.HERTZ
-        recordings = [recording for table in self._tables for recording in _recordings(table, places, hertz)]
-        return split_recordings(name, recordings, self.label_names, replace(self.cut, hertz=hertz))
-
-    @cached_property
-    def _tables(self) -> list[CsvTable]:
-        if not self.path.is_dir():
-            raise DataMissing(f"{self.path} is not a folder: name one that holds CSV files")
-        files = sorted(path for path in self.path.rglob("*") if path.suffix.lower() == ".csv" and path.is_file())
-        tables = [(path, read_table(path, self._label(path))) for path in files]
-        filled = [(path, table) for path, table in tables if len(table.times)]
-        if not filled:
-            raise DataMissing(f"{self.path} holds no CSV file with samples: export the recordings into it")
-        widths = {table.signal.shape[1]: path for path, table in filled}
-        if len(widths) > 1:
-            found = " and ".join(f"{path.name} has {width} channels" for width, path in sorted(widths.items()))
-            raise DataMalformed(f"{self.path}: {found}; all files need the same")
-        return [table for _, table in filled]
-
-    def _label(self, path: Path) -> str:
-        first = path.relative_to(self.path).parts[0]
-        return label_of_name(first.removesuffix(path.suffix))
-
-
-@dataclass(frozen=True)
 class _Columns:
     """The position of each field in a row, and the units the header gives."""
 
@@ -103,7 +49,7 @@ class _Columns:
 
 
 def read_table(path: Path, label: str) -> CsvTable:
-    """A file's samples; `label` is for samples without a label of their own."""
+    """A file's samples; `label` is for samples without a label of their own, which may stay without one."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -169,8 +115,6 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
         (numbers if is_number else dates).append(value)
         samples.append(sample)
         labels.append(name or label)
-    if not all(labels):
-        raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
     if numbers and dates:
         raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
@@ -220,13 +164,3 @@ def _is_number(text: str, delimiter: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _recordings(table: CsvTable, places: dict[str, int], hertz: float) -> list[Recording]:
-    labels = np.array([places[label] for label in table.labels], dtype=np.int64)
-    return recordings_of(table.times, table.signal / watch.UNITS[: table.signal.shape[1]], labels, hertz)
-
-
-def label_of_name(name: str) -> str:
-    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in lower case."""
-    return re.split(r"[\s_.()-]*\d", name, maxsplit=1)[0].strip(" _-.()").lower()

@@ -1,8 +1,8 @@
 """Data sets in .npz files: windows that are cut already, and MotionSense as one raw stream.
 
-A file of windows holds `windows` (n, length, channels), `label` into `label_names`, `user`, and `train`, true for training
-windows. Which windows to hold out is never guessed: they may overlap, and the file does not say which do. MotionSense has 24
-people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No array may hold objects, which could hold code.
+`ARRAYS` says what a file of windows holds. Which windows to hold out is never guessed: they may overlap, and the file does
+not say which do. MotionSense has 24 people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No array may
+hold objects, which could hold code.
 """
 
 import tokenize
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,16 @@ STANDARDISED = (
 SWAPPED = "25 swaps within users make the training windows per class equal the paper's table 2."
 
 _WINDOWS = ("windows", "x_z", "z")  # the last two are the WISDM sets'
+
+ARRAYS: Mapping[str, str] = MappingProxyType(
+    {
+        "windows": "numbers of shape (windows, samples, channels)",
+        "label": "whole numbers, one per window, each a place in `label_names`",
+        "label_names": "texts",
+        "user": "whole numbers or texts, one per window: whose it is",
+        "train": "one per window: true to train on it, false to hold it out",
+    }
+)
 
 # Two seconds, half of it new, and two unused seconds between training and held-out samples.
 MOTIONSENSE_CUT = Cut(length=100, step=50, held_out=0.3, gap=100)
@@ -84,9 +95,7 @@ class WindowFile(Source):
     def _arrays(self) -> _Arrays:
         found = read_arrays(self.path)
         arrays = {"train": found["adatime_test"] == 0, **found} if "adatime_test" in found else found
-        _require(self.path, arrays, "label", _windows_in(arrays), "user", "train")
-        if "label_names" not in arrays:
-            raise DataMalformed(f"{self.path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
+        _require_windows(self.path, arrays)
         return arrays
 
 
@@ -136,6 +145,23 @@ def read_arrays(path: Path) -> _Arrays:
 
 def _windows_in(arrays: _Arrays) -> str:
     return next((name for name in _WINDOWS if name in arrays), "windows")
+
+
+def _require_windows(path: Path, arrays: _Arrays) -> None:
+    """All that a file of windows needs, or what there is instead."""
+    needed = {_windows_in(arrays) if name == "windows" else name: words for name, words in ARRAYS.items()}
+    expected = "; ".join(f"`{name}`, {words}" for name, words in needed.items())
+    if missing := [name for name in needed if name not in arrays]:
+        lacks = " and ".join(f"'{name}'" for name in missing)
+        it_has = ", ".join(f"{name} {array.shape}" for name, array in sorted(arrays.items())) or "none"
+        raise DataMalformed(f"{path} lacks the array {lacks}; it has {it_has}. A file of windows holds {expected}")
+    for name, words in needed.items():
+        array, kinds = arrays[name], {"label_names": "U", "user": "fiubU"}.get(name, "fiub")
+        axes = 3 if words is ARRAYS["windows"] else 1
+        as_many = name == "label_names" or array.shape[:1] == arrays["label"].shape[:1]
+        if array.dtype.kind not in kinds or array.ndim != axes or not as_many:
+            found = f"{array.dtype} of shape {array.shape}"
+            raise DataMalformed(f"{path}: {name!r} is {found}; expected {words}, and as many as 'label' has")
 
 
 def _require(path: Path, arrays: _Arrays, *names: str) -> None:
