@@ -86,7 +86,14 @@ def test_people_may_have_names(tmp_path):
     assert source.load_person(1).train.windows.tolist() == GOOD["windows"][:2].tolist()
 
 
-@pytest.mark.parametrize("name", ["windows", "user", "train"])
+def test_windows_that_are_too_few_are_counted(tmp_path):
+    """Against the first array that has more."""
+    np.savez(tmp_path / "short.npz", **(GOOD | {"windows": GOOD["windows"][:5]}))
+    with pytest.raises(DataMalformed, match=r"'label' is .* of shape \(6,\); expected .* for 5 windows"):
+        WindowFile(tmp_path / "short.npz").load_person(0)
+
+
+@pytest.mark.parametrize("name", ["label", "user", "train"])
 def test_an_array_of_the_wrong_length_is_named(tmp_path, name):
     """With its shape."""
     np.savez(tmp_path / "short.npz", **(GOOD | {name: GOOD[name][:5]}))

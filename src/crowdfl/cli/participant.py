@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdfl.cli.output import JsonLines, clean, show, show_event
+from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import Tools
@@ -70,7 +71,7 @@ def join(
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 -- each is an option
     invitation: _Invitation,
     data: Annotated[
         str,
@@ -82,9 +83,9 @@ def run(
     yes: _Yes = False,
     least_participants: _Least = None,
     as_json: JsonLines = False,
-    module: Annotated[
-        str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
-    ] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
     hold_upload: Annotated[
         int, typer.Option(help="Never send the upload of this round: for trying dropouts.", hidden=True)
@@ -96,7 +97,8 @@ def run(
         agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
-        trainer = LocalTrainer(data, definition.training, module)
+        tell_code(module, learner, loss)
+        trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
         agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
 
 

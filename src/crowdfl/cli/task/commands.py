@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
+from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
@@ -44,13 +45,17 @@ def new() -> None:
 def create(
     file: _TaskFile,
     settings: _Settings = _SETTINGS,
-    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: Json = False,
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
     own = RequesterFile.read(settings)
+    tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        definition, initial = defined(file, read_settings(file), module, own.settings.min_claim_window)
+        found, least = read_settings(file), own.settings.min_claim_window
+        definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     dealt, warned = dealt_words(definition), warnings(definition)
@@ -64,11 +69,14 @@ def create(
 @app.command()
 def explain(
     file: _TaskFile,
-    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    found = explained(defined(file, read_settings(file), module)[0])
+    tell_code(module, learner, loss)
+    found = explained(defined(file, read_settings(file), module, learner=learner, loss=loss)[0])
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     show(asdict(found), "\n".join([*lines, *(f"warning: {words}" for words in found.warnings)]), as_json=as_json)
@@ -226,12 +234,17 @@ def run(
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
     people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 5,
     settings: _Settings = _SETTINGS,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
     require_model_path(model)
     own = RequesterFile.read(settings)
-    definition, initial = defined(file, read_settings(file), None, own.settings.min_claim_window)
+    tell_code(module, learner, loss)
+    found, least = read_settings(file), own.settings.min_claim_window
+    definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)

@@ -17,8 +17,8 @@ import numpy as np
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.csv_files import CsvTable, read_table
-from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at, relabelled
-from crowdfl.learning.datasets.recordings import recordings_of, split_recordings
+from crowdfl.learning.datasets.data import UNLABELLED, Cut, Recording, Source, Split, person_at, relabelled
+from crowdfl.learning.datasets.recordings import recordings_of, split_recordings, with_values
 
 CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
 
@@ -38,6 +38,7 @@ class CsvFolder(Source):
     path: Path
     cut: Cut = CUT
     by_folder: bool = False
+    values: tuple[str, ...] = ()  # numbers to learn; labels then do not matter
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -70,10 +71,12 @@ class CsvFolder(Source):
     def load_person(self, index: int) -> Split:
         """In units of g and 2 rad/s."""
         name = person_at(self.people, index)
-        places = {label: place for place, label in enumerate(self.label_names)}
+        names = (UNLABELLED,) if self.values else self.label_names
+        places = {label: 0 if self.values else place for place, label in enumerate(self.label_names)}
         hertz = self.cut.hertz or watch.HERTZ
         recordings = [recording for table in self._tables for recording in _recordings(table, places, hertz)]
-        return split_recordings(name, recordings, self.label_names, replace(self.cut, hertz=hertz))
+        split = split_recordings(name, recordings, names, replace(self.cut, hertz=hertz))
+        return with_values(split, self.values) if self.values else split
 
     @cached_property
     def _tables(self) -> list[CsvTable]:
@@ -93,7 +96,7 @@ class CsvFolder(Source):
 
     @cached_property
     def _read(self) -> Mapping[Path, CsvTable]:
-        tables = {path: read_table(path, self._label(path)) for path in _files(self.path)}
+        tables = {path: read_table(path, self._label(path), self.values) for path in _files(self.path)}
         return {path: table for path, table in tables.items() if len(table.times)}
 
     @property
@@ -106,6 +109,8 @@ class CsvFolder(Source):
 
     def _label(self, path: Path) -> str:
         parts = self._parts(path)
+        if self.values:
+            return UNLABELLED
         if self.by_folder:
             return label_of_name(parts[0])
         names = names_in(parts)
@@ -152,16 +157,18 @@ class CsvPeople(Source):
         return [CsvFolder(self.path / name, self.cut) for name in self.people]
 
 
-def csv_source(path: Path, person: str | None, *, by_folder: bool, cut: Cut = CUT) -> Source:
+def csv_source(
+    path: Path, person: str | None, *, by_folder: bool = False, cut: Cut = CUT, values: tuple[str, ...] = ()
+) -> Source:
     """One person's, or everyone's where the inner folders can be people."""
-    whole = CsvFolder(path, cut, by_folder)
+    whole = CsvFolder(path, cut, by_folder, values)
     if person is None:
         return CsvPeople(path, cut) if whole.unclear else whole
     if not (path / person).is_dir():
         raise DataMissing(
             f"{path} has no folder {person!r} with CSV files; there are {', '.join(whole.inner) or 'none'}"
         )
-    return CsvFolder(path / person, cut, by_folder)
+    return replace(whole, path=path / person)
 
 
 def two_readings(folder: Path, file: Path | None = None) -> str:
@@ -206,4 +213,5 @@ def _files(path: Path) -> list[Path]:
 
 def _recordings(table: CsvTable, places: Mapping[str, int], hertz: float) -> list[Recording]:
     labels = np.array([places[label] for label in table.labels], dtype=np.int64)
-    return recordings_of(table.times, table.signal / watch.UNITS[: table.signal.shape[1]], labels, hertz)
+    signal = np.append(table.signal / watch.UNITS[: table.signal.shape[1]], table.values, axis=1)
+    return recordings_of(table.times, signal, labels, hertz)

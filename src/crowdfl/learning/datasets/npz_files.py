@@ -9,7 +9,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Cut, Person, Recording, Source, Split, person_at
+from crowdfl.learning.datasets.data import UNLABELLED, Cut, Person, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
 
 MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
@@ -46,6 +46,7 @@ ARRAYS: Mapping[str, str] = MappingProxyType(
         "train": "one per window: true to train on it, false to hold it out",
     }
 )
+_VALUES = "To learn numbers: `value`, one or several per window, and `value_names` in place of or beside the labels"
 
 # Two seconds, half of it new, and two unused seconds between training and held-out samples.
 MOTIONSENSE_CUT = Cut(length=100, step=50, held_out=0.3, gap=100)
@@ -75,7 +76,12 @@ class WindowFile(Source):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(map(str, self._arrays["label_names"]))
+        return tuple(map(str, self._arrays["label_names"])) if "label" in self._arrays else (UNLABELLED,)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Of the columns of `value`; a single one may go without a name."""
+        return tuple(map(str, self._arrays.get("value_names", ["value"])))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -88,8 +94,13 @@ class WindowFile(Source):
         return Split(self._side(name, mine & train), self._side(name, mine & ~train))
 
     def _side(self, name: str, side: npt.NDArray[np.bool_]) -> Person:
-        windows, labels = self._arrays[_windows_in(self._arrays)][side], self._arrays["label"][side]
-        return Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
+        windows, values = self._arrays[_windows_in(self._arrays)][side], self._arrays.get("value")
+        labels = self._arrays["label"][side] if "label" in self._arrays else np.zeros(len(windows))
+        person = Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
+        if values is None:
+            return person
+        columns = values[side].reshape(len(windows), -1).astype(np.float32)
+        return replace(person, values=columns, value_names=self.value_names)
 
     @cached_property
     def _arrays(self) -> _Arrays:
@@ -150,18 +161,28 @@ def _windows_in(arrays: _Arrays) -> str:
 def _require_windows(path: Path, arrays: _Arrays) -> None:
     """All that a file of windows needs, or what there is instead."""
     needed = {_windows_in(arrays) if name == "windows" else name: words for name, words in ARRAYS.items()}
-    expected = "; ".join(f"`{name}`, {words}" for name, words in needed.items())
-    if missing := [name for name in needed if name not in arrays]:
-        lacks = " and ".join(f"'{name}'" for name in missing)
+    missing = [name for name in needed if name not in arrays and not (name.startswith("label") and "value" in arrays)]
+    if missing or ("label" in arrays and "label_names" not in arrays):
+        lacks = " and ".join(f"'{name}'" for name in missing or ["label_names"])
         it_has = ", ".join(f"{name} {array.shape}" for name, array in sorted(arrays.items())) or "none"
-        raise DataMalformed(f"{path} lacks the array {lacks}; it has {it_has}. A file of windows holds {expected}")
-    for name, words in needed.items():
-        array, kinds = arrays[name], {"label_names": "U", "user": "fiubU"}.get(name, "fiub")
-        axes = 3 if words is ARRAYS["windows"] else 1
-        as_many = name == "label_names" or array.shape[:1] == arrays["label"].shape[:1]
-        if array.dtype.kind not in kinds or array.ndim != axes or not as_many:
-            found = f"{array.dtype} of shape {array.shape}"
-            raise DataMalformed(f"{path}: {name!r} is {found}; expected {words}, and as many as 'label' has")
+        expected = "; ".join(f"`{name}`, {words}" for name, words in needed.items())
+        raise DataMalformed(
+            f"{path} lacks the array {lacks}; it has {it_has}. A file of windows holds {expected}. {_VALUES}"
+        )
+    for name in filter(arrays.__contains__, (*needed, "value")):
+        _require_array(path, arrays, name, needed.get(name, "numbers, one or several per window"))
+    if "value" in arrays and "value_names" not in arrays and arrays["value"].shape[1:] not in ((), (1,)):
+        raise DataMalformed(f"{path} has several values per window: name them in an array 'value_names'")
+
+
+def _require_array(path: Path, arrays: _Arrays, name: str, words: str) -> None:
+    array, kinds = arrays[name], {"label_names": "U", "user": "fiubU"}.get(name, "fiub")
+    axes = {"value": (1, 2), _windows_in(arrays): (3,)}.get(name, (1,))
+    count = len(arrays[_windows_in(arrays)]) if arrays[_windows_in(arrays)].ndim else 0
+    as_many = name == "label_names" or array.shape[:1] == (count,)
+    if array.dtype.kind not in kinds or array.ndim not in axes or not as_many:
+        found = f"{array.dtype} of shape {array.shape}"
+        raise DataMalformed(f"{path}: {name!r} is {found}; expected {words}, for {count} windows")
 
 
 def _require(path: Path, arrays: _Arrays, *names: str) -> None:

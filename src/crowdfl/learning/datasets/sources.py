@@ -1,6 +1,6 @@
 """A person's data by a short text, as the command line takes it: `watch:3`, `csv:FOLDER`, `FILE.csv`, `npz:FILE#7`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -69,13 +69,14 @@ def _hint(text: str) -> str:
     return f"perhaps {kind}:{text}? Or " if kind and text and path.exists() else ""
 
 
-def open_source(spec: Spec, cut: Cut | None = None) -> Source:
+def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = ()) -> Source:
+    """`values` are the numbers that a task learns: CSV files have them in columns."""
     chosen: dict[str, Any] = {} if cut is None else {"cut": cut}
     makers: Mapping[str, Callable[[], Source]] = {
         "watch": lambda: Watch(**chosen),
         "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), **chosen),
-        "csv": lambda: csv_source(spec.path, spec.person, by_folder=False, **chosen),
-        "csv-by-folder": lambda: csv_source(spec.path, spec.person, by_folder=True, **chosen),
+        "csv": lambda: csv_source(spec.path, spec.person, values=tuple(values), **chosen),
+        "csv-by-folder": lambda: csv_source(spec.path, spec.person, by_folder=True, values=tuple(values), **chosen),
         "wisdm-raw": lambda: WisdmRaw(spec.path, **chosen),
         "npz": lambda: WindowFile(spec.path),
         "motionsense": lambda: MotionSense(spec.path, **chosen),
@@ -83,9 +84,9 @@ def open_source(spec: Spec, cut: Cut | None = None) -> Source:
     return makers[spec.kind]()
 
 
-def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
+def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> tuple[Source, int]:
     spec = parse_spec(text)
-    source = open_source(spec, cut)
+    source = open_source(spec, cut, values)
     people = list(source.people)
     if spec.kind in ("watch", "synthetic"):
         return source, int(spec.person or 0)
@@ -99,6 +100,6 @@ def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
     return source, people.index(spec.person)
 
 
-def load_split(text: str, cut: Cut | None = None) -> Split:
-    source, index = open_person(text, cut)
+def load_split(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> Split:
+    source, index = open_person(text, cut, values)
     return source.load_person(index)
