@@ -48,6 +48,11 @@ class _Clean:
             yield segment if segment.control else Segment(clean(segment.text), segment.style)
 
 
+def short_state(digest: str) -> str:
+    """Enough of a state's digest for two people to compare."""
+    return digest[:16]
+
+
 def marked(notes: Iterable[str]) -> list[Text]:
     return [Text.assemble(("Note:", "yellow"), f" {note}") for note in notes]
 

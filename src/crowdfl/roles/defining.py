@@ -37,26 +37,36 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def defined(
-    place: object, found: dict[str, Any], module: str | None = None, min_claim_window: float = 0.0
+    place: object,
+    found: dict[str, Any],
+    module: str | None = None,
+    min_claim_window: float = 0.0,
+    *,
+    learner: str | None = None,
+    loss: str | None = None,
 ) -> tuple[Definition, Weights]:
-    """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place."""
+    """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place.
+
+    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such.
+    """
     task = TaskFile.parse(found, place)
     settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
     if settings.budget is not None:
         require_claim_window(task.claim_window, min_claim_window)
-    learner = Recipe.parse(task.training, f"{place}, [training]").make_learner(module)
+    recipe = Recipe.parse(task.training, f"{place}, [training]")
+    model = recipe.make_learner(module, learner=learner, loss=loss)
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        shape=learner.shape,
+        shape=model.shape,
         initial="",
         settings=settings,
         claim_window=float(task.claim_window),
         requester=b"",
         training=task.training,
     )
-    return definition, learner.weights()
+    return definition, model.weights()
 
 
 @dataclass(frozen=True)

@@ -304,10 +304,11 @@ class Participant:
             self._note_rejected(
                 number, read.standing
             )  # first: with its average, a round is known to have taken the upload
-        average = self._definition.shape.arrays(read.weights)
-        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
-        metrics = dict(evaluate(average)) if evaluate is not None else {}
-        self.on_event("read", {"round": number, **metrics})
+        model = self._definition.shape.arrays(read.model)
+        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(model))
+        metrics = dict(evaluate(model)) if evaluate is not None else {}
+        state = {} if read.state is None else {"state": read.state}
+        self.on_event("read", {"round": number, **metrics, **state})
         return True
 
     def read(self, number: int) -> Average:
@@ -432,6 +433,10 @@ class Participant:
             unread=self._unread,
         )
 
+    def states(self) -> dict[int, str]:
+        """By round, the digest of what this participant held after it; of a task with a server step."""
+        return self._chain.states()
+
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
         self._quit()
@@ -443,7 +448,7 @@ class Participant:
             self.blobs.put("quit", b"")
 
     def model(self) -> Weights:
-        """The newest model this participant has: the last average read, or the initial weights."""
+        """The newest model this participant has: what the last average led to, or the initial weights."""
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)

@@ -141,6 +141,24 @@ test("averages are read in order, with the accuracy before and after", async () 
   assert.deepEqual(phone.events("read").map(({ round }) => round), [1, 2]);
 });
 
+test("of a task with a server step the state after each round is told and kept", async () => {
+  const { phone, step, platform } = await joined({ rounds: 3, step: "fedavgm" });
+  await step();
+  for (const number of [1, 2]) platform.finish(number);
+  await step();
+  assert.deepEqual(phone.events("read").map(({ state }) => state), ["state 1", "state 2"]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ digest }) => digest), ["state 1", "state 2", null]);
+});
+
+test("without a server step no state is told", async () => {
+  const { phone, step, platform } = await joined({ rounds: 2 });
+  await step();
+  platform.finish(1);
+  await step();
+  assert.deepEqual(phone.events("read").map((told) => "state" in told), [false]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ digest }) => digest), [null, null]);
+});
+
 test("whoever was away for several rounds catches up and goes on from the newest model", async () => {
   const { phone, step, platform } = await joined({ rounds: 4 });
   for (const number of [1, 2]) platform.finish(number);

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, short_state, show, show_event, waiting
+from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
-from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.campaign import Campaign
@@ -21,6 +22,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
+from crowdfl.roles.phones import require_for_phones
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
 
@@ -44,13 +46,17 @@ def new() -> None:
 def create(
     file: _TaskFile,
     settings: _Settings = _SETTINGS,
-    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: Json = False,
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
     own = RequesterFile.read(settings)
+    tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        definition, initial = defined(file, read_settings(file), module, own.settings.min_claim_window)
+        found, least = read_settings(file), own.settings.min_claim_window
+        definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     dealt, warned = dealt_words(definition), warnings(definition)
@@ -64,11 +70,14 @@ def create(
 @app.command()
 def explain(
     file: _TaskFile,
-    module: Annotated[str | None, typer.Option(help="Your own torch module: package.module:Class.")] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
-    found = explained(defined(file, read_settings(file), module)[0])
+    tell_code(module, learner, loss)
+    found = explained(defined(file, read_settings(file), module, learner=learner, loss=loss)[0])
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     show(asdict(found), "\n".join([*lines, *(f"warning: {words}" for words in found.warnings)]), as_json=as_json)
@@ -181,7 +190,13 @@ def fetch(
     require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
-    show({"model": str(path)}, str(path), as_json=as_json)
+        states = requester.states(task)
+    found = {"model": str(path)} | ({"states": states} if states else {})
+    show(found, str(path), *_state_lines(states), as_json=as_json)
+
+
+def _state_lines(states: Mapping[int, str]) -> list[str]:
+    return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
 
 @app.command()
@@ -226,12 +241,17 @@ def run(
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
     people: Annotated[int, typer.Option("--people", "-n", min=3, help="How many to invite and to wait for.")] = 5,
     settings: _Settings = _SETTINGS,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
     require_model_path(model)
     own = RequesterFile.read(settings)
-    definition, initial = defined(file, read_settings(file), None, own.settings.min_claim_window)
+    tell_code(module, learner, loss)
+    found, least = read_settings(file), own.settings.min_claim_window
+    definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)
@@ -252,6 +272,8 @@ def _say(what: str, details: Mapping[str, Any]) -> None:
         typer.echo(_status_line(details))
     elif what == "report":
         typer.echo(", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in _SUMS))
+    elif what == "fetched":
+        typer.echo("\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))]))
     else:
         typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
 

@@ -7,7 +7,15 @@ from crowdfl.roles.defining import WATCH_TASK
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 
-_NOT_AT_FIRST = {"layers", "module", "channels", "standardise", "window", "held_out", "hertz"}  # the watch's will do
+_FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
+_NOT_AT_FIRST = _FOR_OTHERS | {
+    "layers",
+    "channels",
+    "standardise",
+    "window",
+    "held_out",
+    "hertz",
+}  # the watch's will do
 
 
 def _task_text() -> str:

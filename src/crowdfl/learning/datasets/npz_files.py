@@ -1,15 +1,16 @@
 """Data sets in .npz files: windows that are cut already, and MotionSense as one raw stream.
 
 A file of windows holds `windows` (n, length, channels), `label` into `label_names`, `user`, and `train`, true for training
-windows. Which windows to hold out is never guessed: they may overlap, and the file does not say which do. MotionSense has 24
-people, six activities, a phone in the pocket, acceleration in g at 50 Hz. No array may hold objects, which could hold code.
+windows. In place of labels or beside them it may hold `value`, (n,) or (n, values), with `value_names`, to learn numbers from.
+Which windows to hold out is never guessed: they may overlap, and the file does not say which do. MotionSense has 24 people, six
+activities, a phone in the pocket, acceleration in g at 50 Hz. No array may hold objects, which could hold code.
 """
 
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Cut, Person, Recording, Source, Split, person_at
+from crowdfl.learning.datasets.data import UNLABELLED, Cut, Person, Recording, Source, Split, person_at
 from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
 
 MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
@@ -64,7 +65,12 @@ class WindowFile(Source):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(map(str, self._arrays["label_names"]))
+        return tuple(map(str, self._arrays["label_names"])) if "label" in self._arrays else (UNLABELLED,)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Of the columns of `value`; a single one may go without a name."""
+        return tuple(map(str, self._arrays.get("value_names", ["value"])))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -77,16 +83,24 @@ class WindowFile(Source):
         return Split(self._side(name, mine & train), self._side(name, mine & ~train))
 
     def _side(self, name: str, side: npt.NDArray[np.bool_]) -> Person:
-        windows, labels = self._arrays[_windows_in(self._arrays)][side], self._arrays["label"][side]
-        return Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
+        windows, values = self._arrays[_windows_in(self._arrays)][side], self._arrays.get("value")
+        labels = self._arrays["label"][side] if "label" in self._arrays else np.zeros(len(windows))
+        person = Person(name, windows.astype(np.float32), labels.astype(np.int64), self.label_names)
+        if values is None:
+            return person
+        columns = values[side].reshape(len(windows), -1).astype(np.float32)
+        return replace(person, values=columns, value_names=self.value_names)
 
     @cached_property
     def _arrays(self) -> _Arrays:
         found = read_arrays(self.path)
         arrays = {"train": found["adatime_test"] == 0, **found} if "adatime_test" in found else found
-        _require(self.path, arrays, "label", _windows_in(arrays), "user", "train")
-        if "label_names" not in arrays:
+        learned = [name for name in ("label", "value") if name in arrays] or ["label"]
+        _require(self.path, arrays, *learned, _windows_in(arrays), "user", "train")
+        if "label" in arrays and "label_names" not in arrays:
             raise DataMalformed(f"{self.path} lacks the array 'label_names'; it has {', '.join(sorted(found))}")
+        if "value" in arrays and "value_names" not in arrays and arrays["value"].shape[1:] not in ((), (1,)):
+            raise DataMalformed(f"{self.path} has several values per window: name them in an array 'value_names'")
         return arrays
 
 

@@ -1,6 +1,6 @@
 """A person's data by a short text, as the command line takes it: `watch:3`, `csv:FOLDER`, `npz:FILE#7`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -47,12 +47,13 @@ def parse_spec(text: str) -> Spec:
     return Spec(kind, Path(path).expanduser(), person or None)
 
 
-def open_source(spec: Spec, cut: Cut | None = None) -> Source:
+def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = ()) -> Source:
+    """`values` are the numbers that a task learns: CSV files have them in columns."""
     chosen: dict[str, Any] = {} if cut is None else {"cut": cut}
     makers: Mapping[str, Callable[[], Source]] = {
         "watch": lambda: Watch(**chosen),
         "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), **chosen),
-        "csv": lambda: CsvFolder(spec.path, **chosen),
+        "csv": lambda: CsvFolder(spec.path, **chosen, values=tuple(values)),
         "wisdm-raw": lambda: WisdmRaw(spec.path, **chosen),
         "npz": lambda: WindowFile(spec.path),
         "motionsense": lambda: MotionSense(spec.path, **chosen),
@@ -60,9 +61,9 @@ def open_source(spec: Spec, cut: Cut | None = None) -> Source:
     return makers[spec.kind]()
 
 
-def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
+def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> tuple[Source, int]:
     spec = parse_spec(text)
-    source = open_source(spec, cut)
+    source = open_source(spec, cut, values)
     people = list(source.people)
     if spec.kind in ("watch", "synthetic"):
         return source, int(spec.person or 0)
@@ -74,6 +75,6 @@ def open_person(text: str, cut: Cut | None = None) -> tuple[Source, int]:
     return source, people.index(spec.person)
 
 
-def load_split(text: str, cut: Cut | None = None) -> Split:
-    source, index = open_person(text, cut)
+def load_split(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> Split:
+    source, index = open_person(text, cut, values)
     return source.load_person(index)
