@@ -4,7 +4,7 @@ Run as `python -m tests.docs.guides PAGE`, in an empty folder. What the line tha
 
     ```python                     run; the blocks of a page share their names
     ```sh                         run by one bash for the whole page, which stops at the first error
-    ```text                       after one of these: what it prints
+    ```text                       after one of these: what it prints; three dots stand for anything within a line
     ```toml title="task.toml"     a file of that name, in whatever language
     ```sh no-run                  not run: it needs a phone, a bank, a second machine
 """
@@ -105,10 +105,15 @@ class Reader:
         return printed.getvalue()
 
     def _compare(self, block: Block) -> None:
-        """Line by line; spaces at their ends do not count."""
-        wanted, got = ([line.rstrip() for line in text.strip().splitlines()] for text in (block.text, self.printed))
-        if wanted != got:
+        """Line by line; how many spaces there are does not count."""
+        wanted, got = ([line.split() for line in text.strip().splitlines()] for text in (block.text, self.printed))
+        if len(wanted) != len(got) or not all(map(_fits, wanted, got)):
             raise SystemExit(f"the page says\n{block.text}\nand the program\n{self.printed}")
+
+
+def _fits(wanted: list[str], got: list[str]) -> bool:
+    pattern = re.escape(" ".join(wanted)).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern, " ".join(got)) is not None
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def follow(text: str, folder: Path) -> tuple[int, str]:
             start_new_session=True,
         )
         try:
-            code = reader.wait(subprocesses.PATIENCE)
+            code = reader.wait(540.0)  # a busy machine takes long to start its commands
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(reader.pid, signal.SIGKILL)
