@@ -1,5 +1,7 @@
 """`crowdfl data`: look at a data set before training on it, and fetch one."""
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +39,7 @@ def show_data(
     for row in rows:
         cells = (f"{train} + {held}" for train, held in zip(row["train"], row["held_out"], strict=True))
         table.add_row(escape(row["person"]), "x".join(map(str, row["window"])), *cells)
-    show({**about, "windows": rows}, table, *marked(source.notes), as_json=as_json)
+    show({**about, "windows": rows}, table, *marked(source.notes), _for_a_task(source, rows), as_json=as_json)
 
 
 @app.command()
@@ -59,6 +61,13 @@ def fetch_wisdm(
     facts = {"file": str(text), "archive": str(archive), "bytes": size, "sha256": digest}
     words = f"{archive}: {size:,} bytes\nSHA-256 {digest}\n{text}\ntry: crowdfl data show wisdm-raw:{text}"
     show(facts, words, as_json=as_json)
+
+
+def _for_a_task(source: Source, rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a task file says to take this data as it is."""
+    length, channels = rows[0]["window"]
+    labels = json.dumps(list(source.label_names), ensure_ascii=False)
+    return f"in a task file's [training]: window = {length}, channels = {channels}, labels = {labels}"
 
 
 def _counts(source: Source, index: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`crowdfl reproduce`: parses options and shows progress; the experiments are in `crowdfl.lab.experiments`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from crowdfl.lab.experiments.experiment import reproduce as run_experiments
 from crowdfl.lab.experiments.rewards import FIG_4
 from crowdfl.lab.experiments.table6 import TABLE_6
 from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7
+from crowdfl.lab.report.output import print_result
+from crowdfl.lab.report.results import Result
 
 CATALOG: dict[str, Experiment[Any]] = {
     each.name: each for each in (TABLE_3, TABLE_4, TABLE_5, TABLE_6, FIG_3, FIG_4, FIG_5, FIG_6, FIG_7)
@@ -45,6 +48,7 @@ def reproduce(
     size: Size | None = "quick" if quick else "full" if full else None
     options = ("" if size is None else f" --{size}") + ("" if compute == "threads" else f" --compute {compute}")
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    found: list[Result] = []
     with Progress(*columns, console=Console(stderr=True)) as progress:
         page = run_experiments(
             [CATALOG[name] for name in chosen],
@@ -54,5 +58,14 @@ def reproduce(
             size=size,
             catalog=list(CATALOG.values()),
             command=f"crowdfl reproduce {{name}}{options}",
+            on_result=found.append,
         )
-    Console(highlight=False).print(f"{page}", soft_wrap=True)
+    _show(found, page)
+
+
+def _show(found: Sequence[Result], page: Path) -> None:
+    """The tables, what must be said with them, and where all of it is, pictures too."""
+    console = Console(highlight=False)
+    for result in found:
+        print_result(result, console)
+    console.print(f"tables, pictures and how they were made: {page}", markup=False, soft_wrap=True)

@@ -130,6 +130,7 @@ def reproduce(
     size: Size | None = None,
     catalog: Sequence[Experiment[Any]] | None = None,
     command: str = "crowdfl reproduce {name}",
+    on_result: Callable[[Result], None] = lambda _result: None,
 ) -> Path:
     """Run them one after the other into `out`; the page shows all that were ever run there."""
     notebook, inside = Notebook(out / "points"), progress.add_task("", total=None, visible=False)
@@ -152,11 +153,11 @@ def reproduce(
             "crowdfl": __version__,
             "machine": machine(),
         }
-        _write_part(out / experiment.name, experiment, experiment.present(settings, results), made)
+        on_result(_write_part(out / experiment.name, experiment, experiment.present(settings, results), made))
     return _assemble(out, catalog or experiments)
 
 
-def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> None:
+def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
     if part.pictures and not has_matplotlib():
         raise ExperimentUnavailable("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,6 +178,7 @@ def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Map
         command=made["command"],
     )
     (folder / "part.html").write_text(section_html(result_section(result)), encoding="utf-8")
+    return result
 
 
 def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
