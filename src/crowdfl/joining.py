@@ -15,10 +15,12 @@ from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.agent import Agent
+from crowdfl.roles.described import described
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant
-from crowdfl.roles.words import event_words, task_words
+from crowdfl.roles.words import event_words
 from crowdfl.settings import ParticipantSettings, from_millionths
+from crowdfl.text import printable_lines
 
 _NOT_METRICS = ("round", "state")
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
@@ -144,7 +146,7 @@ class Joining:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self) as person:
-            return task_words(person.look(), person.least_participants)
+            return printable_lines(described(person.look(), person.least_participants))
 
 
 def join(
@@ -190,7 +192,7 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     person.require_company(definition)  # no question about what is then refused
     if yes:
         return
-    words = task_words(definition, person.least_participants)
+    words = printable_lines(described(definition, person.least_participants))
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
     sys.stdout.write(f"{words}\n")

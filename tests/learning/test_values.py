@@ -44,6 +44,12 @@ def test_nothing_to_score_is_refused():
         value_score(np.zeros((0, 1)), np.zeros((0, 1), dtype=np.float32))
 
 
+def test_a_model_that_diverged_is_told_with_a_remedy():
+    """Before a NaN reaches a file."""
+    with pytest.raises(DataMalformed, match="training diverged; lower `rate`"):
+        value_score(np.array([[np.inf]]), np.array([[1.0]], dtype=np.float32))
+
+
 def test_made_up_people_have_a_pace():
     """Near 0.5, 1 and 1.5 a second, the same over a recording; on both sides of the split."""
     split = load_split("synthetic:2")

@@ -9,14 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, show, show_event
+from crowdfl.cli.output import JsonLines, clean, show, show_event
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.agent import Agent
+from crowdfl.roles.described import described
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.roles.words import event_words, task_words
+from crowdfl.roles.words import event_words
 from crowdfl.services.client.invited import invited, read_invitation
 from crowdfl.settings import from_millionths
 
@@ -41,7 +42,7 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
     with open_participant(invitation, home, as_json=as_json) as person:
         person.on_event = beside
         definition = person.look()
-    show(definition.body(), task_words(definition, person.least_participants), as_json=as_json)
+    show(definition.body(), described(definition, person.least_participants), as_json=as_json)
 
 
 @app.command()
@@ -131,7 +132,7 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(task_words(definition, person.least_participants))
+    typer.echo(clean(described(definition, person.least_participants)))
     person.require_company(definition)  # no question about what is then refused
     typer.confirm("Join?", abort=True)
 

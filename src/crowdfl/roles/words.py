@@ -1,24 +1,10 @@
-"""What a participant is told, in words: what a task is before joining it, and what happens in it."""
+"""What happens to a participant, in words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crowdfl.roles.documents import Definition
 from crowdfl.settings import from_millionths
 from crowdfl.text import printable_lines
-
-
-def task_words(definition: Definition, least: int) -> str:
-    """What somebody should know before joining, who takes part from so many people on."""
-    settings, spec, yours = definition.settings, definition.spec, least
-    key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
-    few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
-    return (
-        f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
-        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}\n"
-        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}\n"
-        f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}"
-    )
 
 
 def event_words(what: str, details: Mapping[str, Any]) -> str:

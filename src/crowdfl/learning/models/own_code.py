@@ -25,7 +25,7 @@ def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whateve
     place, _, attribute = name.partition(":")
     try:
         with _current_folder_first():
-            return getattr(importlib.import_module(place), attribute)
+            module = importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"{name}: {error.name!r} is not installed, and not in {Path.cwd()}: install it, or go to the folder that has it"
@@ -36,6 +36,9 @@ def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whateve
         ) from error
     except (Exception, RecursionError) as error:  # a module may fail in any way while it is imported
         raise SettingsError(f"{name} cannot be loaded: {described(error)}") from error
+    if not hasattr(module, attribute):  # perhaps another module of that name, which was loaded first
+        raise SettingsError(f"{name} cannot be loaded: {getattr(module, '__file__', place)} has no {attribute!r}")
+    return getattr(module, attribute)
 
 
 def code_file(name: str) -> str:
