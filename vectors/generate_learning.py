@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.learning.datasets.csv_files import label_of_name, read_table
+from crowdfl.learning.datasets.csv_files import read_table
+from crowdfl.learning.datasets.csv_folders import label_of_name
 from crowdfl.learning.datasets.data import Person
 from crowdfl.learning.datasets.recordings import recordings_of, split_recordings
 from crowdfl.learning.features import features, scaled
