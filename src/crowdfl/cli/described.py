@@ -6,7 +6,7 @@ from crowdfl.cli.task.words import in_words
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TaskSettings, is_code
 
 _FED: Mapping[str, str] = {
     "motion": "nine numbers per channel and window",
@@ -47,7 +47,7 @@ def _training(definition: Definition) -> list[str]:
     return [
         f"Recorded: {recipe.channels} channels{sensors}, {recipe.hertz:g} samples a second; "
         f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
-        f"Trained: {_learner(recipe)}, fed with {_FED[recipe.features]}; "
+        f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
         f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",
     ]
 
@@ -67,6 +67,10 @@ def _learner(recipe: Recipe) -> str:
         if recipe.learner == "conv" and not recipe.layers
         else f"a network with {layers}"
     )
+
+
+def _loss(recipe: Recipe) -> str:
+    return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
 
 
 def _rounds(settings: TaskSettings) -> str:
