@@ -13,6 +13,7 @@ from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.csv_files import read_table, value_columns
 from crowdfl.learning.datasets.data import Labels, Values, Windows
 from crowdfl.learning.datasets.recordings import recordings_of, resampled, windows_of
+from crowdfl.learning.datasets.sources import csv_file
 from crowdfl.learning.metrics import class_scores, confusion
 from crowdfl.learning.models.learner import Learner, score, value_score
 from crowdfl.learning.recipe import Recipe
@@ -45,9 +46,9 @@ class Samples:
 
 
 def load_samples(spec: str, recipe: Recipe) -> Samples:
-    """A file that ends in .csv, or what is held out of data as `crowdfl participant run` takes it."""
-    if spec.lower().endswith(".csv") and not spec.startswith("csv:"):
-        return _from_csv(Path(spec), recipe)
+    """All of one CSV file, or what is held out of data as `crowdfl participant run` takes it."""
+    if (file := csv_file(spec)) is not None:
+        return _from_csv(file, recipe)
     split = recipe.load(spec)
     held_out = split.held_out
     return Samples(held_out.windows, None, held_out.labels, held_out.values, split.train.windows)

@@ -127,7 +127,12 @@ class Recipe(TrainingSettings):
         """A person's windows with the task's labels or values, or what does not fit."""
         name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.channels)
         if found != wanted:
-            raise DataMalformed(f"{name}: the windows have the shape {found}, the task's have {wanted}")
+            told = zip(("window", "channels"), found, wanted, strict=True)
+            write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)
+            raise DataMalformed(
+                f"{name}: the data has windows of {found[0]} x {found[1]} (samples x channels), the task's are of "
+                f"{wanted[0]} x {wanted[1]}: take other data, or say {write} in the task's [training]"
+            )
         split = valued(split, self.labels) if self.learns_values else relabelled(split, self.labels)
         if not len(split.train):
             raise DataMalformed(f"{name}: no window of {wanted[0]} samples to train on: record longer stretches")
@@ -159,4 +164,6 @@ class Recipe(TrainingSettings):
 
 
 def _ask_for(option: str, name: str, what: str) -> str:
-    return f"the task {what}: install and read it, then say --{option} {name or 'package.module:Name'}"
+    if name:
+        return f"the task {what}: install and read it, then say --{option} {name}"
+    return f"the task {what} and does not say which: ask its requester, then say --{option} package.module:Name"

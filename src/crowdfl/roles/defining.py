@@ -102,7 +102,7 @@ def warnings(definition: Definition) -> list[str]:
     elif settings.max_norm is None:
         found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
     found += _step_warnings(settings)
-    raw = training.get("features") == "flat" or training.get("learner") == "conv"
+    raw = training.get("features") in ("flat", "windows") or training.get("learner") == "conv"
     if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
         found.append(
             "on raw windows the updates of honest people have little direction in common: in our trials about half or more "

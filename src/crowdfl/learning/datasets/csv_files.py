@@ -1,8 +1,7 @@
-"""A folder of CSV files as a phone's sensor app exports them: time, x, y, z, perhaps rotation, and a label.
+"""A CSV file as a phone's sensor app exports it: time, x, y, z, perhaps rotation, and a label.
 
-Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. All files of a folder are
-one person's. A file without a label column is labelled by its name, or by that of the inner folder that it lies in. Numbers to
-learn are columns too: of the names that a task gives its values, or, for a single one, `value` or `target`.
+Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. Numbers to learn are
+columns too: of the names that a task gives its values, or, for a single one, `value` or `target`.
 """
 
 import csv
@@ -10,20 +9,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.data import UNLABELLED, Cut, Recording, Source, Split, person_at
-from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings, with_values
-
-CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.datasets.recordings import GRAVITY
 
 _TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")
 _AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?")
@@ -47,59 +41,6 @@ class CsvTable:
 
 
 @dataclass(frozen=True)
-class CsvFolder(Source):
-    """One person, named after the folder."""
-
-    path: Path
-    cut: Cut = CUT
-    values: tuple[str, ...] = ()  # numbers to learn; labels then do not matter
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return (self.path.resolve().name,)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(sorted({label for table in self._tables for label in table.labels}))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        dropped = sum((table.dropped for table in self._tables), Counter[str]())
-        return tuple(f"Left out: {kind} in {count:,} rows." for kind, count in sorted(dropped.items()))
-
-    def load_person(self, index: int) -> Split:
-        """In units of g and 2 rad/s."""
-        name = person_at(self.people, index)
-        names = (UNLABELLED,) if self.values else self.label_names
-        places = {label: 0 if self.values else place for place, label in enumerate(self.label_names)}
-        hertz = self.cut.hertz or watch.HERTZ
-        recordings = [recording for table in self._tables for recording in _recordings(table, places, hertz)]
-        split = split_recordings(name, recordings, names, replace(self.cut, hertz=hertz))
-        return with_values(split, self.values) if self.values else split
-
-    @cached_property
-    def _tables(self) -> list[CsvTable]:
-        if not self.path.is_dir():
-            raise DataMissing(f"{self.path} is not a folder: name one that holds CSV files")
-        files = sorted(path for path in self.path.rglob("*") if path.suffix.lower() == ".csv" and path.is_file())
-        tables = [(path, read_table(path, self._label(path), self.values)) for path in files]
-        filled = [(path, table) for path, table in tables if len(table.times)]
-        if not filled:
-            raise DataMissing(f"{self.path} holds no CSV file with samples: export the recordings into it")
-        widths = {table.signal.shape[1]: path for path, table in filled}
-        if len(widths) > 1:
-            found = " and ".join(f"{path.name} has {width} channels" for width, path in sorted(widths.items()))
-            raise DataMalformed(f"{self.path}: {found}; all files need the same")
-        return [table for _, table in filled]
-
-    def _label(self, path: Path) -> str:
-        first = path.relative_to(self.path).parts[0]
-        if self.values:
-            return UNLABELLED
-        return label_of_name(first.removesuffix(path.suffix))
-
-
-@dataclass(frozen=True)
 class _Columns:
     """The position of each field in a row, and the units the header gives."""
 
@@ -112,7 +53,7 @@ class _Columns:
 
 
 def read_table(path: Path, label: str, values: Sequence[str] = ()) -> CsvTable:
-    """A file's samples; `label` is for samples without a label of their own, `values` names numbers to learn."""
+    """A file's samples; `label` is for those without one, and may be empty. `values` names numbers to learn."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -214,8 +155,6 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
         samples.append(sample)
         learned.append(learned_here)
         labels.append(name or label)
-    if not all(labels):
-        raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
     if numbers and dates:
         raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
@@ -266,14 +205,3 @@ def _is_number(text: str, delimiter: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _recordings(table: CsvTable, places: dict[str, int], hertz: float) -> list[Recording]:
-    labels = np.array([places[label] for label in table.labels], dtype=np.int64)
-    signal = np.append(table.signal / watch.UNITS[: table.signal.shape[1]], table.values, axis=1)
-    return recordings_of(table.times, signal, labels, hertz)
-
-
-def label_of_name(name: str) -> str:
-    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in lower case."""
-    return re.split(r"[\s_.()-]*\d", name, maxsplit=1)[0].strip(" _-.()").lower()
