@@ -211,11 +211,11 @@ class Federation:
                 self._sleep(_REST)
 
     def read(self, number: int) -> Weights | None:
-        """A round's average, where the owner has lent its keys."""
+        """The model that a round led to, where the owner has lent its keys."""
         if self._owner is None:
             return None
         average = self.published().reader(self._owner).read(self.task, number)
-        return self.sp.definition(self.task).shape.arrays(average.weights)
+        return self.sp.definition(self.task).shape.arrays(average.model)
 
     def published(self) -> PublishedRounds:
         rounds = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task)]

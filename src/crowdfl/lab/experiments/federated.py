@@ -115,9 +115,9 @@ class Encrypted:
         rounds: an update is relative to the model that its sender holds."""
         publication, people = self.parties.publish(round_, final=final), list(self.parties.people)
         if not profile_named(self.task.profile).chained:
-            return self.parties.read(publication, number, people[:1], final=final).weights
+            return self.parties.read(publication, number, people[:1], final=final).model
         requesters = self.parties.read(publication, number, [], final=True)
-        return (requesters if final else self.parties.read(publication, number, people)).weights
+        return (requesters if final else self.parties.read(publication, number, people)).model
 
     def collect(self, number: int, updates: Updates, attendance: Attendance) -> tuple[AggregationRound, list[str]]:
         """Everyone's upload on its way: most arrive, some are sent again later, some never arrive. Whose did, in order."""
