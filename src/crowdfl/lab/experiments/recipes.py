@@ -31,8 +31,10 @@ class Variation:
 _SPECTRAL = {"features": "spectral", "scale_inputs": True}
 VARIATIONS = (
     Variation("spectral", _SPECTRAL),
-    Variation("spectral, FedAvgM", {**_SPECTRAL, "server_step": "fedavgm", "server_momentum": 0.5}),
-    Variation("spectral, FedAdam", {**_SPECTRAL, "server_step": "fedadam", "server_rate": 0.01}),
+    Variation("spectral, FedAvgM", {**_SPECTRAL, "server_step": "fedavgm", "server_momentum": 0.7}),
+    Variation(
+        "spectral, FedAdam", {**_SPECTRAL, "server_step": "fedadam", "server_rate": 0.01, "server_momentum": 0.5}
+    ),
 )
 """The server steps' rates and momenta are the best of a dozen tried with seed 0, by real user: docs/experiments.md."""
 
