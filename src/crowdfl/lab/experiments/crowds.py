@@ -58,7 +58,7 @@ class Fed:
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class LearningCrowd:
     """The people of a run, the windows that all of them are tested on, and a learner at its first weights."""
 
     settings: LearnSettings
@@ -129,7 +129,7 @@ def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
     return [Person(f"dealt-{n:02}", windows[hand], labels[hand], names) for n, hand in hands]
 
 
-def load_crowd(settings: LearnSettings, bench: Bench) -> Crowd:
+def load_crowd(settings: LearnSettings, bench: Bench) -> LearningCrowd:
     source = bench.data
     if source is None:
         raise DataMissing("this experiment trains on a data set: name one with --data")
@@ -138,4 +138,4 @@ def load_crowd(settings: LearnSettings, bench: Bench) -> Crowd:
     splits = [source.load_person(i) for i in range(settings.people)]
     if settings.split == "random":
         splits = dealt_at_random(splits, settings.seed)
-    return Crowd(settings, splits)
+    return LearningCrowd(settings, splits)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Progress
-from crowdfl.lab.experiments.crowds import Crowd, LearnSettings, load_crowd
+from crowdfl.lab.experiments.crowds import LearningCrowd, LearnSettings, load_crowd
 from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint
 from crowdfl.lab.experiments.records import Record, Records
 from crowdfl.lab.parties import LocalParties
@@ -78,7 +78,7 @@ class Keys:
             return "no key"
         return "an insecure test key" if self.insecure_test_key else f"|N| = {self.key_bits}"
 
-    def task(self, crowd: Crowd, budget: str | None = None) -> TaskSettings:
+    def task(self, crowd: LearningCrowd, budget: str | None = None) -> TaskSettings:
         """The task that such a run is; with a budget, one that pays by the paper's rule in every round."""
         settings: dict[str, Any] = {
             "profile": self.profile,
@@ -101,7 +101,7 @@ class Encrypted:
 
     lost_train, steps = True, True
 
-    def __init__(self, crowd: Crowd, keys: Keys, bench: Bench, budget: str | None = None) -> None:
+    def __init__(self, crowd: LearningCrowd, keys: Keys, bench: Bench, budget: str | None = None) -> None:
         self.task = keys.task(crowd, budget)
         learner = crowd.learner()
         spec = TaskSpec("experiment", self.task, learner.shape.parameters)
@@ -132,7 +132,7 @@ class Encrypted:
         return round_, arrived
 
 
-def federated(crowd: Crowd, aggregator: Clear | Encrypted, attendance: Attendance) -> Iterator[Scores]:
+def federated(crowd: LearningCrowd, aggregator: Clear | Encrypted, attendance: Attendance) -> Iterator[Scores]:
     """In each round everyone trains from the last average; the scores of each round's average."""
     learner, training = crowd.learner(), crowd.training()
     shape, model = learner.shape, learner.weights()
