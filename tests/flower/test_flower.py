@@ -102,12 +102,10 @@ def wait_for(port: int, log: Path) -> None:
 
 
 def configure(folder: Path, port: int) -> None:
-    """Four clients, one after the other: a small machine's."""
+    """Where `flwr run` finds the SuperLink."""
     (folder / "home").mkdir(exist_ok=True)
     (folder / "home/config.toml").write_text(
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
-        "options.num-supernodes = 4\noptions.backend.client-resources.num-cpus = 1\n"
-        "options.backend.init-args.num-cpus = 1\n"
     )
 
 
@@ -115,7 +113,11 @@ def run_app(app: Path, folder: Path) -> dict[str, object]:
     """`flwr run`; the model that the app has saved."""
     import torch
 
+    clients = (
+        "num-supernodes=4 client-resources-num-cpus=1 init-args-num-cpus=1"  # one after the other: a small machine's
+    )
     command = [FLOWER / "bin/flwr", "run", app, "--stream", "--run-config", "num-server-rounds=2"]
+    command += ["--federation-config", clients]
     options = {"env": environment(folder / "home"), "capture_output": True, "text": True, "timeout": PATIENCE}
     done = subprocesses.run(command, **options)
     saved = folder / "final_model.pt"

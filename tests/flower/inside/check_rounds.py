@@ -7,8 +7,9 @@ import pytest
 from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx
 
-from crowdfl.errors import NotReady, SettingsError
+from crowdfl.errors import FormatError, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
+from crowdfl.flower.state import open_blobs
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)
@@ -231,3 +232,12 @@ def test_a_node_cannot_use_up_the_invitations_of_others():
     assert all(2 in left for left in strategy.left_out.values())
     assert "no invitation left" in strategy.left_out[6][2]
     assert len(strategy.outcomes[6].averaged) == 4
+
+
+def test_a_server_cannot_name_a_folder_outside_of_the_nodes_own(tmp_path: Path):
+    context = protected().contexts[1]
+    context.node_config["crowdfl-home"] = str(tmp_path / "own")
+    for task in ("../other", "/etc", "", "A" * 32, "0" * 31):
+        with pytest.raises(FormatError):
+            open_blobs(context, task)
+    assert not (tmp_path / "other").exists()
