@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-phone test format lint types unit test-all pages test-slow fuzz bench peers flower screenshots clean
+.PHONY: demo demo-phone test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
 
 # PROFILE=shares plays the same campaign with the third profile.
 PROFILE ?= hardened
@@ -36,9 +36,9 @@ unit: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "not second and not slow"
 
 # The second tier: processes that are killed, clusters, benchmarks, pages in a browser, PostgreSQL where CROWDFL_TEST_POSTGRES
-# names a server.
+# names a server. Four at a time: they wait for processes more than they compute.
 test-all: $(VENV)/.ready $(FLOWER)/.ready pages
-	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
+	$(BIN)/pytest -n 4 --dist worksteal -m "second and not slow"
 
 # The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
 pages: node_modules/.package-lock.json
@@ -49,6 +49,10 @@ pages: node_modules/.package-lock.json
 node_modules/.package-lock.json: package-lock.json
 	@command -v npm >/dev/null || { echo "the checks of the pages need node 20 or later, with npm"; exit 1; }
 	@test -L node_modules || npm ci
+
+# The documents as a site, in site/. The second tier builds it too, and follows its links. (The variable silences an advertisement.)
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pictures in the documents, as the tests of pages take them.
 screenshots: $(VENV)/.ready node_modules/.package-lock.json
@@ -71,7 +75,7 @@ flower: $(FLOWER)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,experiments,learning,plots,services,tracing]'
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,experiments,learning,plots,services,tracing]'
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
@@ -87,4 +91,4 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -86,6 +86,7 @@
     │   ├── DataMissing             a data set, or a person in it, is not there
     │   ├── DataAltered             a data file is not the one it should be
     │   ├── DataMalformed           windows and labels do not fit together
+    │   ├── OwnCodeError            a learner or loss of the user's own does not do what it must
     │   └── LearningUnavailable     a package that training needs is not installed
     ├── StoreError                  a database cannot be used
     │   ├── StoreUnavailable        it cannot be reached, or is locked for too long
@@ -466,6 +467,10 @@ class DataAltered(LearningError):
 
 class DataMalformed(LearningError):
     """Windows and labels do not fit together."""
+
+
+class OwnCodeError(LearningError):
+    """A learner or loss that the user has named does not do what it must, or failed."""
 
 
 class LearningUnavailable(LearningError):

@@ -20,12 +20,18 @@ from crowdfl.schema import Expected, Settings, SettingsTable
 MILLION = 1_000_000
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
+LOSSES = ("squared", "absolute", "huber")  # of values
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
 _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
+_STEPS = {
+    "none": (),
+    "fedavgm": ("server_rate", "server_momentum"),
+    "fedadam": ("server_rate", "server_momentum", "server_squares", "server_floor"),
+}
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -67,6 +73,16 @@ def origin_of(url: str) -> str:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
     return f"{parts.scheme}://{host}" + ("" if usual else f":{parts.port}")
+
+
+def is_code(value: str) -> bool:
+    """Whether this names code as package.module:Name."""
+    place, colon, name = value.partition(":")
+    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
+
+
+def is_loss(value: str) -> bool:
+    return value in LOSSES or is_code(value)
 
 
 def is_origin(value: str) -> bool:
@@ -149,6 +165,7 @@ _Labels = Annotated[
     _fitting(lambda names: len(set(names)) == len(names)),
     Expected('a list of different strings, as in ["sitting", "walking"]'),
 ]
+_Loss = Annotated[str, _fitting(is_loss), Expected('"squared", "absolute", "huber" or package.module:function')]
 _Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
 _Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
@@ -157,6 +174,10 @@ _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
 _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
 _Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
+# Of server steps: bounds within which no device computes an infinity, whatever the averages are.
+_Rate = Annotated[_Number, Field(gt=0, le=1000)]
+_Decay = Annotated[_Number, Field(ge=0, lt=1)]
+_Floor = Annotated[_Number, Field(ge=1e-12, le=1000)]
 
 
 _ROLE = "Whose settings these are."
@@ -215,6 +236,18 @@ class TaskSettings(Settings):
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
+    server_step: Literal["none", "fedavgm", "fedadam"] = Field(
+        default="none",
+        description='Of "shares": what readers make of a round\'s average; "none" takes it as it is: docs/shares.md.',
+    )
+    server_rate: _Rate = Field(default=1.0, description="Of a server step: its rate.")
+    server_momentum: _Decay = Field(default=0.9, description="Of a server step: how much of the last steps stays.")
+    server_squares: _Decay = Field(
+        default=0.99, description='Of "fedadam": how much of the last squares stays; above the square of the momentum.'
+    )
+    server_floor: _Floor = Field(
+        default=0.001, description='Of "fedadam": added to the root that a step is divided by.'
+    )
     key_bits: int = Field(
         default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
     )
@@ -252,22 +285,58 @@ class TaskSettings(Settings):
             raise ValueError(f"`epsilon` is {self.epsilon}; expected at least 10^-{2 * self.decimals}")
         return self
 
+    @model_validator(mode="after")
+    def _steps_by_what_is_used(self) -> Self:
+        used = _STEPS[self.server_step]
+        for name in _STEPS["fedadam"]:
+            if name not in used and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f'`{name}` has no effect with server_step = "{self.server_step}"; leave it out')
+        if self.server_step == "fedadam" and self.server_squares <= self.server_momentum**2:
+            raise ValueError(
+                f"`server_squares` is {self.server_squares}; expected more than the square of `server_momentum`, which is "
+                f"{self.server_momentum}: else a weight may leap when its updates become small"
+            )
+        return self
+
 
 class TrainingSettings(Settings):
     """A task's [training] section: what every participant's device does. The platform does not look inside."""
 
-    learner: Literal["network", "conv", "softmax", "module"] = Field(
+    learner: Literal["network", "conv", "softmax", "module", "own"] = Field(
         default="network", description="The kind of model; docs/learning.md says what each is."
     )
     hidden: _Sizes = Field(default=(32,), description="Sizes of the network's hidden layers.")
     layers: _Layers = Field(default=(), description="The network layer by layer, in place of `hidden`.")
     module: str = Field(
-        default="", description='With learner "module": package.module:Class, which participants install.'
+        default="", description='With learner "module" or "own": package.module:Class, which participants install.'
     )
-    features: Literal["motion", "flat"] = Field(
-        default="motion", description='What a network is fed: "flat" is the samples, "motion" nine numbers per channel.'
+    form: Literal["numpy", "torch"] = Field(
+        default="numpy",
+        description='With learner "own": what `crowdfl.join` hands to functions, NumPy arrays or a torch state_dict.',
     )
-    labels: _Labels = Field(description="The labels to tell apart.")
+    features: Literal["motion", "flat", "spectral", "windows"] = Field(
+        default="motion",
+        description='What a network is fed: "motion", nine numbers per channel; "spectral", 30 frequencies, mean and deviation '
+        'of each channel; "flat", the samples in a row; "windows", the samples as (window, channels), for code of your own.',
+    )
+    scale_inputs: bool = Field(
+        default=False,
+        description="Scale each of these numbers by its mean and deviation over the person's own training windows.",
+    )
+    target: Literal["label", "value"] = Field(
+        default="label", description='What is learned: "label", one of `labels`; "value", a number for each name there.'
+    )
+    labels: _Labels = Field(description='The labels to tell apart; with target "value", the names of the values.')
+    loss: _Loss | None = _optional(
+        "huber",
+        "Of values: squared, absolute or huber; or code of your own, package.module:function, which participants install.",
+    )
+    proximal: float = Field(
+        default=0.0,
+        ge=0,
+        lt=2**63,
+        description="FedProx: how strongly training is held near the model that the round starts from; 0: not at all.",
+    )
     channels: _Small = Field(default=6, description="Channels of a sample.")
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
     window: _Small = Field(default=100, description="Samples in a window.")
@@ -285,6 +354,18 @@ class TrainingSettings(Settings):
     batch: _Whole = Field(default=32, ge=1, lt=2**63, description="Samples per step of training.")
     rate: float = Field(default=0.005, gt=0, lt=2**63, description="The learning rate.")
     seed: _Whole = Field(default=0, ge=0, lt=2**63, description="The initial weights follow from it.")
+
+    @model_validator(mode="after")
+    def _fits_its_target(self) -> Self:
+        if self.target == "label" and self.loss in LOSSES:
+            raise ValueError(
+                f'`loss` is {self.loss!r}, which is of values; with labels leave it out, or say target = "value"'
+            )
+        if self.features == "windows" and self.scale_inputs:
+            raise ValueError('`scale_inputs` is for features in a row; with features = "windows" say `standardise`')
+        if self.target == "value" and self.learner == "softmax":
+            raise ValueError('softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)')
+        return self
 
 
 def require_claim_window(seconds: float, least: float) -> None:

@@ -19,7 +19,7 @@ from crowdfl.errors import SettingsError
 from crowdfl.lab.demo import phone
 from crowdfl.lab.demo.motion import ACTIVITIES, write_recordings
 from crowdfl.lab.demo.trust import certificate_page, fingerprint, share_authority
-from crowdfl.learning.datasets.csv_files import CsvFolder
+from crowdfl.learning.datasets.csv_folders import CsvFolder
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.invitation_link import read_link

@@ -191,6 +191,14 @@ def test_a_data_set_is_shown():
     ]
 
 
+def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
+    """And no label is cut, however narrow the terminal is."""
+    monkeypatch.setenv("COLUMNS", "40")
+    told = typed("data", "show", "synthetic:3")
+    assert 'window = 100, channels = 3, labels = ["slow", "middling", "fast"]' in told
+    assert {"synthetic-4", "middling"} <= set(told.split())
+
+
 def test_a_whole_file_is_shown(tmp_path):
     """Everyone in it, if nobody is named."""
     marks = {"train": np.array([True, False]), "label_names": np.array(["a"])}

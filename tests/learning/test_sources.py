@@ -18,7 +18,9 @@ from tests.learning.shared import shared_file
         ("watch:3", Spec("watch", Path(), "3")),
         ("synthetic:0", Spec("synthetic", Path(), "0")),
         ("csv:walks/anna", Spec("csv", Path("walks/anna"), None)),
-        ("csv:odd#name", Spec("csv", Path("odd#name"), None)),
+        ("csv:walks#anna", Spec("csv", Path("walks"), "anna")),
+        ("csv-by-folder:walks", Spec("csv-by-folder", Path("walks"), None)),
+        ("walks/monday.CSV", Spec("csv", Path("walks/monday.CSV"), None)),
         ("npz:a/b.npz#7", Spec("npz", Path("a/b.npz"), "7")),
         ("npz:C:/x#y.npz#7", Spec("npz", Path("C:/x#y.npz"), "7")),
         ("wisdm-raw:raw.txt", Spec("wisdm-raw", Path("raw.txt"), None)),
@@ -27,6 +29,18 @@ from tests.learning.shared import shared_file
 def test_a_text_is_taken_apart(text, spec):
     """Kind, path, person."""
     assert parse_spec(text) == spec
+
+
+def test_a_folder_with_a_number_sign_in_its_name_is_no_person(tmp_path):
+    (tmp_path / "odd#name").mkdir()
+    assert parse_spec(f"csv:{tmp_path}/odd#name").path == tmp_path / "odd#name"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("windows.npz", "npz"), ("walks", "csv")])
+def test_a_path_without_its_kind_is_answered_with_it(tmp_path, name, kind):
+    (tmp_path / name).touch() if kind == "npz" else (tmp_path / name).mkdir()
+    with pytest.raises(SettingsError, match=f"perhaps {kind}:{tmp_path}/{name}#3"):
+        parse_spec(f"{tmp_path}/{name}#3")
 
 
 @pytest.mark.parametrize("text", ["", "watch", "watch:", "phone:3", "3"])

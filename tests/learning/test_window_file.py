@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.npz_files import STANDARDISED, SWAPPED, WindowFile
+from crowdfl.learning.datasets.npz_files import ARRAYS, STANDARDISED, SWAPPED, WindowFile
 from tests.learning.shared import shared_file
 from tests.learning.test_model_files import HOSTILE_HEADERS, member_with
 
@@ -50,11 +50,50 @@ def test_nobody_else_is_there(path, index):
 def test_a_missing_array_is_named(tmp_path, name):
     """With those that are there. Without marks nothing is held out by guessing."""
     np.savez(tmp_path / "short.npz", **{key: value for key, value in GOOD.items() if key != name})
-    with pytest.raises(DataMalformed, match=f"lacks the array '{name}'; it has "):
+    with pytest.raises(DataMalformed, match=f"lacks the array '{name}'; it has ") as refusal:
+        WindowFile(tmp_path / "short.npz").load_person(0)
+    assert all(f"`{each}`, {words}" in str(refusal.value) for each, words in ARRAYS.items())
+
+
+def test_all_that_is_missing_is_named_at_once_beside_what_was_found(tmp_path):
+    """As a newcomer's first file has it."""
+    np.savez(tmp_path / "mine.npz", X=np.zeros((6, 90, 3)), y=np.zeros(6))
+    with pytest.raises(DataMalformed, match=r"'windows' and 'label' and .*; it has X \(6, 90, 3\), y \(6,\)\."):
+        WindowFile(tmp_path / "mine.npz").load_person(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("windows", np.zeros((6, 4))),
+        ("label", np.array(["still"] * 6)),
+        ("label_names", np.array([0, 1])),
+        ("train", np.array(["yes"] * 6)),
+    ],
+)
+def test_an_array_of_another_kind_is_answered_with_what_it_should_be(tmp_path, name, wrong):
+    np.savez(tmp_path / "odd.npz", **(GOOD | {name: wrong}))
+    with pytest.raises(DataMalformed) as refusal:
+        WindowFile(tmp_path / "odd.npz").load_person(0)
+    assert f"{name!r} is {wrong.dtype} of shape" in str(refusal.value)
+    assert f"expected {ARRAYS[name]}" in str(refusal.value)
+
+
+def test_people_may_have_names(tmp_path):
+    np.savez(tmp_path / "named.npz", **(GOOD | {"user": np.array(["bob"] * 3 + ["alice"] * 3)}))
+    source = WindowFile(tmp_path / "named.npz")
+    assert source.people == ("alice", "bob")
+    assert source.load_person(1).train.windows.tolist() == GOOD["windows"][:2].tolist()
+
+
+def test_windows_that_are_too_few_are_counted(tmp_path):
+    """Against the first array that has more."""
+    np.savez(tmp_path / "short.npz", **(GOOD | {"windows": GOOD["windows"][:5]}))
+    with pytest.raises(DataMalformed, match=r"'label' is .* of shape \(6,\); expected .* for 5 windows"):
         WindowFile(tmp_path / "short.npz").load_person(0)
 
 
-@pytest.mark.parametrize("name", ["windows", "user", "train"])
+@pytest.mark.parametrize("name", ["label", "user", "train"])
 def test_an_array_of_the_wrong_length_is_named(tmp_path, name):
     """With its shape."""
     np.savez(tmp_path / "short.npz", **(GOOD | {name: GOOD[name][:5]}))

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
@@ -17,6 +18,7 @@ from crowdfl.text import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
+_BESIDE = 3  # of a column: a line, and a space on both sides
 
 
 def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
@@ -28,7 +30,35 @@ def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
         if isinstance(part, str):
             typer.echo(clean(part))
         else:
-            Console(highlight=False).print(_Clean(part), soft_wrap=isinstance(part, Text))
+            _console(part).print(_Clean(part), soft_wrap=isinstance(part, Text))
+
+
+def _console(part: Text | Table) -> Console:
+    """As wide as the terminal, or as a table needs if no word of it is cut: better a broken line than a lost name."""
+    console = Console(highlight=False)
+    if isinstance(part, Table):
+        cells = [[Text.from_markup(str(cell)).plain for cell in (each.header, *each.cells)] for each in part.columns]
+        besides = _BESIDE * len(cells) + 1
+        widths = column_widths(cells, console.width - besides)
+        for column, width in zip(part.columns, widths, strict=True):
+            column.width = width
+        console.width = max(console.width, sum(widths) + besides)
+    return console
+
+
+def column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """A width for each column of texts, at most `room` together if no word is cut for that."""
+    least = [longest_word(column) for column in columns]
+    most = [max((cell_len(line) for cell in column for line in cell.split("\n")), default=0) for column in columns]
+    for cap in range(max(most, default=0), 0, -1):
+        widths = [max(low, min(high, cap)) for low, high in zip(least, most, strict=True)]
+        if sum(widths) <= room:
+            return widths
+    return least
+
+
+def longest_word(column: Sequence[str]) -> int:
+    return max((cell_len(word) for cell in column for word in cell.split()), default=0)
 
 
 def clean(text: str) -> str:
@@ -46,6 +76,11 @@ class _Clean:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for segment in console.render(self.part, options):
             yield segment if segment.control else Segment(clean(segment.text), segment.style)
+
+
+def short_state(digest: str) -> str:
+    """Enough of a state's digest for two people to compare."""
+    return digest[:16]
 
 
 def marked(notes: Iterable[str]) -> list[Text]:

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, clean, show, show_event
+from crowdfl.cli.described import described
+from crowdfl.cli.output import JsonLines, clean, short_state, show, show_event
+from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.profile import Tools
@@ -51,7 +53,7 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
     with open_participant(invitation, home, as_json=as_json) as person:
         person.on_event = beside
         definition = person.look()
-    show(definition.body(), _described(definition, person), as_json=as_json)
+    show(definition.body(), described(definition, person.least_participants), as_json=as_json)
 
 
 @app.command()
@@ -70,7 +72,7 @@ def join(
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 -- each is an option
     invitation: _Invitation,
     data: Annotated[
         str,
@@ -82,9 +84,9 @@ def run(
     yes: _Yes = False,
     least_participants: _Least = None,
     as_json: JsonLines = False,
-    module: Annotated[
-        str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
-    ] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     claim: Annotated[bool, typer.Option(help="Claim the rewards once the task has ended.")] = True,
     hold_upload: Annotated[
         int, typer.Option(help="Never send the upload of this round: for trying dropouts.", hidden=True)
@@ -96,7 +98,8 @@ def run(
         agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
-        trainer = LocalTrainer(data, definition.training, module)
+        tell_code(module, learner, loss)
+        trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
         agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
 
 
@@ -140,21 +143,9 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(_described(definition, person))
+    typer.echo(clean(described(definition, person.least_participants)))
     person.require_company(definition)  # no question about what is then refused
     typer.confirm("Join?", abort=True)
-
-
-def _described(definition: Definition, person: Participant) -> str:
-    settings, spec, yours = definition.settings, definition.spec, person.least_participants
-    key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
-    few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
-    return (
-        f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
-        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}\n"
-        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}\n"
-        f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}"
-    )
 
 
 @dataclass
@@ -239,6 +230,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
         + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
     ),
+    "read": lambda e: _plain("read", {**e, **({"state": short_state(e["state"])} if "state" in e else {})}),
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
@@ -287,5 +279,8 @@ def say(what: str, details: Mapping[str, Any]) -> None:
 
 
 def _in_words(what: str, details: Mapping[str, Any]) -> str:
-    plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
-    return clean(_SAID[what](details) if what in _SAID else plain)
+    return clean(_SAID[what](details) if what in _SAID else _plain(what, details))
+
+
+def _plain(what: str, details: Mapping[str, Any]) -> str:
+    return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

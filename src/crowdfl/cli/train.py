@@ -7,21 +7,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.cli.evaluate import class_table
+from crowdfl.cli.evaluate import class_table, value_table
 from crowdfl.cli.output import Json, marked, show, waiting
+from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
-from crowdfl.learning.evaluation import class_report
+from crowdfl.learning.evaluation import class_report, value_report
 from crowdfl.learning.metrics import scores
-from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve
 from crowdfl.roles.documents import Definition
@@ -32,11 +34,13 @@ _BARS = "▁▂▃▄▅▆▇█"
 _ROWS = 8
 
 
-def train(
+def train(  # noqa: PLR0913, PLR0917 -- each is an option
     data: Annotated[str, typer.Option(help="Whose data: " + "; ".join(FORMS.values()) + ".")],
     task: Annotated[Path | None, typer.Option(help="A task file: its \\[training] section says what to train.")] = None,
     model: Annotated[str | None, typer.Option(help=f"Without a task file: {', '.join(LEARNERS)}.")] = None,
-    module: Annotated[str | None, typer.Option(help="Your own torch module to run: package.module:Class.")] = None,
+    module: Module = None,
+    learner: OwnLearnerName = None,
+    loss: OwnLossName = None,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     entries: Annotated[
         list[str] | None,
@@ -53,16 +57,18 @@ def train(
     """Train on one person's data without encryption; show the learning curve and the held-out scores."""
     if save is not None:
         require_model_path(save)
-    options = {"learner": model or ("module" if module else None), "epochs": epochs}
+    tell_code(module, learner, loss)
+    kind = model or ("own" if learner else "module" if module else None)
+    options = {"learner": kind, "module": learner or module, "loss": loss, "epochs": epochs}
     chosen = _entries(entries or []) | {key: value for key, value in options.items() if value is not None}
     with waiting("reading the data", quiet=as_json):
         training, split, notes = _prepared(data, task, chosen)
         recipe = Recipe.of(training)
-        learner = recipe.make_learner(module)
-    curve = _train(recipe, learner, split, quiet=as_json)
-    result = _result(data, notes, recipe, learner, split, curve)
+        made = recipe.make_learner(module, learner=learner, loss=loss)
+    curve = _train(recipe, made, split, quiet=as_json)
+    result = _result(data, notes, recipe, made, split, curve)
     if save is not None:
-        _save(save, learner, training)
+        _save(save, made, training)
         result["saved"] = str(save)
     if plot is not None:
         _plot(curve, data, plot)
@@ -90,13 +96,15 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
     if task is not None:
         training = {**read_settings(task).get("training", {}), **chosen}
         recipe = Recipe.of(training)
-        source, index = open_person(data, recipe.cut)
+        source, index = open_person(data, recipe.cut, recipe.value_names)
         return training, recipe.adapt(source.load_person(index)), source.notes
-    source, index = open_person(data, _cut(chosen))
+    values = chosen.get("labels", ["value"]) if chosen.get("target") == "value" else []
+    source, index = open_person(data, _cut(chosen), values)
     split = source.load_person(index)
     length, channels = split.train.windows.shape[1:]
     usual = {"features": "flat"} if chosen.get("learner") == "conv" else {}
-    own = {"labels": list(source.label_names), "channels": channels, "window": length}
+    named = values if "labels" in chosen else list(split.train.value_names) or values
+    own = {"labels": named if values else list(source.label_names), "channels": channels, "window": length}
     training = {**usual, **chosen, **own}
     return training, Recipe.of(training).adapt(split), source.notes
 
@@ -126,7 +134,8 @@ def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list
         bar = progress.add_task("training", total=recipe.training.epochs)
 
         def show_epoch(epoch: Epoch) -> None:
-            progress.update(bar, completed=epoch.number, description=f"accuracy {epoch.held_out.accuracy:.3f}")
+            name, value = next(iter(epoch.held_out.numbers.items()))
+            progress.update(bar, completed=epoch.number, description=f"{name} {value:.3f}")
 
         return learning_curve(recipe, model, split, show_epoch)
 
@@ -134,8 +143,7 @@ def _train(recipe: Recipe, model: Learner, split: Split, *, quiet: bool) -> list
 def _result(
     data: str, notes: tuple[str, ...], recipe: Recipe, model: Learner, split: Split, curve: list[Epoch]
 ) -> dict[str, Any]:
-    held_out, names = split.held_out, recipe.labels
-    predicted = model.predict(recipe.inputs_of(held_out.windows)).argmax(axis=1)
+    held_out = split.held_out
     return {
         "data": data,
         "notes": list(notes),
@@ -144,17 +152,31 @@ def _result(
         "parameters": model.shape.parameters,
         "windows": {"train": len(split.train), "held_out": len(held_out)},
         "epochs": [_epoch_row(epoch) for epoch in curve],
-        "held_out": asdict(scores(held_out.labels, predicted, len(names))),
-        "classes": class_report(held_out.labels, predicted, names),
+        **_held_out(recipe, model, split),
         "update_norm": {"last": curve[-1].norm, "largest": (largest := max(epoch.norm for epoch in curve))},
         "max_norm": suggested_bound(largest),
     }
 
 
+def _held_out(recipe: Recipe, model: Learner, split: Split) -> dict[str, Any]:
+    """The scores of the last epoch, and those of each class or value."""
+    predicted, names = model.predict(recipe.both_inputs(split)[1]), recipe.labels
+    if recipe.learns_values:
+        values = np.asarray(recipe.targets_of(split.held_out), dtype=np.float32)
+        every = value_score(predicted, values).numbers
+        return {"held_out": every, "values": value_report(values, predicted, names)}
+    labels, chosen = split.held_out.labels, predicted.argmax(axis=1)
+    return {"held_out": asdict(scores(labels, chosen, len(names))), "classes": class_report(labels, chosen, names)}
+
+
 def _epoch_row(epoch: Epoch) -> dict[str, float]:
-    train, held_out = epoch.train, epoch.held_out
-    row = {"epoch": epoch.number, "train_accuracy": train.accuracy, "train_loss": train.loss}
-    return {**row, "accuracy": held_out.accuracy, "loss": held_out.loss, "norm": epoch.norm}
+    row = {"epoch": epoch.number, **{f"train_{name}": value for name, value in epoch.train.numbers.items()}}
+    return {**row, **epoch.held_out.numbers, "norm": epoch.norm}
+
+
+def _curves(numbers: Mapping[str, Any]) -> tuple[str, str]:
+    """The two scores that are drawn."""
+    return ("accuracy", "loss") if "accuracy" in numbers else ("rmse", "r2")
 
 
 def suggested_bound(largest: float) -> float | None:
@@ -176,11 +198,14 @@ def _told(result: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     sizes = f"{result['windows']['train']:,} windows to train on, {result['windows']['held_out']:,} held out"
     yield f"{result['data']}: {sizes}; {result['learner']} of {result['parameters']:,} parameters"
     yield from marked(result["notes"])
-    for name in ("accuracy", "loss"):
+    for name in _curves(result["epochs"][0]):
         values = [epoch[name] for epoch in result["epochs"]]
         yield f"held-out {name:8} {sparkline(values)}  {values[0]:.3f} to {values[-1]:.3f}"
     yield _curve_table(result["epochs"])
-    yield class_table(result["classes"], "held-out windows")
+    if "classes" in result:
+        yield class_table(result["classes"], "held-out windows")
+    else:
+        yield value_table(result["values"], "held-out windows")
     yield "held out: " + ", ".join(f"{name} {value:.4f}" for name, value in result["held_out"].items())
     yield _norms_told(result)
     yield from (f"{what}: {result[what]}" for what in ("saved", "plot") if what in result)
@@ -202,9 +227,9 @@ def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
         raise LearningUnavailable("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from error
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     epochs = [epoch.number for epoch in curve]
-    for axes, name in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
-        axes.plot(epochs, [getattr(epoch.train, name) for epoch in curve], "--", label="training windows")
-        axes.plot(epochs, [getattr(epoch.held_out, name) for epoch in curve], label="held-out windows")
+    for axes, name in zip(figure.subplots(1, 2), _curves(curve[0].held_out.numbers), strict=True):
+        axes.plot(epochs, [epoch.train.numbers[name] for epoch in curve], "--", label="training windows")
+        axes.plot(epochs, [epoch.held_out.numbers[name] for epoch in curve], label="held-out windows")
         axes.set(xlabel="epoch", ylabel=name)
         axes.legend()
     figure.suptitle(title)
@@ -216,10 +241,11 @@ def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:
 
 def _curve_table(epochs: Sequence[Mapping[str, float]]) -> Table:
     """At most eight rows, the first and the last among them."""
-    table = Table("epoch", "accuracy", "loss", "training accuracy", "training loss", "update norm")
+    first, second = _curves(epochs[0])
+    table = Table("epoch", first, second, f"training {first}", f"training {second}", "update norm")
     last = len(epochs) - 1
     for place in sorted({round(row * last / (_ROWS - 1)) for row in range(_ROWS)}):
         epoch = epochs[place]
-        values = (epoch[name] for name in ("accuracy", "loss", "train_accuracy", "train_loss", "norm"))
+        values = (epoch[name] for name in (first, second, f"train_{first}", f"train_{second}", "norm"))
         table.add_row(str(epoch["epoch"]), *(f"{value:.3f}" for value in values))
     return table

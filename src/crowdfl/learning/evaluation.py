@@ -1,4 +1,4 @@
-"""How well a model does on somebody's data: the scores, each class, and the confusion matrix."""
+"""How well a model does on somebody's data: the scores, each class or value, and the confusion matrix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.csv_files import read_table
-from crowdfl.learning.datasets.data import Labels, Windows
+from crowdfl.learning.datasets.csv_files import read_table, value_columns
+from crowdfl.learning.datasets.data import Labels, Values, Windows
 from crowdfl.learning.datasets.recordings import recordings_of, resampled, windows_of
+from crowdfl.learning.datasets.sources import csv_file
 from crowdfl.learning.metrics import class_scores, confusion
-from crowdfl.learning.models.learner import Learner, score
+from crowdfl.learning.models.learner import Learner, score, value_score
 from crowdfl.learning.recipe import Recipe
 
 _NO_LABEL = "?"
@@ -22,31 +23,61 @@ _NO_LABEL = "?"
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Windows, the second at which each begins where that is known, and their labels where those are."""
+    """Windows, the second at which each begins where that is known, and their labels or values where those are.
+
+    `own` are the person's training windows, where inputs are scaled by them.
+    """
 
     windows: Windows
     starts: npt.NDArray[np.float64] | None
     labels: Labels | None
+    values: Values | None = None
+    own: Windows | None = None
 
     def require_labels(self, spec: str) -> Labels:
         if self.labels is None:
             raise DataMalformed(f"{spec} has no labels to compare with: add a column `label`, or use `predict`")
         return self.labels
 
+    def require_values(self, spec: str) -> Values:
+        if self.values is None:
+            raise DataMalformed(f"{spec} has no values to compare with: add a column for each, or use `predict`")
+        return self.values
+
 
 def load_samples(spec: str, recipe: Recipe) -> Samples:
-    """A file that ends in .csv, or what is held out of data as `crowdfl participant run` takes it."""
-    if spec.lower().endswith(".csv") and not spec.startswith("csv:"):
-        return _from_csv(Path(spec), recipe)
-    held_out = recipe.load(spec).held_out
-    return Samples(held_out.windows, None, held_out.labels)
+    """All of one CSV file, or what is held out of data as `crowdfl participant run` takes it."""
+    if (file := csv_file(spec)) is not None:
+        return _from_csv(file, recipe)
+    split = recipe.load(spec)
+    held_out = split.held_out
+    return Samples(held_out.windows, None, held_out.labels, held_out.values, split.train.windows)
+
+
+def predicted_by(recipe: Recipe, learner: Learner, samples: Samples) -> npt.NDArray[np.float64]:
+    """The probability of each label, or the values, of each window."""
+    return learner.predict(recipe.inputs_of(samples.windows, samples.own))
 
 
 def evaluated(recipe: Recipe, learner: Learner, data: Mapping[str, Samples]) -> dict[str, Any]:
-    """A learner with its weights loaded, on labelled samples by the text that names them."""
-    windows = np.concatenate([samples.windows for samples in data.values()])
+    """A learner with its weights loaded, on samples with labels or values, by the text that names them."""
+    found = np.concatenate([predicted_by(recipe, learner, samples) for samples in data.values()])
+    if recipe.learns_values:
+        values = np.concatenate([samples.require_values(spec) for spec, samples in data.items()])
+        metrics = value_score(found, values)
+        return {**metrics.numbers, "windows": metrics.samples, "values": value_report(values, found, recipe.labels)}
     labels = np.concatenate([samples.require_labels(spec) for spec, samples in data.items()])
-    probabilities = learner.predict(recipe.inputs_of(windows))
+    return _label_report(recipe, labels, found)
+
+
+def value_report(
+    values: Values, predicted: npt.NDArray[np.float64], names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """The scores of each value alone."""
+    return {name: value_score(predicted[:, [i]], values[:, [i]]).numbers for i, name in enumerate(names)}
+
+
+def _label_report(recipe: Recipe, labels: Labels, probabilities: npt.NDArray[np.float64]) -> dict[str, Any]:
     metrics, predicted = score(probabilities, labels), probabilities.argmax(axis=1)
     return {
         "accuracy": metrics.accuracy,
@@ -69,20 +100,26 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
         raise DataMissing(f"there is no file {path}")
     if recipe.standardise:
         raise DataMalformed("this model takes standardised windows, which needs all of a person's data: use csv:FOLDER")
-    table, cut, hertz = read_table(path, _NO_LABEL), recipe.cut, recipe.cut.hertz or watch.HERTZ
+    if recipe.scale_inputs:
+        raise DataMalformed("this model takes scaled inputs, which needs all of a person's data: use csv:FOLDER")
+    named = value_columns(path, recipe.value_names)
+    table, cut, hertz = read_table(path, _NO_LABEL, named), recipe.cut, recipe.cut.hertz or watch.HERTZ
     if table.signal.shape[1] != recipe.channels:
         raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
-    signal = table.signal / watch.UNITS[: recipe.channels]
+    signal = np.append(table.signal / watch.UNITS[: recipe.channels], table.values, axis=1)
     windows, starts, found = [], [], []
-    for recording in recordings_of(table.times, signal, _places(path, table.labels, recipe), hertz):
+    places = np.full(len(signal), -1) if recipe.learns_values else _places(path, table.labels, recipe)
+    for recording in recordings_of(table.times, signal, places, hertz):
         times = recording.times if recording.times is not None else np.arange(len(recording.signal)) / hertz
         windows.append(windows_of(resampled(times, recording.signal, hertz), cut.length, cut.step))
         starts.append(times[0] + np.arange(len(windows[-1])) * cut.step / hertz)
         found.append(np.full(len(windows[-1]), recording.label))
     if not sum(map(len, windows)):
         raise DataMalformed(f"{path} has no {cut.length / hertz:g} s without a gap, the length of a window")
-    labels = np.concatenate(found)
-    return Samples(np.concatenate(windows), np.concatenate(starts), labels if (labels >= 0).all() else None)
+    labels, every = np.concatenate(found), np.concatenate(windows)
+    values = every[:, :, recipe.channels :].mean(axis=1, dtype=np.float64).astype(np.float32) if named else None
+    kept = np.ascontiguousarray(every[:, :, : recipe.channels])
+    return Samples(kept, np.concatenate(starts), labels if (labels >= 0).all() else None, values)
 
 
 def _places(path: Path, labels: Sequence[str], recipe: Recipe) -> Labels:

@@ -15,6 +15,8 @@ from crowdfl.learning.datasets.data import Windows
 Inputs = npt.NDArray[np.float32]
 
 _FREQUENCIES = 6  # of a two-second window: 0.5 to 3 Hz, where limbs move
+_SPECTRUM = 30
+_STILL = 1e-6  # a number that never changes is not divided by zero
 _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm of stillness finite
 
 
@@ -36,7 +38,27 @@ def motion(windows: Windows) -> Inputs:
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-FEATURES: Mapping[str, Callable[[Windows], Inputs]] = MappingProxyType({"flat": flat, "motion": motion})
+def spectral(windows: Windows) -> Inputs:
+    """The strengths of up to 30 frequencies as logarithms, then mean and deviation, of each channel.
+
+    Hann's window fades both ends, so that a movement cut off there does not smear over all frequencies.
+    """
+    length, signal = windows.shape[1], windows.astype(np.float64)
+    mean = signal.mean(axis=1)
+    faded = np.hanning(length)[:, None] * (signal - mean[:, None, :])
+    strengths = np.abs(np.fft.rfft(faded, axis=1))[:, 1 : _SPECTRUM + 1] * (2 / length)
+    logs = _log(strengths.reshape(len(windows), -1))
+    return np.concatenate([logs, mean, signal.std(axis=1)], axis=1).astype(np.float32)
+
+
+def unchanged(windows: Windows) -> Inputs:
+    """(n, length, channels), for code that takes time and channels apart."""
+    return windows
+
+
+FEATURES: Mapping[str, Callable[[Windows], Inputs]] = MappingProxyType(
+    {"flat": flat, "motion": motion, "spectral": spectral, "windows": unchanged}
+)
 
 
 def features(name: str, windows: Windows) -> Inputs:
@@ -46,7 +68,16 @@ def features(name: str, windows: Windows) -> Inputs:
 
 
 def features_per_window(name: str, length: int, channels: int) -> int:
-    return int(features(name, np.zeros((1, length, channels), dtype=np.float32)).shape[1])
+    """As many numbers as each window becomes."""
+    return features(name, np.zeros((1, length, channels), dtype=np.float32)).size
+
+
+def scaled(inputs: Inputs, own: Inputs) -> Inputs:
+    """Each number less its mean over `own`, a person's training windows, and divided by its deviation there; in doubles."""
+    rows = own.astype(np.float64)
+    mean = rows.mean(axis=0)
+    deviation = np.sqrt(((rows - mean) ** 2).mean(axis=0))
+    return np.asarray((inputs - mean) / np.maximum(deviation, _STILL), dtype=np.float32)
 
 
 def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

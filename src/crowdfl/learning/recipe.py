@@ -9,14 +9,16 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Cut, Split, Windows, relabelled, standardised
+from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
-from crowdfl.learning.features import Inputs, features, features_per_window
+from crowdfl.learning.features import Inputs, features, features_per_window, scaled
 from crowdfl.learning.models.learner import Learner, Training
+from crowdfl.learning.models.losses import built_in, own_loss
 from crowdfl.learning.models.networks import convolutional, mlp, own_module
+from crowdfl.learning.models.own_learner import OwnLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
-from crowdfl.settings import TrainingSettings
+from crowdfl.settings import TrainingSettings, is_code
 
 LEARNERS: tuple[str, ...] = get_args(TrainingSettings.model_fields["learner"].annotation)
 
@@ -36,46 +38,132 @@ class Recipe(TrainingSettings):
 
     @property
     def training(self) -> Training:
-        return Training(self.epochs, self.batch, self.rate, self.seed)
+        return Training(self.epochs, self.batch, self.rate, self.seed, self.proximal)
 
     @property
     def inputs(self) -> int:
         """Numbers that the network is fed per window."""
         return features_per_window(self.features, self.window, self.channels)
 
-    def make_learner(self, module: str | None = None) -> Learner:
-        """At its first weights, which follow from the seed. `module` is the code that this machine's user agrees to run."""
-        labels, seed = len(self.labels), self.seed
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one sample: a row, or a whole window."""
+        return (self.window, self.channels) if self.features == "windows" else (self.inputs,)
+
+    @property
+    def learns_values(self) -> bool:
+        return self.target == "value"
+
+    def make_learner(
+        self, module: str | None = None, *, learner: str | None = None, loss: str | None = None
+    ) -> Learner:
+        """At its first weights, which follow from the seed. The arguments name code that this machine's user agrees to run."""
+        self._check_code(module, learner, loss)
         if self.learner == "softmax":
-            return SoftmaxLearner(self.inputs, labels)
-        if self.learner == "module":
-            if not module:
-                raise SettingsError(
-                    f"the task trains its own code: install and read it, then say --module {self.module}"
-                )
-            return TorchLearner.around(own_module(module, self.inputs, labels, seed), self.inputs)
+            return SoftmaxLearner(self.inputs, len(self.labels))
+        if self.learner == "own":
+            return self._own_learner(learner or "")
+        made = self._own_network(module or "") if self.learner == "module" else self._network()
+        own = own_loss(loss, len(self.labels), values=self.learns_values) if loss else None
+        return made.aimed(own or built_in(self.loss, values=self.learns_values), values=self.learns_values)
+
+    def _check_code(self, module: str | None, learner: str | None, loss: str | None) -> None:
+        """Code is run only where its user names it, and named only where the task has such."""
+        if self.learner == "module" and not module:
+            raise SettingsError(_ask_for("module", self.module, "trains a torch module of its own"))
+        if self.learner == "own" and not learner:
+            raise SettingsError(_ask_for("learner", self.module, "trains a learner of its own"))
+        if learner and self.learner != "own":
+            raise SettingsError(f'the task trains learner = "{self.learner}", no code of its own: leave --learner out')
+        own_loss_wanted = self.loss is not None and is_code(self.loss)
+        if own_loss_wanted and self.learner in ("softmax", "own"):
+            raise SettingsError(
+                f'`loss` is {self.loss!r}, and learner = "{self.learner}" has its own loss: leave `loss` out'
+            )
+        if own_loss_wanted and not loss:
+            raise SettingsError(_ask_for("loss", self.loss or "", "trains with a loss of its own"))
+        if loss and not own_loss_wanted:
+            raise SettingsError("the task has no loss of its own: leave --loss out")
+        if self.features == "windows" and self.learner not in ("module", "own"):
+            raise SettingsError(
+                f'features = "windows" is for code of your own; for learner = "{self.learner}" say features = "flat"'
+            )
+
+    def _own_learner(self, name: str) -> Learner:
+        shape, labels = self.input_shape, len(self.labels)
+        offered = {"inputs": self._inputs_told, "labels": labels, "seed": self.seed, "recipe": self}
+        return OwnLearner.named(name, shape, labels, values=self.learns_values, offered=offered)
+
+    def _own_network(self, name: str) -> TorchLearner:
+        return TorchLearner.around(own_module(name, self._inputs_told, len(self.labels), self.seed), self._inputs_told)
+
+    @property
+    def _inputs_told(self) -> int | tuple[int, ...]:
+        """As own code is told it: how many numbers in a row, or the shape of a window."""
+        return self.input_shape if self.features == "windows" else self.inputs
+
+    def _network(self) -> TorchLearner:
+        labels = len(self.labels)
         usual = convolutional(labels) if self.learner == "conv" else mlp(self.hidden, labels)
         layers = list(self.layers) or usual
         if layers[-1] != f"linear {labels}":
-            raise SettingsError(f"the last layer is {layers[-1]!r}; {labels} labels need 'linear {labels}'")
+            what = "values" if self.learns_values else "labels"
+            raise SettingsError(f"the last layer is {layers[-1]!r}; {labels} {what} need 'linear {labels}'")
         folded = any(layer.startswith("conv") for layer in layers)
         if folded and self.features != "flat":
             raise SettingsError(f'convolutions slide over samples: say features = "flat", not {self.features!r}')
-        return TorchLearner(self.inputs, layers, seed, self.channels if folded else None)
+        return TorchLearner(self.inputs, layers, self.seed, self.channels if folded else None)
 
     def load(self, data: str) -> Split:
         """The windows of the person that the text names, as this recipe wants them."""
-        return self.adapt(load_split(data, self.cut))
+        return self.adapt(load_split(data, self.cut, self.value_names))
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The numbers that are learned, if any."""
+        return self.labels if self.learns_values else ()
 
     def adapt(self, split: Split) -> Split:
-        """A person's windows with the task's labels, or what does not fit."""
+        """A person's windows with the task's labels or values, or what does not fit."""
         name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.channels)
         if found != wanted:
-            raise DataMalformed(f"{name}: the windows have the shape {found}, the task's have {wanted}")
-        split = relabelled(split, self.labels)
+            told = zip(("window", "channels"), found, wanted, strict=True)
+            write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)
+            raise DataMalformed(
+                f"{name}: the data has windows of {found[0]} x {found[1]} (samples x channels), the task's are of "
+                f"{wanted[0]} x {wanted[1]}: take other data, or say {write} in the task's [training]"
+            )
+        split = valued(split, self.labels) if self.learns_values else relabelled(split, self.labels)
         if not len(split.train):
             raise DataMalformed(f"{name}: no window of {wanted[0]} samples to train on: record longer stretches")
         return standardised(split) if self.standardise else split
 
-    def inputs_of(self, windows: Windows) -> Inputs:
-        return np.ascontiguousarray(features(self.features, windows))
+    def targets_of(self, person: Person) -> Labels | Values:
+        """What is learned of each window: labels (n,), or values (n, values)."""
+        if not self.learns_values:
+            return person.labels
+        if person.values is None:
+            raise DataMalformed(f"{person.name}: there are no values to learn from")
+        return person.values
+
+    def inputs_of(self, windows: Windows, own: Windows | None = None) -> Inputs:
+        """What a learner is fed. `own` are the person's training windows, which `scale_inputs` takes its numbers from."""
+        inputs = np.ascontiguousarray(features(self.features, windows))
+        if not self.scale_inputs:
+            return inputs
+        if own is None:
+            raise DataMalformed(
+                "this model's inputs are scaled by a person's training windows: name all of that person's data"
+            )
+        return scaled(inputs, inputs if own is windows else features(self.features, own))
+
+    def both_inputs(self, split: Split) -> tuple[Inputs, Inputs]:
+        """Of the training windows, and of those held out."""
+        own = split.train.windows
+        return self.inputs_of(own, own), self.inputs_of(split.held_out.windows, own)
+
+
+def _ask_for(option: str, name: str, what: str) -> str:
+    if name:
+        return f"the task {what}: install and read it, then say --{option} {name}"
+    return f"the task {what} and does not say which: ask its requester, then say --{option} package.module:Name"

@@ -14,6 +14,8 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
 
+_LARGE_RATE = 0.2  # of fedadam, whose steps are about as long as its rate
+
 # What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
 WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -37,26 +39,36 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def defined(
-    place: object, found: dict[str, Any], module: str | None = None, min_claim_window: float = 0.0
+    place: object,
+    found: dict[str, Any],
+    module: str | None = None,
+    min_claim_window: float = 0.0,
+    *,
+    learner: str | None = None,
+    loss: str | None = None,
 ) -> tuple[Definition, Weights]:
-    """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place."""
+    """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place.
+
+    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such.
+    """
     task = TaskFile.parse(found, place)
     settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
     if settings.budget is not None:
         require_claim_window(task.claim_window, min_claim_window)
-    learner = Recipe.parse(task.training, f"{place}, [training]").make_learner(module)
+    recipe = Recipe.parse(task.training, f"{place}, [training]")
+    model = recipe.make_learner(module, learner=learner, loss=loss)
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        shape=learner.shape,
+        shape=model.shape,
         initial="",
         settings=settings,
         claim_window=float(task.claim_window),
         requester=b"",
         training=task.training,
     )
-    return definition, learner.weights()
+    return definition, model.weights()
 
 
 @dataclass(frozen=True)
@@ -89,10 +101,26 @@ def warnings(definition: Definition) -> list[str]:
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
         found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
-    raw = training.get("features") == "flat" or training.get("learner") == "conv"
+    found += _step_warnings(settings)
+    raw = training.get("features") in ("flat", "windows") or training.get("learner") == "conv"
     if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
         found.append(
             "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
             'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
+        )
+    return found
+
+
+def _step_warnings(settings: TaskSettings) -> list[str]:
+    found = []
+    if settings.server_step == "fedadam" and settings.server_rate > _LARGE_RATE:
+        found.append(
+            f"server_rate = {settings.server_rate}: fedadam moves most weights by about that much in a round, whatever was "
+            "learnt; 0.01 to 0.1 is usual"
+        )
+    if settings.server_step != "none" and settings.budget is not None and settings.rule != "none":
+        found.append(
+            "with a server step, a phone without data that sends the last average back is paid in some rounds, under `gate` "
+            "too (docs/shares.md, server steps)"
         )
     return found

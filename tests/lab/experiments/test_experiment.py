@@ -4,7 +4,6 @@ import json
 import signal
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -195,10 +194,14 @@ class TestCommand:
         assert list(tmp_path.iterdir()) == []
 
     def test_it_runs_what_is_named(self, tmp_path, monkeypatch):
-        """And prints where the page is."""
+        """And prints its tables, what is said with them, and where the page is."""
         monkeypatch.setitem(CATALOG, "table4", squares())
         result = CliRunner().invoke(app, ["reproduce", "table4", "--quick", "--out", str(tmp_path)])
         assert result.exit_code == 0, result.output
-        assert Path(result.stdout.strip()) == tmp_path / "report.html"
+        *shown, last = result.stdout.splitlines()
+        assert last.endswith(f": {tmp_path / 'report.html'}")
+        assert "Squares <all>" in shown[0]
+        assert ["4", "16"] in [line.replace("│", " ").split() for line in shown]
+        assert "a remark & more" in shown
         made = json.loads((tmp_path / "squares" / "made.json").read_text())
         assert made["command"] == "crowdfl reproduce squares --quick"

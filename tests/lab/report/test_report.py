@@ -10,9 +10,10 @@ from rich.console import Console
 from crowdfl.errors import PackageMissing
 from crowdfl.lab.report import output, plots
 from crowdfl.lab.report.html import Section, page_html, section_html
-from crowdfl.lab.report.output import csv_text, markdown_table, rich_table
+from crowdfl.lab.report.output import csv_text, markdown_table
 from crowdfl.lab.report.plots import Picture, Series
-from crowdfl.lab.report.results import Figure, Reference, Result, ResultTable, Row, Target
+from crowdfl.lab.report.results import Figure, Reference, Result, ResultTable, Row, Target, cell_text
+from crowdfl.lab.report.terminal import rich_tables
 
 TABLE = ResultTable(
     "Costs | of all",
@@ -23,11 +24,19 @@ TABLE = ResultTable(
 )
 
 
-def shown(table: ResultTable) -> str:
+def shown(table: ResultTable, width: int = 120) -> str:
     """As a terminal prints it."""
-    console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(rich_table(table))
+    console = Console(width=width, file=io.StringIO(), record=True)
+    for part in rich_tables(table, width):
+        console.print(part)
     return console.export_text()
+
+
+def words_cut(table: ResultTable, text: str) -> list[str]:
+    """The words of a table that a text does not have as a whole."""
+    cells = [*table.columns, *(cell_text(cell) for row in table.rows for cell in row)]
+    found = text.split()
+    return [word for cell in cells for word in cell.split() if word not in found]
 
 
 def sketch(canvas) -> None:
@@ -101,6 +110,52 @@ class TestPictures:
         assert plots.save_picture(result.pictures[0], tmp_path) == ()
         with pytest.raises(PackageMissing, match="plots"):
             plots.draw_png(result.pictures[0])
+
+
+class TestNarrowTerminal:
+    """A table that is wider than the terminal."""
+
+    WORDS = ResultTable(
+        "Wide",
+        ("", "quantity", "explanation", "verdict"),
+        tuple(
+            (str(n), "transformation of everything", "a sentence of several words " * 3, "as stated") for n in range(2)
+        ),
+    )
+    MANY = ResultTable(
+        "Many", ("key", *(f"heading-{n}" for n in range(12))), (("k1", *range(1000, 1012)),), note="the end"
+    )
+
+    @pytest.mark.parametrize("width", [50, 80, 100])
+    def test_lines_break_between_words_and_nothing_is_lost(self, width):
+        text = shown(self.WORDS, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert words_cut(self.WORDS, text) == []
+        assert text.count("sentence") == text.count("several") == 6
+
+    def test_columns_that_do_not_fit_beside_each_other_are_shown_in_parts(self):
+        text = shown(self.MANY, 80)
+        assert max(map(len, text.splitlines())) <= 80
+        assert words_cut(self.MANY, text) == []
+        assert text.count("k1") == text.count(" of 2)") == 2
+        assert text.count("the end") == 1
+
+    def test_rows_of_a_part_can_be_told_apart(self):
+        """By numbers where the columns that do so are too wide themselves."""
+        rows = tuple(("x" * 20, "y" * 20, n, *range(7)) for n in range(3))
+        text = shown(ResultTable("Alike", (*"abc", *(f"heading-{n}" for n in range(7))), rows), 80)
+        lines = [line.split() for line in text.splitlines()]
+        assert [line[0] for line in lines if line and line[0].isdigit()] == ["1", "2", "3"] * 2
+
+    def test_long_sentences_of_a_last_column_go_below(self):
+        why = "a reason that is far too long for its column"
+        rows = tuple((*(f"a-long-cell-{n}{place}" for place in range(5)), why if n else "") for n in range(3))
+        text = shown(ResultTable("Reasons", (*"abcde", "why"), rows), 80)
+        assert f"(1) {why}" in text.splitlines()
+        assert text.count("(1)") == 3
+
+    def test_what_fits_is_one_table(self):
+        assert shown(self.MANY, 200).count("k1") == 1
 
 
 class TestPage:

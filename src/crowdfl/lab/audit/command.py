@@ -20,7 +20,11 @@ from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
 
-_COLUMNS = ("", "7.", "what, by whom", "of", "recovered", "error", "blind", "verdict")
+_COLUMNS = ("", "7.", "what, by whom", "of", "error", "blind", "verdict")
+_ABOUT = (
+    "7.: which part of the paper's section 7; error: the attacker's, blind: a guess's. "
+    "The numbered lines say what was recovered, and what the error is."
+)
 _SURPRISE = " (!)"
 _COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green", Verdict.CONCEDED: "yellow"}
 
@@ -39,7 +43,7 @@ class _Scale:
 
 _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
 _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
-_DATA = Path("../shared/data")
+_DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 app = typer.Typer(invoke_without_command=True)
@@ -170,14 +174,14 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
     title = f"crowdfl audit, {scale.name}: |N| = {scale.paper_bits} (paper), {scale.hardened_bits} (hardened)"
     rows = tuple(_cells(number, finding) for number, finding in enumerate(findings, start=1))
     colours = {verdict + mark: colour for verdict, colour in _COLOURS.items() for mark in ("", _SURPRISE)}
-    notes = [f"{number:2}  {f.measure}; {f.note}" for number, f in enumerate(findings, start=1)]
+    notes = [f"{number:3}  {f.recovered}; {f.measure}; {f.note}" for number, f in enumerate(findings, start=1)]
     surprises = [f"{finding.attack} of {finding.subject}" for finding in findings if finding.surprising]
     return Result(
         "audit",
         title,
         where,
         asdict(scale),
-        tables=(ResultTable(title, _COLUMNS, rows, colours=colours),),
+        tables=(ResultTable(title, _COLUMNS, rows, _ABOUT, colours),),
         notes=(*notes, f"unexpected: {', '.join(surprises) or 'nothing'}"),
         data={
             "scale": scale.name,
@@ -192,4 +196,4 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
 
 def _cells(number: int, f: Finding) -> tuple[str, ...]:
     verdict = f.verdict + (_SURPRISE if f.surprising else "")
-    return str(number), f.section, f.title, f.subject, f.recovered, f"{f.error:.3g}", f"{f.blind:.3g}", verdict
+    return str(number), f.section, f.title, f.subject, f"{f.error:.3g}", f"{f.blind:.3g}", verdict

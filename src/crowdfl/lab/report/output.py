@@ -13,12 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.plots import save_picture
 from crowdfl.lab.report.results import Figure, Result, ResultTable, cell_text
+from crowdfl.lab.report.terminal import rich_tables
 
 
 def progress_to_stderr() -> Callable[[str], None]:
@@ -43,7 +42,8 @@ def deliver(result: Result, *, as_json: bool = False, out: Path | None = None, p
 
 def print_result(result: Result, console: Console) -> None:
     for table in result.all_tables:
-        console.print(rich_table(table))
+        for part in rich_tables(table, console.width):
+            console.print(part)
     for note in result.all_notes:
         console.print(note, markup=False)
     for kind in ("machine", "compared with"):
@@ -76,19 +76,6 @@ def write_files(result: Result, folder: Path) -> tuple[Path, ...]:
     return (*paths, *drawn)
 
 
-def rich_table(table: ResultTable) -> Table:
-    """For a terminal: numbers to the right, a line between rows that need more than one."""
-    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
-    shown = Table(title=escape(table.title), caption=escape(table.note) or None)
-    for name, cells in zip(table.columns, columns, strict=True):
-        numbers = bool(cells) and all(isinstance(cell, int | float | Figure) for cell in cells)
-        shown.add_column(escape(name), justify="right" if numbers else "left")
-    tall = any("\n" in cell for row in table.rows for cell in row if isinstance(cell, str))
-    for row in table.rows:
-        shown.add_row(*(_coloured(cell_text(cell), table) for cell in row), end_section=tall)
-    return shown
-
-
 def markdown_table(table: ResultTable) -> str:
     lines = [table.columns, ("---",) * len(table.columns), *(map(cell_text, row) for row in table.rows)]
     text = "\n".join("| " + " | ".join(map(_escape_markdown, line)) + " |" for line in lines)
@@ -106,8 +93,3 @@ def csv_text(table: ResultTable) -> str:
 
 def _escape_markdown(cell: str) -> str:
     return cell.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
-
-
-def _coloured(text: str, table: ResultTable) -> str:
-    colour = table.colours.get(text)
-    return f"[{colour}]{escape(text)}[/{colour}]" if colour else escape(text)

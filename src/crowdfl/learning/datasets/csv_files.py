@@ -1,7 +1,7 @@
-"""A folder of CSV files as a phone's sensor app exports them: time, x, y, z, perhaps rotation, and a label.
+"""A CSV file as a phone's sensor app exports it: time, x, y, z, perhaps rotation, and a label.
 
-Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. All files of a folder are
-one person's. A file without a label column is labelled by its name, or by that of the inner folder that it lies in.
+Apps differ in headers, units and ways to write the time; docs/learning.md lists what is understood. Numbers to learn are
+columns too: of the names that a task gives its values, or, for a single one, `value` or `target`.
 """
 
 import csv
@@ -9,24 +9,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.data import Cut, Recording, Source, Split, person_at
-from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
-
-CUT = Cut(length=100, step=25, held_out=0.3, gap=100, hertz=50.0)  # the watch's
+from crowdfl.errors import DataMalformed
+from crowdfl.learning.datasets.recordings import GRAVITY
 
 _TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")
 _AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?")
 _TURN = re.compile(r"(g|gyr|gyro|gyroscope|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?")
+_VALUES = ("value", "target")
 _LABELS = ("label", "activity", "class", "exercise")
 _UNIT = re.compile(r"(.*?)[\s_]*[(\[]([^)\]]*)[)\]]\s*|(.*?)_(s|ms|us|ns)")
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -35,60 +31,13 @@ _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))  # a step below this is in this 
 
 @dataclass(frozen=True, eq=False)
 class CsvTable:
-    """Samples in the file's order: seconds, channels in g and rad/s, a label each; and why rows were left out."""
+    """Samples in the file's order: seconds, channels in g and rad/s, a label each; why rows were left out; and values."""
 
     times: npt.NDArray[np.float64]
     signal: npt.NDArray[np.float64]
     labels: Sequence[str]
     dropped: Counter[str]
-
-
-@dataclass(frozen=True)
-class CsvFolder(Source):
-    """One person, named after the folder."""
-
-    path: Path
-    cut: Cut = CUT
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return (self.path.resolve().name,)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return tuple(sorted({label for table in self._tables for label in table.labels}))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        dropped = sum((table.dropped for table in self._tables), Counter[str]())
-        return tuple(f"Left out: {kind} in {count:,} rows." for kind, count in sorted(dropped.items()))
-
-    def load_person(self, index: int) -> Split:
-        """In units of g and 2 rad/s."""
-        name = person_at(self.people, index)
-        places = {label: place for place, label in enumerate(self.label_names)}
-        hertz = self.cut.hertz or watch.HERTZ
-        recordings = [recording for table in self._tables for recording in _recordings(table, places, hertz)]
-        return split_recordings(name, recordings, self.label_names, replace(self.cut, hertz=hertz))
-
-    @cached_property
-    def _tables(self) -> list[CsvTable]:
-        if not self.path.is_dir():
-            raise DataMissing(f"{self.path} is not a folder: name one that holds CSV files")
-        files = sorted(path for path in self.path.rglob("*") if path.suffix.lower() == ".csv" and path.is_file())
-        tables = [(path, read_table(path, self._label(path))) for path in files]
-        filled = [(path, table) for path, table in tables if len(table.times)]
-        if not filled:
-            raise DataMissing(f"{self.path} holds no CSV file with samples: export the recordings into it")
-        widths = {table.signal.shape[1]: path for path, table in filled}
-        if len(widths) > 1:
-            found = " and ".join(f"{path.name} has {width} channels" for width, path in sorted(widths.items()))
-            raise DataMalformed(f"{self.path}: {found}; all files need the same")
-        return [table for _, table in filled]
-
-    def _label(self, path: Path) -> str:
-        first = path.relative_to(self.path).parts[0]
-        return label_of_name(first.removesuffix(path.suffix))
+    values: npt.NDArray[np.float64]  # (samples, values)
 
 
 @dataclass(frozen=True)
@@ -100,10 +49,11 @@ class _Columns:
     label: int | None
     time_unit: str = ""
     units: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
 
 
-def read_table(path: Path, label: str) -> CsvTable:
-    """A file's samples; `label` is for samples without a label of their own."""
+def read_table(path: Path, label: str, values: Sequence[str] = ()) -> CsvTable:
+    """A file's samples; `label` is for those without one, and may be empty. `values` names numbers to learn."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -112,10 +62,24 @@ def read_table(path: Path, label: str) -> CsvTable:
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataMalformed(f"{path} is not CSV text: {error}") from error
     if not rows:
-        return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter())
+        return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter(), np.zeros((0, len(values))))
     has_header = not any(_is_number(cell, delimiter) for cell in rows[0])
-    columns = _columns(path, rows[0]) if has_header else _default_columns(path, rows[0])
+    if values and not has_header:
+        raise DataMalformed(f"{path} has no header: it must name the column of each value, {', '.join(values)}")
+    columns = _columns(path, rows[0], values) if has_header else _default_columns(path, rows[0])
     return _table(path, columns, rows[has_header:], delimiter, label)
+
+
+def value_columns(path: Path, values: Sequence[str]) -> tuple[str, ...]:
+    """The same names if the file has a column for each, else none: data to predict needs no values."""
+    with path.open(encoding="utf-8-sig", errors="replace") as stream:
+        head = stream.readline().strip()
+    delimiter = next((mark for mark in ";\t" if mark in head), ",")
+    try:
+        _value_columns(path, next(csv.reader([head], delimiter=delimiter), []), values)
+    except DataMalformed:
+        return ()
+    return tuple(values)
 
 
 def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
@@ -124,7 +88,7 @@ def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
     return _Columns(0, (1, 2, 3), 4 if len(row) == 5 else None)
 
 
-def _columns(path: Path, head: Sequence[str]) -> _Columns:
+def _columns(path: Path, head: Sequence[str], values: Sequence[str] = ()) -> _Columns:
     names, units = zip(*map(_name_and_unit, head), strict=True)
     time = next((i for i, name in enumerate(names) if _TIMES.fullmatch(name)), None)
     axes, turns = (_triple(pattern, names) for pattern in (_AXIS, _TURN))
@@ -132,7 +96,26 @@ def _columns(path: Path, head: Sequence[str]) -> _Columns:
         raise DataMalformed(f"{path}: the header is {', '.join(head)}; it needs a time, x, y and z")
     channels = (*axes, *(turns or ()))
     label = next((i for i, name in enumerate(names) if name in _LABELS), None)
-    return _Columns(time, channels, label, units[time], tuple(units[i] for i in channels))
+    found = _value_columns(path, head, values)
+    return _Columns(time, channels, label, units[time], tuple(units[i] for i in channels), found)
+
+
+def _value_columns(path: Path, head: Sequence[str], values: Sequence[str]) -> tuple[int, ...]:
+    """By name, with or without a unit, ignoring case; for a single value also `value` or `target`."""
+    titles: dict[str, int] = {}
+    for place, title in enumerate(head):
+        match = _UNIT.fullmatch(title.strip())
+        short = (match[1] or match[3] or title) if match else title
+        for name in (title.strip().casefold(), short.strip().casefold()):
+            titles.setdefault(name, place)
+    usual = _VALUES if len(values) == 1 else ()
+    chosen = [next((one for one in (name.casefold(), *usual) if one in titles), "") for name in values]
+    if "" in chosen:
+        missing = values[chosen.index("")]
+        raise DataMalformed(
+            f"{path}: no column is called {missing!r}, which the task learns; there are {', '.join(head)}"
+        )
+    return tuple(titles[name] for name in chosen)
 
 
 def _name_and_unit(title: str) -> tuple[str, str]:
@@ -155,10 +138,12 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
     numbers: list[float] = []
     dates: list[float] = []  # a file holds times as numbers or as dates, not both
     samples: list[list[float]] = []
+    learned: list[list[float]] = []
     labels: list[str] = []
     for row in rows:
         try:
             sample = [_number(row[place], delimiter) for place in columns.channels]
+            learned_here = [_number(row[place], delimiter) for place in columns.values]
             name = row[columns.label].strip().lower() if columns.label is not None else ""
             time = row[columns.time]
             is_number = _is_number(time, delimiter)
@@ -168,14 +153,14 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
             continue
         (numbers if is_number else dates).append(value)
         samples.append(sample)
+        learned.append(learned_here)
         labels.append(name or label)
-    if not all(labels):
-        raise DataMalformed(f"{path}: there is no label: add a column `label`, or name the file after the activity")
     if numbers and dates:
         raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
     times = _seconds(numbers, columns.time_unit) if numbers else np.array(dates, dtype=np.float64)
-    return CsvTable(times, _scaled(signal, columns.units), labels, dropped)
+    values = np.array(learned, dtype=np.float64).reshape(len(learned), len(columns.values))
+    return CsvTable(times, _scaled(signal, columns.units), labels, dropped, values)
 
 
 def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
@@ -220,13 +205,3 @@ def _is_number(text: str, delimiter: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _recordings(table: CsvTable, places: dict[str, int], hertz: float) -> list[Recording]:
-    labels = np.array([places[label] for label in table.labels], dtype=np.int64)
-    return recordings_of(table.times, table.signal / watch.UNITS[: table.signal.shape[1]], labels, hertz)
-
-
-def label_of_name(name: str) -> str:
-    """`Walking_2024-05-01_10-22` and `walking (3)` mean `walking`: what comes before the first number, in lower case."""
-    return re.split(r"[\s_.()-]*\d", name, maxsplit=1)[0].strip(" _-.()").lower()

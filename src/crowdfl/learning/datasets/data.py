@@ -3,9 +3,10 @@
 Also here: one person's data on a task's terms. No window changes sides within a split.
 """
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,9 @@ from crowdfl.errors import DataMalformed, DataMissing, SettingsError
 
 Windows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float32]
 
+UNLABELLED = "unlabelled"  # the label of windows that have values alone
 _STILL = 1e-6  # a channel that never moves is not divided by zero
 
 
@@ -51,12 +54,17 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """What one device knows: windows (n, length, channels), and a label for each, as an index into `label_names`."""
+    """What one device knows: windows (n, length, channels), and a label for each, as an index into `label_names`.
+
+    Data to learn numbers from has `values` too, (n, values), a column for each of `value_names`.
+    """
 
     name: str
     windows: Windows
     labels: Labels
     label_names: tuple[str, ...]
+    values: Values | None = None
+    value_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.windows.ndim != 3:
@@ -67,6 +75,10 @@ class Person:
             raise DataMalformed(f"{self.name}: a window holds NaN or infinity")
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.label_names):
             raise DataMalformed(f"{self.name}: a label is outside 0 to {len(self.label_names) - 1}")
+        if self.values is not None and self.values.shape != (wanted := (len(self.windows), len(self.value_names))):
+            raise DataMalformed(f"{self.name}: values of shape {self.values.shape}; expected {wanted}")
+        if self.values is not None and not np.isfinite(self.values).all():
+            raise DataMalformed(f"{self.name}: a value is NaN or infinity")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -111,7 +123,7 @@ def standardised(split: Split) -> Split:
 
     def scaled(person: Person) -> Person:
         windows = ((person.windows - mean) / scale).astype(np.float32)
-        return Person(person.name, windows, person.labels, person.label_names)
+        return replace(person, windows=windows)
 
     return Split(scaled(split.train), scaled(split.held_out))
 
@@ -122,10 +134,35 @@ def relabelled(split: Split, names: Sequence[str]) -> Split:
     moved = np.array([places.get(name.casefold(), -1) for name in split.train.label_names], dtype=np.int64)
     if (moved < 0).all():
         mine, wanted = ", ".join(split.train.label_names), ", ".join(names)
-        raise DataMalformed(f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}")
+        raise DataMalformed(
+            f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}. Take other data, or say labels = "
+            f"{json.dumps(split.train.label_names, ensure_ascii=False)} in the task's [training]"
+        )
 
     def side(person: Person) -> Person:
         labels = moved[person.labels]
         return Person(person.name, person.windows[labels >= 0], labels[labels >= 0], tuple(names))
+
+    return Split(side(split.train), side(split.held_out))
+
+
+def valued(split: Split, names: Sequence[str]) -> Split:
+    """With the values that a task names, ignoring case; where it names one and the data has one, that is it."""
+    name, mine = split.train.name, split.train.value_names
+    if split.train.values is None:
+        raise DataMalformed(
+            f"{name}: the task learns values ({', '.join(names)}), and this data has none: docs/learning.md"
+        )
+    places = {one.casefold(): place for place, one in enumerate(mine)}
+    if len(names) == len(mine) == 1:
+        places = {names[0].casefold(): 0}
+    missing = [one for one in names if one.casefold() not in places]
+    if missing:
+        raise DataMalformed(f"{name}: the task's value {missing[0]!r} is not among the data's: {', '.join(mine)}")
+    chosen = [places[one.casefold()] for one in names]
+
+    def side(person: Person) -> Person:
+        values = None if person.values is None else person.values[:, chosen]
+        return replace(person, values=values, value_names=tuple(names))
 
     return Split(side(split.train), side(split.held_out))

@@ -5,6 +5,7 @@ part to test, with a gap between. Each part is resampled and windowed after the 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -73,6 +74,18 @@ def split_recordings(name: str, recordings: Sequence[Recording], label_names: tu
         early.append((windows_of(first, cut.length, cut.step), recording.label))
         late.append((windows_of(second, cut.length, cut.step), recording.label))
     return Split(_person(name, early, label_names), _person(name, late, label_names))
+
+
+def with_values(split: Split, names: tuple[str, ...]) -> Split:
+    """The last channels become values: a window's value is the mean over its samples."""
+
+    def side(person: Person) -> Person:
+        channels = person.windows.shape[2] - len(names)
+        values = person.windows[:, :, channels:].mean(axis=1, dtype=np.float64).astype(np.float32)
+        windows = np.ascontiguousarray(person.windows[:, :, :channels])
+        return replace(person, windows=windows, values=values, value_names=names)
+
+    return Split(side(split.train), side(split.held_out))
 
 
 def _parts(recording: Recording, cut: Cut) -> tuple[_Floats, _Floats]:

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,14 @@ class Training:
     batch: int = 32
     rate: float = 0.005
     seed: int = 0
+    proximal: float = 0.0  # FedProx's mu: adds mu / 2 * |weights - weights at the start|^2 to the loss
     on_epoch: Callable[[int], None] | None = field(default=None, compare=False, repr=False)  # called from epoch 1 on
 
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.batch < 1 or not 0 < self.rate < math.inf:
             raise SettingsError("training needs epochs >= 0, a batch >= 1 and a rate > 0")
+        if not 0 <= self.proximal < math.inf:
+            raise SettingsError("`proximal` is a number, at least 0")
         if not 0 <= self.seed < 2**63:
             raise SettingsError("a seed is a whole number from 0 to 2^63 - 1")
 
@@ -39,23 +42,49 @@ class Training:
 
 @dataclass(frozen=True)
 class ModelScores:
-    """How well a model does on some windows."""
+    """How well a model tells labels apart on some windows."""
 
     accuracy: float
     loss: float
     samples: int
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy, "loss": self.loss}
+
+
+@dataclass(frozen=True)
+class ValueScores:
+    """How near a model's values are: root mean square and mean absolute error, and the share of the variance explained."""
+
+    rmse: float
+    mae: float
+    r2: float
+    samples: int
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return {"rmse": self.rmse, "mae": self.mae, "r2": self.r2}
+
+
+AnyScores = ModelScores | ValueScores
+
 
 class Learner(Protocol):
-    """A model that can be loaded, trained and evaluated."""
+    """A model that can be loaded, trained and evaluated.
+
+    Where a task learns values, `labels` are the values, float32 of shape (n, values), and `predict` returns such.
+    """
 
     @property
     def shape(self) -> ModelShape: ...
     def weights(self) -> Weights: ...  # copies, in the order of `shape`
     def load(self, weights: Sequence[npt.ArrayLike]) -> None: ...  # ModelMismatch names the first that does not fit
-    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int: ...  # how many samples were used
+    def train(
+        self, inputs: Inputs, labels: npt.NDArray[Any], training: Training
+    ) -> int: ...  # how many samples were used
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]: ...  # the probability of each label, (n, labels)
-    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores: ...
+    def evaluate(self, inputs: Inputs, labels: npt.NDArray[Any]) -> AnyScores: ...
 
 
 def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> ModelScores:
@@ -66,6 +95,30 @@ def score(probabilities: npt.NDArray[np.float64], labels: Labels) -> ModelScores
     right = probabilities[np.arange(len(labels)), labels]
     loss = -np.log(np.maximum(right, np.finfo(np.float64).tiny)).mean()
     return ModelScores(float((probabilities.argmax(axis=1) == labels).mean()), float(loss), len(labels))
+
+
+def value_score(found: npt.NDArray[np.float64], values: npt.NDArray[np.floating]) -> ValueScores:
+    """Over all values alike, but R2, which is the mean of each value's own. Where a value never changes, R2 is 1 or 0."""
+    check_pairs(found, values)
+    if not len(values):
+        raise DataMalformed("there is nothing to evaluate on: no samples are held out")
+    if not np.isfinite(found).all():
+        raise DataMalformed(
+            "the model's values are not finite: training diverged; lower `rate`, or scale the values nearer to 1"
+        )
+    wanted = values.astype(np.float64)
+    errors = found - wanted
+    left, spread = (errors**2).sum(axis=0), ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)
+    still = spread == 0
+    shares = np.where(still, (left == 0).astype(np.float64), 1 - left / np.where(still, 1.0, spread))
+    return ValueScores(
+        float(np.sqrt((errors**2).mean())), float(np.abs(errors).mean()), float(shares.mean()), len(values)
+    )
+
+
+def scored(predicted: npt.NDArray[np.float64], targets: npt.NDArray[Any]) -> AnyScores:
+    """Of labels, which are integers, or of values."""
+    return score(predicted, targets) if targets.dtype.kind in "iu" else value_score(predicted, targets)
 
 
 def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]:
@@ -79,8 +132,14 @@ def batches(samples: int, training: Training) -> Iterator[npt.NDArray[np.int64]]
             training.on_epoch(epoch)
 
 
-def check_pairs(inputs: npt.NDArray[np.floating], labels: Labels, width: int | None = None) -> None:
-    if inputs.ndim != 2 or labels.shape != (len(inputs),):
-        raise DataMalformed(f"inputs of shape {inputs.shape} do not match labels of shape {labels.shape}")
-    if width is not None and inputs.shape[1] != width:
-        raise DataMalformed(f"the model takes {width} inputs per sample, not {inputs.shape[1]}")
+def check_pairs(
+    inputs: npt.NDArray[np.floating], labels: npt.NDArray[Any], each: int | tuple[int, ...] | None = None
+) -> None:
+    """A label, or a row of values, for every sample; `each` is what the model takes per sample."""
+    sides = 1 if labels.dtype.kind in "iu" else 2
+    if inputs.ndim < 2 or labels.ndim != sides or len(labels) != len(inputs):
+        what = "labels" if sides == 1 else "values"
+        raise DataMalformed(f"inputs of shape {inputs.shape} do not match {what} of shape {labels.shape}")
+    if each is not None and inputs.shape[1:] != (each if isinstance(each, tuple) else (each,)):
+        found = inputs.shape[1] if inputs.ndim == 2 else inputs.shape[1:]
+        raise DataMalformed(f"the model takes {each} inputs per sample, not {found}")

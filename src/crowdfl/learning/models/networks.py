@@ -4,12 +4,12 @@ torch is imported when a network is built: it takes seconds. A task may name the
 sent: every participant installs it and names it again.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crowdfl.errors import LearningUnavailable, SettingsError
+from crowdfl.learning.models.own_code import load_code
 
 if TYPE_CHECKING:
     import torch
@@ -78,20 +78,15 @@ def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = 
     return torch.nn.Sequential(*modules)
 
 
-def own_module(name: str, inputs: int, labels: int, seed: int) -> "torch.nn.Module":
-    """`package.module:Class`, created as Class(inputs, labels): it maps rows of inputs to one score per label."""
+def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int) -> "torch.nn.Module":
+    """`package.module:Class`, created as Class(inputs, labels): it maps rows of inputs to one score per label.
+
+    For whole windows `inputs` is their shape, (window, channels), and it is handed (n, window, channels).
+    """
     _need_torch()
     import torch
 
-    place, colon, attribute = name.partition(":")
-    if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in place.split("."))):
-        raise SettingsError(f"a module is written package.module:Class, not {name!r}")
-    try:
-        found = getattr(importlib.import_module(place), attribute)
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"{name}: {error.name!r} is not installed: install it, or put it on PYTHONPATH") from error
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise SettingsError(f"{name} cannot be loaded: {error}") from error
+    found = load_code(name)
     if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
         raise SettingsError(f"{name} is not a subclass of torch.nn.Module")
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
@@ -99,8 +94,8 @@ def own_module(name: str, inputs: int, labels: int, seed: int) -> "torch.nn.Modu
         try:
             network: torch.nn.Module = found(inputs, labels)
             with torch.no_grad():
-                scores = network.eval()(torch.zeros(2, inputs))
-        except (TypeError, RuntimeError, ValueError) as error:
+                scores = network.eval()(torch.zeros(2, *(inputs if isinstance(inputs, tuple) else (inputs,))))
+        except (TypeError, RuntimeError, ValueError, IndexError, AttributeError) as error:
             raise SettingsError(f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}") from error
     if (shape := tuple(getattr(scores, "shape", ()))) != (2, labels):
         raise SettingsError(f"{name} returns {shape} for two rows; expected (2, {labels})")

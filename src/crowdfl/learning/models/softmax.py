@@ -31,12 +31,16 @@ class SoftmaxLearner:
 
     def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
         check_pairs(inputs, labels, len(self._matrix))
+        start, pace = self.weights(), training.rate * training.proximal
         for batch in batches(len(labels), training):
-            rows = inputs[batch]
+            rows, here = inputs[batch], self.weights() if pace else start
             error = self.predict(rows)
             error[np.arange(len(batch)), labels[batch]] -= 1  # the loss's gradient before the matrix
             self._matrix -= training.rate * (rows.T @ error) / len(batch)
             self._bias -= training.rate * error.mean(axis=0)
+            if pace:  # FedProx: back towards the start, by the gradient where this step began
+                self._matrix -= pace * (here[0] - start[0])
+                self._bias -= pace * (here[1] - start[1])
         return len(labels)
 
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:

@@ -1,14 +1,14 @@
 """A network in torch as a learner, on one thread: a stack of layers, or any module that its user has."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.features import Inputs
-from crowdfl.learning.models.learner import ModelScores, Training, batches, check_pairs, score
+from crowdfl.learning.models.learner import AnyScores, Training, batches, check_pairs, scored
+from crowdfl.learning.models.losses import Loss, built_in
 from crowdfl.learning.models.networks import build
 from crowdfl.learning.models.shape import ModelShape, Weights
 
@@ -19,18 +19,26 @@ _KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8
 
 
 class TorchLearner:
-    """Layers written as in a task file; see `networks`. The last must be linear, one output per label."""
+    """Layers written as in a task file; see `networks`. The last must be linear, one output per label or value."""
 
     def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0, channels: int | None = None) -> None:
-        self._width, self._channels = inputs, channels
+        self._each: int | tuple[int, ...] = inputs
+        self._channels = channels
         self._network: torch.nn.Module = build(inputs, layers, seed, channels)
+        self._loss, self._values = built_in(None, values=False), False
 
     @classmethod
-    def around(cls, network: "torch.nn.Module", inputs: int) -> "TorchLearner":
-        """Any module that maps rows of `inputs` numbers to one score per label."""
+    def around(cls, network: "torch.nn.Module", inputs: int | tuple[int, ...]) -> "TorchLearner":
+        """Any module that maps samples, rows of `inputs` numbers or arrays of that shape, to one score per label."""
         learner = cls.__new__(cls)
-        learner._width, learner._channels, learner._network = inputs, None, network
+        learner._each, learner._channels, learner._network = inputs, None, network
+        learner._loss, learner._values = built_in(None, values=False), False
         return learner
+
+    def aimed(self, loss: Loss, *, values: bool) -> "TorchLearner":
+        """This learner with another loss; with `values`, outputs are the values themselves."""
+        self._loss, self._values = loss, values
+        return self
 
     @property
     def shape(self) -> ModelShape:
@@ -48,21 +56,21 @@ class TorchLearner:
             for tensor, array in zip(self._tensors.values(), arrays, strict=True):
                 tensor.copy_(torch.from_numpy(array.astype(np.float32)))
 
-    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
-        """Adam on the cross entropy, its moments reset in every round: a phone keeps nothing between rounds."""
+    def train(self, inputs: Inputs, labels: npt.NDArray[Any], training: Training) -> int:
+        """Adam on the loss, its moments reset in every round: a phone keeps nothing between rounds."""
         import torch
 
-        check_pairs(inputs, labels, self._width)
+        check_pairs(inputs, labels, self._each)
         rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
         # Deviation D18: Eq. 1 prints a plain gradient step.
-        optimizer = Adam(self._network.parameters(), training.rate)
+        optimizer = Adam(self._network.parameters(), training.rate, training.proximal)
         with torch.random.fork_rng(devices=[]):  # a module may draw random numbers, as for dropout
             torch.manual_seed(training.seed)
             for batch in batches(len(labels), training):
                 self._network.train()  # again, for the model may have been evaluated between epochs
                 chosen = torch.from_numpy(batch)
                 optimizer.zero_grad()
-                loss = torch.nn.functional.cross_entropy(self._network(rows[chosen]), wanted[chosen])
+                loss = self._loss(self._network(rows[chosen]), wanted[chosen])
                 torch.autograd.backward(loss)
                 optimizer.step()
         return len(labels)
@@ -73,11 +81,12 @@ class TorchLearner:
         self._network.eval()
         with torch.no_grad():
             scores = self._network(self._rows(inputs))
-            return np.asarray(torch.softmax(scores.double(), dim=1).numpy())
+            found = scores.double() if self._values else torch.softmax(scores.double(), dim=1)
+            return np.asarray(found.numpy())
 
-    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
-        check_pairs(inputs, labels, self._width)
-        return score(self.predict(inputs), labels)
+    def evaluate(self, inputs: Inputs, labels: npt.NDArray[Any]) -> AnyScores:
+        check_pairs(inputs, labels, self._each)
+        return scored(self.predict(inputs), labels)
 
     @property
     def _tensors(self) -> "dict[str, torch.Tensor]":
@@ -97,11 +106,13 @@ class TorchLearner:
 class Adam:
     """Adam (Kingma and Ba, 2015), bit for bit as torch computes it, without torch's own class.
 
-    That one's first step loads a compiler, which takes longer than a participant's training.
+    That one's first step loads a compiler, which takes longer than a participant's training. With `proximal`, mu, the gradient
+    of mu / 2 * |parameters - start|^2 is added (FedProx: Li et al., 2020); the start is where the parameters are now.
     """
 
-    def __init__(self, parameters: Iterable["torch.nn.Parameter"], rate: float) -> None:
-        self._parameters, self._rate, self._steps = list(parameters), rate, 0
+    def __init__(self, parameters: Iterable["torch.nn.Parameter"], rate: float, proximal: float = 0.0) -> None:
+        self._parameters, self._rate, self._steps, self._proximal = list(parameters), rate, 0, proximal
+        self._start = [parameter.detach().clone() for parameter in self._parameters] if proximal else []
         self._means = [parameter.detach().clone().zero_() for parameter in self._parameters]
         self._squares = [parameter.detach().clone().zero_() for parameter in self._parameters]
 
@@ -116,6 +127,9 @@ class Adam:
         pace = self._rate / (1 - _KEEP**self._steps)
         spread = (1 - _KEEP_SQUARES**self._steps) ** 0.5
         with torch.no_grad():
+            for parameter, start in zip(self._parameters, self._start, strict=False):  # without FedProx, none
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter - start, alpha=self._proximal)
             for parameter, mean, square in zip(self._parameters, self._means, self._squares, strict=True):
                 if parameter.grad is None:
                     continue

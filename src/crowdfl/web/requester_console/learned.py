@@ -59,7 +59,7 @@ class Learned:
         return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}
 
     def by_round(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
-        """Accuracy of the initial weights, which are round 0, and of each average that the requester may read."""
+        """Accuracy of the initial weights, which are round 0, and of the model after each round that the requester may read."""
         progress(0, 0, "looking at the rounds")
         numbers = [0, *self._readable(task)]
         recipe = Recipe.of(self.requester.definition(task).training)
@@ -79,7 +79,8 @@ class Learned:
                 kept = {name: found[name] for name in ("accuracy", "loss", "windows")}
                 self._scores[task, tuple(data), number] = kept
         known = [number for number in numbers if (task, tuple(data), number) in self._scores]
-        rounds = [{"number": number, **self._scores[task, tuple(data), number]} for number in known]
+        states = self.requester.states(task)
+        rounds = [{"number": n, "state": states.get(n), **self._scores[task, tuple(data), n]} for n in known]
         return {"rounds": rounds, "unread": unread}
 
     def _readable(self, task: str) -> list[int]:
@@ -93,7 +94,7 @@ class Learned:
         if number == 0:
             return self.requester.initial(task)
         with self._reading:
-            flat = self.requester.read(task, number).weights
+            flat = self.requester.read(task, number).model
         return self.requester.definition(task).shape.arrays(flat)
 
 
