@@ -217,7 +217,7 @@ def scalings() -> list[Json]:
                 "shape": [count, *shape],
                 "train": numbers(own, 3),
                 "heldOut": numbers(other, 3),
-                "scaled": [numbers(scaled(inputs, train), 5) for inputs in (train, held_out)],
+                "scaled": [numbers(scaled(inputs, train), 7) for inputs in (train, held_out)],
             }
         )
     return cases
@@ -381,9 +381,9 @@ TRAININGS: tuple[tuple[str, dict[str, Json], int, tuple[int, ...]], ...] = (
     ("two hidden layers", {"hidden": [12, 9], "batch": 7, "rate": 0.01}, 40, (1, 3)),
     ("no hidden layer", {"hidden": [], "batch": 10}, 40, (2,)),
     ("tanh", {"layers": ["linear 10", "tanh", "linear 3"], "batch": 16, "rate": 0.01}, 50, (1, 6)),
-    ("softmax, held near its start", {"learner": "softmax", "batch": 8, "rate": 0.1, "proximal": 0.5}, 45, (1, 4)),
-    ("one hidden layer, held near its start", {"hidden": [24], "batch": 16, "proximal": 0.1}, 60, (1, 5)),
-    ("tanh, held near its start", {"layers": ["linear 10", "tanh", "linear 3"], "rate": 0.01, "proximal": 1}, 50, (3,)),
+    ("softmax, held near its start", {"learner": "softmax", "batch": 8, "rate": 0.1, "proximal": 0.5}, 45, (4,)),
+    ("one hidden layer, held near its start", {"hidden": [24], "batch": 16, "proximal": 0.1}, 30, (3,)),
+    ("tanh, held near its start", {"layers": ["linear 10", "tanh", "linear 3"], "rate": 0.01, "proximal": 1}, 30, (3,)),
     ("odd", {"layers": ["tanh", "relu", "linear 5", "relu", "tanh", "linear 3"], "batch": 1}, 12, (1, 2)),
 )
 

@@ -7,7 +7,8 @@ import pytest
 
 from crowdfl.errors import NotReady, SettingsError
 from crowdfl.roles.campaign import Campaign
-from tests.hosts import Desk
+from crowdfl.settings import TaskSettings
+from tests.hosts import Desk, small_definition
 
 PEOPLE = 3
 
@@ -106,7 +107,7 @@ class Sp:
         self._states = list(states)
 
     def status(self, _task):
-        return {"state": self._states.pop(0) if len(self._states) > 1 else self._states[0], "enrolled": 0}
+        return {"state": self._states.pop(0) if len(self._states) > 1 else self._states[0], "enrolled": 0, "rounds": []}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,8 @@ class Sp:
 def test_watching_tells_each_change_once_until_the_task_is_as_wanted(states, told):
     """A settled task changes no more, so nothing else can be waited for."""
     heard, waits = [], []
-    requester = SimpleNamespace(sp=Sp(*states))
+    definition = small_definition(TaskSettings.of(max_participants=5, min_participants=3))
+    requester = SimpleNamespace(sp=Sp(*states), definition=lambda _task: definition)
     campaign = Campaign(requester, waits.append, lambda _what, status: heard.append(status["state"]), poll_seconds=2.0)
     campaign.watch("task", lambda status: status["state"] == "finished")
     assert heard == told

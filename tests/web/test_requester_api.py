@@ -349,14 +349,15 @@ def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatc
 def test_a_task_says_what_it_waits_for(browser, office):
     task = browser.create(small_values())
     waits = browser.get(f"tasks/{task}/status").json()["waits"]
-    assert waits == ["3 more participants: invite people", "money: 36.00 more for the next round"]
+    people = "3 more participants (0 of 3 have joined): invite people"
+    assert waits == [people, "money: 36.00 more for the next round; no payment is announced"]
     made = browser.post(f"tasks/{task}/deposits", {"amount": "36", "name": "first"}).json()
     assert made == {"deposit": "first", "amount": 36_000_000, "state": "pending"}
     found = browser.get(f"tasks/{task}/status").json()
     assert found["report"]["deposits"] == [{"name": "first", "amount": 36_000_000, "state": "pending"}]
-    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first"
+    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00"
     office.confirm(task, "first", 36_000_000)
-    assert browser.get(f"tasks/{task}/status").json()["waits"] == ["3 more participants: invite people"]
+    assert browser.get(f"tasks/{task}/status").json()["waits"] == [people]
     office.gather(task)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == ["uploads to round 1: 0 of 3 have come"]
 

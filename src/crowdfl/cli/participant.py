@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdfl.cli.described import described
 from crowdfl.cli.output import JsonLines, clean, short_state, show, show_event
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
@@ -52,7 +53,7 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
     with open_participant(invitation, home, as_json=as_json) as person:
         person.on_event = beside
         definition = person.look()
-    show(definition.body(), _described(definition, person), as_json=as_json)
+    show(definition.body(), described(definition, person.least_participants), as_json=as_json)
 
 
 @app.command()
@@ -142,21 +143,9 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(_described(definition, person))
+    typer.echo(clean(described(definition, person.least_participants)))
     person.require_company(definition)  # no question about what is then refused
     typer.confirm("Join?", abort=True)
-
-
-def _described(definition: Definition, person: Participant) -> str:
-    settings, spec, yours = definition.settings, definition.spec, person.least_participants
-    key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
-    few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
-    return (
-        f"Purpose: {definition.purpose}\nTerms: {definition.terms}\nReaders: {definition.readers}\n"
-        f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}\n"
-        f"Rounds: {settings.rounds}, each open for {settings.window:g} s; budget per round: {settings.budget or 'none'}\n"
-        f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}"
-    )
 
 
 @dataclass

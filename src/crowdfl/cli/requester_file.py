@@ -13,7 +13,7 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link
+from crowdfl.services.client.transport import Link, Service
 from crowdfl.services.clock import SystemClock
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.atomic import read_secret, write_private
@@ -43,10 +43,11 @@ class RequesterFile:
 
 
 @contextmanager
-def open_requester(own: RequesterFile) -> Iterator[Requester]:
+def open_requester(own: RequesterFile, patience: Backoff | None = None) -> Iterator[Requester]:
+    """`patience`: how long to try if a service cannot be reached, where that is not as usual."""
     blobs, found = FileBlobs(own.folder / "state"), own.settings
-    kgc = KgcClient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)))
-    sp = SpClient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)))
+    kgc = KgcClient(_patient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)), patience))
+    sp = SpClient(_patient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)), patience))
     with closing(kgc), closing(sp):
         tools = Tools.unwatched(insecure_test_key=found.insecure_test_key)
         yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools)
@@ -69,8 +70,7 @@ def write_invitations(
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"{folder} is a file; name a folder for the invitations")
     found = own.settings
-    service = own.link(found.sp).open()
-    with closing(SpClient(service if patience is None else replace(service, retries=patience))) as sp:
+    with closing(SpClient(_patient(own.link(found.sp).open(), patience))) as sp:
         sp_key = sp.key()
     if found.sp_key not in (None, sp_key):
         raise KeyMismatch(
@@ -91,6 +91,10 @@ def write_invitations(
         paths.append(folder / f"invitation-{number}.json")
         write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
     return paths
+
+
+def _patient(service: Service, patience: Backoff | None) -> Service:
+    return service if patience is None else replace(service, retries=patience)
 
 
 def _certificates(path: Path) -> str:

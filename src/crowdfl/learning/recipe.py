@@ -164,4 +164,6 @@ class Recipe(TrainingSettings):
 
 
 def _ask_for(option: str, name: str, what: str) -> str:
-    return f"the task {what}: install and read it, then say --{option} {name or 'package.module:Name'}"
+    if name:
+        return f"the task {what}: install and read it, then say --{option} {name}"
+    return f"the task {what} and does not say which: ask its requester, then say --{option} package.module:Name"

@@ -5,6 +5,7 @@ How to wait is passed in, so that a test can run a campaign without waiting. Wha
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.requester import Requester
+from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.settings import from_millionths, to_millionths
 
 _ENDED = ("finished", "cancelled", "settled")
+_OVER = ("rewarded", "aborted")
+_NO_BOOKS: Mapping[str, Any] = MappingProxyType({"movements": (), "deposits": (), "pending": 0, "paid_in": 0})
 _PAYMENT = "all-rounds"  # one name, so that a campaign that is run again does not pay again
 
 Invite = Callable[[str, int], str]
@@ -73,16 +77,28 @@ class Campaign:
             return self.requester.posted(definition, initial)
 
     def watch(self, task: str, done: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
-        """Tell every change of the task's status until it is as wanted, or the task is settled and no longer changes."""
-        seen: Mapping[str, Any] | None = None
+        """Tell every change of the task's status until it is as wanted, or the task is settled and no longer changes.
+
+        What the task `waits` for is told with it.
+        """
+        definition, seen = self.requester.definition(task), None
         while True:
             status = self.requester.sp.status(task)
-            if status != seen:
-                self.on_event("status", status)
-                seen = status
+            told = {**status, **self._waits(definition, status)}
+            if (lasting := told | {"claim_seconds_left": None}) != seen:  # time that passes is no change
+                self.on_event("status", told)
+                seen = lasting
             if done(status) or status["state"] == "settled":
                 return status
             self.sleep(self.poll_seconds)
+
+    def _waits(self, definition: Definition, status: Mapping[str, Any]) -> dict[str, Any]:
+        """The books are looked at only while a round may wait for money."""
+        between = status["state"] == "running" and all(one["state"] in _OVER for one in status["rounds"])
+        asked = between and definition.settings.budget is not None
+        report = self.requester.report(definition.task) if asked else _NO_BOOKS
+        missing = unannounced(definition, report) if asked else 0
+        return {"waits": waits_for(definition, status, report)} | ({"to_fund": missing} if missing else {})
 
     def _fund(self, task: str, definition: Definition) -> None:
         payment = definition.settings.rounds * to_millionths(definition.settings.budget or 0)

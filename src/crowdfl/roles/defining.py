@@ -14,6 +14,8 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
 
+_LARGE_RATE = 0.2  # of fedadam, whose steps are about as long as its rate
+
 # What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
 WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -99,10 +101,26 @@ def warnings(definition: Definition) -> list[str]:
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
         found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
+    found += _step_warnings(settings)
     raw = training.get("features") in ("flat", "windows") or training.get("learner") == "conv"
     if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
         found.append(
             "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
             'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
+        )
+    return found
+
+
+def _step_warnings(settings: TaskSettings) -> list[str]:
+    found = []
+    if settings.server_step == "fedadam" and settings.server_rate > _LARGE_RATE:
+        found.append(
+            f"server_rate = {settings.server_rate}: fedadam moves most weights by about that much in a round, whatever was "
+            "learnt; 0.01 to 0.1 is usual"
+        )
+    if settings.server_step != "none" and settings.budget is not None and settings.rule != "none":
+        found.append(
+            "with a server step, a phone without data that sends the last average back is paid in some rounds, under `gate` "
+            "too (docs/shares.md, server steps)"
         )
     return found

@@ -93,6 +93,7 @@ class Participant:
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
+    _joined: Definition | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
@@ -492,9 +493,11 @@ class Participant:
 
     @property
     def _definition(self) -> Definition:
-        if not self.blobs.has("definition"):
-            raise NotReady("join the task first")
-        return Definition.from_body(json.loads(self.blobs.get("definition")))
+        if self._joined is None:  # what was joined never changes: read once
+            if not self.blobs.has("definition"):
+                raise NotReady("join the task first")
+            self._joined = Definition.from_body(json.loads(self.blobs.get("definition")))
+        return self._joined
 
 
 @dataclass(frozen=True)

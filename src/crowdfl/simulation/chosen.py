@@ -14,6 +14,7 @@ from crowdfl.settings import TaskSettings
 
 _FEWEST = 3
 _HEADROOM = 4  # of bounds, over what the first training needed
+_LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
 _MORE_SAMPLES = 2  # of later rounds, over the first
 
 
@@ -67,7 +68,10 @@ def rounded_up(value: float) -> float:
     """To two digits; 0 stays 0."""
     if value <= 0:
         return 0.0
-    if not math.isfinite(value):
-        raise SettingsError("the first training changed weights beyond all bounds: lower its learning rate")
+    if value > _LARGEST:
+        raise SettingsError(
+            f"the first training needs room for {value:.2g}, and bounds end at {_LARGEST:.0g}: lower its learning rate, or "
+            "scale the model"
+        )
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / step) * step:.3g}")

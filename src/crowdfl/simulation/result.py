@@ -159,7 +159,8 @@ class SimulationResult:
         Console(file=text, width=_WIDE, color_system=None).print(table)
         lines = [line.rstrip() for line in text.getvalue().rstrip().splitlines()]
         paid = sum(self.rewards.values(), Decimal(0))
-        lines += [f"rewards: {paid:f} in all to {len(self.rewards)} people"] if self.rewards else []
+        people = sum(amount > 0 for amount in self.rewards.values())
+        lines += [f"rewards: {paid:f} in all to {people} people"] if self.rewards else []
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:

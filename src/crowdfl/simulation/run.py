@@ -20,7 +20,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.settings import from_millionths
+from crowdfl.settings import TaskSettings, from_millionths
 from crowdfl.simulation.chosen import require_enough, settings_for
 from crowdfl.simulation.crowd import Crowd
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
@@ -120,7 +120,8 @@ class _Simulation:
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
         began = time.perf_counter()
-        profile_named(self.asked["profile"])  # before anything is trained
+        TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
+        profile_named(self.asked["profile"])
         model = initial if initial is not None else self._first_model()
         form = Form.of(model)
         start = form.arrays(model)
@@ -162,9 +163,9 @@ class _Simulation:
 
     def _tell(self, crowd: Crowd, told: Shown) -> None:
         for round_ in crowd.rounds():
-            if not round_.is_over:
+            if not round_.is_over and round_.number > 1:  # the first was told of when it was trained
                 told.trained(round_.number, len(crowd.seen.of("trained", round_.number)))
-            elif round_.number not in self._told and self._is_read(crowd, round_.number):
+            elif round_.is_over and round_.number not in self._told and self._is_read(crowd, round_.number):
                 self._told.add(round_.number)
                 told.finished(self._round(crowd, round_))
 
@@ -265,4 +266,11 @@ def _notes(form: Form, history: Sequence[SimulatedRound]) -> list[str]:
     ):
         rounds = {one.number: list(getattr(one, what)) for one in history if getattr(one, what)}
         notes += [f"round {number}: {', '.join(names)} {words}" for number, names in rounds.items()]
-    return notes + [f"round {one.number} was given up: too few took part" for one in history if not one.is_averaged]
+    notes += [f"round {one.number} was given up: too few took part" for one in history if not one.is_averaged]
+    unpaid = [str(one.number) for one in history if one.rewards and not any(one.rewards.values())]
+    if unpaid:
+        notes.append(
+            f"round {', '.join(unpaid)}: nobody was paid, as the task's `rule` has it; with `gate`, updates that go where the "
+            "last round's went earn nothing (docs/incentives.md)"
+        )
+    return notes

@@ -115,6 +115,20 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
 });
 
+test("repro: a recording that comes while the others are found too few is tried in the same round", async () => {
+  const { phone, step, platform } = await joined();
+  const { trainer } = phone;
+  const train = trainer.train.bind(trainer);
+  trainer.train = async () => {
+    await phone.store.addRecording(TASK, { id: "b", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+    throw new NothingToContribute("an activity is missing");
+  };
+  await step();
+  trainer.train = train;
+  assert.equal(await step(), true);
+  assert.ok(platform.held.has(1));
+});
+
 test("an owner's word that there will be no more recordings is heard in the same round", async () => {
   const { phone, step, platform } = await joined();
   phone.trainer.failure = new NothingToContribute("an activity is missing");

@@ -22,8 +22,8 @@ for (const { features: name, shape, train, heldOut, scaled: [mine, other] } of V
   test(`${name} inputs are scaled by the training windows as Python scales them`, () => {
     const [own, rest] = [train, heldOut].map((values) => features(name, windowsOf(values, shape)));
     const width = featuresPerWindow(name, shape[1], shape[2]);
-    assertNear(scaled(own, own, width), mine, 1e-4);
-    assertNear(scaled(rest, own, width), other, 1e-4);
+    assertNear(scaled(own, own, width), mine, 1e-5);
+    assertNear(scaled(rest, own, width), other, 1e-5);
   });
 }
 

@@ -249,6 +249,13 @@ def test_fedadam_moves_no_weight_further_than_its_settings_say(changes, momentum
         chain = after
 
 
+@pytest.mark.parametrize(("step", "furthest"), [(AVGM, 0.7 * 2.0 / (1 - 0.9)), (ADAM, 0.05 * 2.345)])
+def test_a_task_is_explained_with_how_far_a_round_moves_a_weight(step, furthest):
+    task = TaskSettings.of(profile="shares", clip=2.0, max_norm=3.0, **step)
+    assert PROFILE.explain(task, 8).splitlines()[-1].endswith(f"by at most {furthest:.3g} in a round")
+    assert "server step" not in PROFILE.explain(task.changed(server_step="none", server_rate=1.0), 8)
+
+
 def test_a_decimal_is_the_same_number_however_it_is_written():
     """1 and 1.0 are two tasks, and one step."""
     whole, point = (TaskSettings.of(profile="shares", server_step="fedavgm", server_rate=rate) for rate in (2, 2.0))
@@ -290,8 +297,8 @@ def test_another_mask_for_the_requester_is_noticed():
         parties.requester.read(replace(other, record=record.to_bytes()).to_bytes(), 1)
 
 
-def test_a_freeloader_earns_nothing_from_the_step():
-    """Neither by sending the model back that it holds, nor the last average's way again; whoever trains is paid."""
+def test_the_model_sent_back_and_the_last_change_repeated_earn_nothing():
+    """Since updates are relative to the stepped model, and `gate` looks at the last sum; whoever trains is paid."""
     parties = Parties(settings=AVGM | PAYING | {"lanes": 1024, "max_norm": 10.0}, parameters=40)
     idle, again = name_of(3), name_of(4)
     start = parties.people[idle]._followed().weights / UNIT

@@ -9,14 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, short_state, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, clean, short_state, show, show_event, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
+from crowdfl.cli.task.listing import listed, problem_lines, task_table
+from crowdfl.cli.task.trying import Try, tell_trials, trial_lines, tried
+from crowdfl.cli.task.words import SUMS, created_words, fund_words, order_words, status_words
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
+from crowdfl.retry import Backoff
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
@@ -30,7 +34,7 @@ app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", n
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
 _SETTINGS = Path("requester/settings.toml")
 _STATES = ("running", "paused", "cancelled", "finished", "settled")
-_SUMS = ("pending", "paid_in", "rewards", "returned")
+_LISTING = Backoff(deadline=3.0)  # a list of tasks says soon that the platform is away
 _Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
 _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
@@ -49,6 +53,7 @@ def create(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    try_on: Try = None,
     as_json: Json = False,
 ) -> None:
     """Have keys made and post the task. The same file is always the same task: safe to repeat."""
@@ -57,14 +62,18 @@ def create(
     with waiting("reading the task and making the initial model", quiet=as_json):
         found, least = read_settings(file), own.settings.min_claim_window
         definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
+    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+    tell_trials(trials, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     dealt, warned = dealt_words(definition), warnings(definition)
-    if not as_json:
-        for line in (*([f"dealt by KGC: {dealt}"] if dealt else []), *(f"warning: {words}" for words in warned)):
-            typer.echo(line, err=True)
     told = {"task": task, "parameters": definition.spec.parameters} | ({"dealt": dealt} if dealt else {})
+    told |= {"tried": [asdict(trial) for trial in trials]}
     show(told | ({"warnings": warned} if warned else {}), task, as_json=as_json)
+    if not as_json:
+        before = [f"dealt by KGC: {dealt}"] if dealt else []
+        for line in (*before, *(f"warning: {words}" for words in warned), *created_words(task)):
+            typer.echo(line, err=True)
 
 
 @app.command()
@@ -73,14 +82,28 @@ def explain(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    try_on: Try = None,
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
     tell_code(module, learner, loss)
-    found = explained(defined(file, read_settings(file), module, learner=learner, loss=loss)[0])
+    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss)
+    found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
-    show(asdict(found), "\n".join([*lines, *(f"warning: {words}" for words in found.warnings)]), as_json=as_json)
+    lines += [f"warning: {words}" for words in found.warnings]
+    told = asdict(found) | {"tried": [asdict(trial) for trial in trials]}
+    show(told, "\n".join([*lines, *trial_lines(trials)]), as_json=as_json)
+
+
+@app.command("list")
+def list_tasks(settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
+    """Show every task of this requester: its state, rounds, people and money."""
+    own = RequesterFile.read(settings)
+    with open_requester(own, _LISTING) as requester, waiting("asking the platform", quiet=as_json):
+        rows = listed(requester)
+    words = [task_table(rows)] if rows else [f"no task yet in {own.folder}: `crowdfl task new > task.toml`"]
+    show({"tasks": rows}, *words, *problem_lines(rows), as_json=as_json)
 
 
 @app.command()
@@ -93,10 +116,10 @@ def fund(
 ) -> None:
     """Announce a payment into the task's escrow. It counts once the platform's operator has confirmed it."""
     with open_requester(RequesterFile.read(settings)) as requester:
-        deposit = requester.fund(task, to_millionths(amount), name)
-    show(
-        {"deposit": deposit, "state": "pending"}, f"{deposit}: pending until the platform confirms it", as_json=as_json
-    )
+        requester.definition(task)  # money must not go to a task that was mistyped
+        deposit = requester.fund(task, millionths := to_millionths(amount), name)
+    told = {"task": task, "deposit": deposit, "amount": millionths, "state": "pending"}
+    show(told, fund_words(task, deposit, millionths), as_json=as_json)
 
 
 @app.command()
@@ -145,7 +168,7 @@ def watch(
         raise SettingsError(f"a task is never {until!r}; its states are {', '.join(_STATES)}")
 
     def tell(_what: str, status: Mapping[str, Any]) -> None:
-        show(status, _status_line(status), as_json=as_json)
+        show(status, status_words(status), as_json=as_json)
 
     with open_requester(RequesterFile.read(settings)) as requester:
         campaign = Campaign(requester, time.sleep, tell, poll_seconds=1.0)
@@ -154,23 +177,20 @@ def watch(
 
 def _add_order(action: str, words: str) -> None:
     @app.command(action, help=words)
-    def _order(task: _Task, settings: _Settings = _SETTINGS) -> None:
+    def _order(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
         with open_requester(RequesterFile.read(settings)) as requester:
-            requester.order(task, action)
-            typer.echo(f"{action}: the platform has taken the order")
+            requester.definition(task)  # an order about somebody else's task would be refused with less to go by
+            if action == "close":
+                requester.close_enrolment(task)
+            else:
+                requester.order(task, action)
+        show({"task": task, "order": action}, order_words(action, task), as_json=as_json)
 
 
 _add_order("pause", "Pause the task: nothing happens until it is resumed.")
 _add_order("resume", "Continue a paused task.")
 _add_order("cancel", "End the task without further rounds; money that was not earned is returned.")
-
-
-@app.command()
-def close(task: _Task, settings: _Settings = _SETTINGS) -> None:
-    """Close enrolment: nobody else can join, and KGC destroys the key that it kept for newcomers."""
-    with open_requester(RequesterFile.read(settings)) as requester:
-        requester.close_enrolment(task)
-        typer.echo("enrolment is closed")
+_add_order("close", "Close enrolment: nobody else can join, and KGC destroys the key that it kept for newcomers.")
 
 
 @app.command()
@@ -204,7 +224,7 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
     """Show what is pending, was paid in, earned and returned, and every movement; not what a single participant was paid."""
     with open_requester(RequesterFile.read(settings)) as requester:
         found = requester.report(task)
-    lines = [f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}" for name in _SUMS]
+    lines = [f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}" for name in SUMS]
     for deposit in found["deposits"]:
         if deposit["state"] != "confirmed":
             lines.append(f"{from_millionths(deposit['amount']):>27.6f}  deposit {deposit['name']}: {deposit['state']}")
@@ -244,6 +264,7 @@ def run(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    try_on: Try = None,
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
@@ -252,6 +273,7 @@ def run(
     tell_code(module, learner, loss)
     found, least = read_settings(file), own.settings.min_claim_window
     definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
+    tell_trials(tried(try_on, definition, initial, (module, learner, loss), quiet=as_json), as_json=as_json)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)
@@ -263,24 +285,27 @@ def run(
             write_invitations(own, requester, task, invitations, count, days=30.0)
             return str(invitations)
 
-        campaign = Campaign(requester, time.sleep, show_event if as_json else _say)
+        campaign = Campaign(requester, time.sleep, show_event if as_json else _Teller())
         campaign.run(definition, initial, people, invite=invite_all, save=save)
 
 
-def _say(what: str, details: Mapping[str, Any]) -> None:
-    if what == "status":
-        typer.echo(_status_line(details))
-    elif what == "report":
-        typer.echo(", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in _SUMS))
-    elif what == "fetched":
-        typer.echo("\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))]))
-    else:
-        typer.echo(f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items()))
+class _Teller:
+    """What happens in a campaign, in words."""
 
+    def __init__(self) -> None:
+        self._task = "TASK"
 
-def _status_line(status: Mapping[str, Any]) -> str:
-    rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
-    key = status.get("key", "")
-    warning = f" [{key}]" if "INSECURE" in key else ""
-    why = f" ({status['ended']})" if status.get("ended") else ""
-    return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
+    def __call__(self, what: str, details: Mapping[str, Any]) -> None:
+        self._task = details.get("task", self._task)
+        typer.echo(clean(self._words(what, details)))
+
+    def _words(self, what: str, details: Mapping[str, Any]) -> str:
+        if what == "status":
+            return status_words(details)
+        if what == "report":
+            return ", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in SUMS)
+        if what == "funded":
+            return fund_words(self._task, details["deposit"], to_millionths(details["amount"]))
+        if what == "fetched":
+            return "\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))])
+        return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

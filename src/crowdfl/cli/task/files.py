@@ -8,14 +8,15 @@ from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 
 _FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
-_NOT_AT_FIRST = _FOR_OTHERS | {
-    "layers",
-    "channels",
-    "standardise",
-    "window",
-    "held_out",
-    "hertz",
-}  # the watch's will do
+_NOT_AT_FIRST = _FOR_OTHERS | {"layers", "standardise", "held_out"}  # at their defaults, as comments
+
+_HEAD = """\
+# A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
+"""
+_ABOUT_DATA = """\
+# `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
+# `crowdfl data show DATA` prints them for your data; `crowdfl task create --try DATA` checks it before anyone is asked.
+"""
 
 
 def _task_text() -> str:
@@ -25,8 +26,9 @@ def _task_text() -> str:
         WATCH_TASK["training"]
     )
     return (
-        f"# A task: every setting, with a value to start from.\n{template_text(TaskFile, WATCH_TASK['task'])}"
-        f"\n[settings]\n{template_text(TaskSettings, chosen)}\n[training]\n{template_text(TrainingSettings, training)}"
+        f"{_HEAD}{template_text(TaskFile, WATCH_TASK['task'])}"
+        f"\n[settings]\n{template_text(TaskSettings, chosen)}"
+        f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )
 
 

@@ -43,7 +43,7 @@ class _Scale:
 
 _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
 _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
-_DATA = Path("../shared/data")
+_DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 app = typer.Typer(invoke_without_command=True)

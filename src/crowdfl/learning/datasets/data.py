@@ -3,6 +3,7 @@
 Also here: one person's data on a task's terms. No window changes sides within a split.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -133,7 +134,10 @@ def relabelled(split: Split, names: Sequence[str]) -> Split:
     moved = np.array([places.get(name.casefold(), -1) for name in split.train.label_names], dtype=np.int64)
     if (moved < 0).all():
         mine, wanted = ", ".join(split.train.label_names), ", ".join(names)
-        raise DataMalformed(f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}")
+        raise DataMalformed(
+            f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}. Take other data, or say labels = "
+            f"{json.dumps(split.train.label_names, ensure_ascii=False)} in the task's [training]"
+        )
 
     def side(person: Person) -> Person:
         labels = moved[person.labels]

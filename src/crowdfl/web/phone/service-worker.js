@@ -25,7 +25,7 @@ const FILES = [
   ["agent/tables.js", "sha256-nXSVFi5YsfpD+J4j9VRNP1SjeFeJNEVaQ8s8xCwRhSY="],
   ["agent/tabs.js", "sha256-JEUGiRksbw3tNEDIOWN9OtoqkHqbueLYmeSWDyuyn/U="],
   ["agent/transport.js", "sha256-NQqLlIbtsy69ub2aRi3b8gOjFfYq5er8B7Ee/I0DQK8="],
-  ["agent/uploads.js", "sha256-mqDJ8NJuNGEY0AwbYNwFFwOtiIZTx1z3UNpaSVD3Be4="],
+  ["agent/uploads.js", "sha256-L+KOyqUW66dP8CChsUs5iC2O46UFvZH8vLUBDAau4qc="],
   ["app/about.js", "sha256-QSKIk9RYAQwCe7zax5xebCzzZWnEk2OvD3KwAWGqeK4="],
   ["app/accepting.js", "sha256-G0i9zFVxsnPSr7Ng8I3H4PVhKUUdnNK3ICktaU8ER/k="],
   ["app/enough.js", "sha256-iDD9ego3W1lUIu9KL6adnej5TYAaVHjBRFNA5gQ4DM0="],
@@ -102,7 +102,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "d2cf13595885256e";
+const VERSION = "1e4426916fd60586";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

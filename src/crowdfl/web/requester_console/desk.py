@@ -14,6 +14,7 @@ from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import phone_page
 from crowdfl.roles.phones import phone_obstacle
 from crowdfl.roles.requester import Requester
+from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.text import printable
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
@@ -21,7 +22,6 @@ from crowdfl.web.requester_console.invitations import invitation_files, shown_in
 from crowdfl.web.requester_console.jobs import Job, Jobs, Progress
 from crowdfl.web.requester_console.learned import Learned
 from crowdfl.web.requester_console.seen import seen
-from crowdfl.web.requester_console.waiting import waits_for
 
 ORDERS = ("pause", "resume", "cancel", "close")
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.ledger import ESCROW
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
@@ -22,21 +23,38 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
         return [f"uploads to round {last['number']}: {last['uploads']} of {status['enrolled']} have come"]
     if last["number"] >= definition.settings.rounds:
         return ["the final model"]
-    return _for_next_round(definition.settings, status, report) or ["the next round to open"]
+    number = last["number"] + 1
+    dealt = number == 1 and dealt_sizes(definition)
+    opening = [
+        f"SP and CSP, which fetch what KGC deals and then open round {number}" if dealt else f"round {number} to open"
+    ]
+    return _for_next_round(definition.settings, status, report) or opening
 
 
 def _for_next_round(settings: TaskSettings, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     found = []
     people = settings.min_participants - status["enrolled"]
     if people > 0:
-        found.append(f"{people} more participant{'s' if people > 1 else ''}: invite people")
+        joined = f"{status['enrolled']} of {settings.min_participants} have joined"
+        found.append(f"{people} more participant{'s' if people > 1 else ''} ({joined}): invite people")
     missing = to_millionths(settings.budget or 0) - escrow(report)
-    pending = [one["name"] for one in report["deposits"] if one["state"] == "pending"]
+    pending = [f"{one['name']} of {_amount(one['amount'])}" for one in report["deposits"] if one["state"] == "pending"]
     if missing > report["pending"]:
-        found.append(f"money: {from_millionths(missing - report['pending']):.2f} more for the next round")
+        announced = "" if pending else "; no payment is announced"
+        found.append(f"money: {_amount(missing - report['pending'])} more for the next round{announced}")
     if missing > 0 and pending:
         found.append(f"the platform's operator, who must confirm the deposit {' and '.join(pending)}")
     return found
+
+
+def _amount(millionths: int) -> str:
+    return f"{from_millionths(millionths):.2f}"
+
+
+def unannounced(definition: Definition, report: Mapping[str, Any]) -> int:
+    """What all rounds cost and was neither paid in nor announced, in millionths."""
+    whole = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
+    return max(0, whole - int(report["paid_in"]) - int(report["pending"]))
 
 
 def escrow(report: Mapping[str, Any]) -> int:

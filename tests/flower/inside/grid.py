@@ -10,13 +10,14 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-Change = Callable[[int, Message], Message | None]
+Replies = dict[int, Message]
+Change = Callable[[Replies], Replies]
 
 
 class ServedGrid(Grid):
-    """Nodes are numbers; `change` may alter or lose a node's reply, as a cheating or failing client would."""
+    """Nodes are numbers; `change` may alter or lose replies, as cheating or failing clients would."""
 
-    def __init__(self, app: ClientApp, nodes: Iterable[int], change: Change = lambda _node, reply: reply) -> None:
+    def __init__(self, app: ClientApp, nodes: Iterable[int], change: Change = lambda replies: replies) -> None:
         self.app, self.nodes, self.change = app, list(nodes), change
         self.contexts = {node: _context(node) for node in self.nodes}
         self.seen: list[bytes] = []  # what passed through the server
@@ -49,18 +50,16 @@ class ServedGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         del timeout
-        replies = [self._served(message) for message in messages]
-        return [reply for reply in replies if reply is not None]
+        replies = {message.metadata.dst_node_id: self._served(message) for message in messages}
+        return [self._carried(reply) for reply in self.change(replies).values()]
 
-    def _served(self, message: Message) -> Message | None:
+    def _served(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
         asked = self._carried(message)
         try:
-            reply = self.app(asked, self.contexts.setdefault(node, _context(node)))
+            return self.app(asked, self.contexts.setdefault(node, _context(node)))
         except Exception as wrong:  # noqa: BLE001 -- as a SuperNode does
-            reply = Message(Error(0, f"{type(wrong).__name__}: {wrong}"), reply_to=asked)
-        changed = self.change(node, reply)
-        return None if changed is None else self._carried(changed)
+            return Message(Error(0, f"{type(wrong).__name__}: {wrong}"), reply_to=asked)
 
     def _carried(self, message: Message) -> Message:
         message.metadata.__dict__["_message_id"] = message.metadata.message_id or f"message {len(self.seen)}"
@@ -91,6 +90,22 @@ def update(node: int, arrays: ArrayRecord) -> dict[str, np.ndarray]:
 
 def samples(node: int) -> int:
     return 10 + 3 * node
+
+
+def average(arrays: ArrayRecord, nodes: Iterable[int]) -> ArrayRecord:
+    """FedAvg's next model, computed apart."""
+    made = {node: update(node, arrays) for node in nodes}
+    total = sum(samples(node) for node in made)
+    mean = {
+        name: sum(one[name].astype(np.float64) * samples(node) for node, one in made.items()) / total
+        for name in arrays
+    }
+    return ArrayRecord({name: Array(np.asarray(mean[name], arrays[name].dtype)) for name in arrays})
+
+
+def distance(one: ArrayRecord, other: ArrayRecord) -> float:
+    assert list(one) == list(other)
+    return max(float(np.abs(one[name].numpy() - other[name].numpy()).max()) for name in one)
 
 
 def make_app(**options: Any) -> ClientApp:

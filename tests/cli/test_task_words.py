@@ -1,0 +1,192 @@
+"""What a requester is told: what a task waits for, what an order did, which tasks there are."""
+
+import json
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from crowdfl.cli.task import commands
+from crowdfl.cli.task.words import in_words, status_words
+from crowdfl.errors import ServiceUnavailable
+from crowdfl.local import LocalHost
+from crowdfl.roles.campaign import Campaign
+from crowdfl.roles.waiting import waits_for
+from crowdfl.settings import TaskSettings
+from tests.cli.program import call
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
+
+WHOLE = 72_000_000  # two rounds of 36
+
+
+class MemoryDesk(LocalHost):
+    """All roles in this process with one task, and nothing on disk."""
+
+    clock: ManualClock
+
+    def __init__(self, **settings):
+        super().__init__(test_tools(), clock=ManualClock(1000.0))
+        self.task = self.create(small_definition(TaskSettings.of(**(SMALL_TASK | settings))), INITIAL_MODEL)
+
+    def invite(self, count):
+        """So many people join."""
+        for number in range(count):
+            self.join(self.task, str(number))
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """All roles in this process, and the commands of the requester at it."""
+    made = MemoryDesk()
+
+    @contextmanager
+    def at_the_desk(_own, _patience=None):
+        yield made.requester
+
+    own = SimpleNamespace(folder=tmp_path, settings=SimpleNamespace(min_claim_window=0.0))
+    monkeypatch.setattr(commands, "open_requester", at_the_desk)
+    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+    return made
+
+
+def watched(desk: MemoryDesk) -> str:
+    result = call("task", "watch", desk.task)
+    assert result.code == 0, result
+    return result.out
+
+
+class TestWatch:
+    """`crowdfl task watch`: what the round waits for, and what to do about it."""
+
+    def test_people_and_money_that_are_missing_are_counted(self, desk):
+        told = watched(desk)
+        assert "waits for 3 more participants (0 of 3 have joined)" in told
+        assert f"crowdfl task invite {desk.task}" in told
+        assert "waits for money: 36.00 more for the next round; no payment is announced" in told
+        assert f"crowdfl task fund {desk.task} 72.00" in told, "for all rounds"
+
+    def test_a_deposit_that_nobody_has_confirmed_is_named(self, desk):
+        desk.sp.deposit(desk.task, "first", WHOLE)
+        told = watched(desk)
+        assert "waits for the platform's operator, who must confirm the deposit first of 72.00" in told
+        assert "waits for money" not in told
+
+    def test_what_is_announced_and_too_little_is_said(self, desk):
+        desk.sp.deposit(desk.task, "first", 30_000_000)
+        told = watched(desk)
+        assert "money: 6.00 more for the next round:" in told
+        assert f"crowdfl task fund {desk.task} 42.00" in told
+
+    def test_an_open_round_waits_for_uploads_until_its_window_closes(self, desk, monkeypatch):
+        desk.invite(3)
+        desk.requester.fund(desk.task, WHOLE, "all")
+        desk.run()
+        monkeypatch.setattr("crowdfl.cli.task.words.time", SimpleNamespace(time=lambda: desk.clock.time + 70))
+        assert "waits for uploads to round 1: 0 of 3 have come; the window closes in 30 s" in watched(desk)
+
+    def test_a_paused_task_waits_for_its_requester(self, desk):
+        desk.requester.order(desk.task, "pause")
+        assert f"`crowdfl task resume {desk.task}`" in watched(desk)
+
+    def test_what_kgc_deals_is_waited_for_before_the_first_round(self):
+        status = {"state": "running", "enrolled": 3, "rounds": []}
+        books = {"movements": [], "deposits": [], "pending": 0, "paid_in": 0}
+        definition = small_definition(TaskSettings.of(profile="shares", max_participants=5))
+        assert waits_for(definition, status, books) == ["SP and CSP, which fetch what KGC deals and then open round 1"]
+        paper = small_definition(TaskSettings.of(max_participants=5))
+        assert waits_for(paper, status, books) == ["round 1 to open"]
+
+    def test_time_to_claim_is_told_and_is_no_change(self, desk):
+        """After the end the status differs at every look, and says nothing new."""
+        desk.requester.order(desk.task, "cancel")
+        told = []
+
+        def wait(_seconds):
+            desk.clock.time += 10.0
+            desk.run()
+
+        campaign = Campaign(desk.requester, wait, lambda _what, status: told.append(status_words(status)))
+        campaign.watch(desk.task, lambda _status: False)
+        assert [words.splitlines()[0].partition(":")[0].partition(" ")[0] for words in told] == ["cancelled", "settled"]
+        assert "rewards can be claimed for another 8 min" in told[0]
+
+    def test_json_has_the_same(self, desk):
+        found = json.loads(call("task", "watch", desk.task, "--json").out)
+        assert found["waits"][1].startswith("money: 36.00")
+        assert found["to_fund"] == WHOLE
+
+
+class TestOrders:
+    """`fund`, `pause`, `resume`, `cancel`, `close`: what happened, and what comes next."""
+
+    def test_a_payment_is_told_with_what_the_operator_types(self, desk):
+        told = call("task", "fund", desk.task, "36", "--name", "first").out
+        assert told.startswith("36.00 is announced as the deposit first.")
+        assert f"crowdfl sp deposit confirm SETTINGS {desk.task} first 36.00" in told
+        found = json.loads(call("task", "fund", desk.task, "36", "--name", "first", "--json").out)
+        assert found == {"task": desk.task, "deposit": "first", "amount": 36_000_000, "state": "pending"}
+
+    def test_every_order_says_what_it_did(self, desk):
+        orders = {"pause": "resume", "resume": "watch", "close": "nobody else can join", "cancel": "task report"}
+        for action, said in orders.items():
+            told = call("task", action, desk.task)
+            assert told.code == 0, told
+            assert said in told.out
+            assert desk.task in told.out
+        assert json.loads(call("task", "close", desk.task, "--json").out) == {"task": desk.task, "order": "close"}
+
+    @pytest.mark.parametrize("words", [("cancel",), ("close",), ("pause",), ("fund", "36")])
+    def test_a_task_that_was_mistyped_gets_no_order_and_no_money(self, desk, words):
+        result = call("task", words[0], "0" * 32, *words[1:])
+        assert (result.code, result.out) == (3, "")
+        assert "posted no task" in result.err
+
+
+class TestList:
+    """`crowdfl task list`."""
+
+    def test_every_task_is_there_with_its_state_people_and_money(self, desk):
+        desk.invite(3)
+        desk.requester.fund(desk.task, 36_000_000, "one")
+        desk.sp.deposit(desk.task, "two", 1_000_000)
+        desk.run()
+        (row,) = json.loads(call("task", "list", "--json").out)["tasks"]
+        expected = {"task": desk.task, "purpose": "which exercise", "state": "running", "rounds": 2, "enrolled": 3}
+        assert expected.items() <= row.items()
+        assert (row["paid_in"], row["pending"], row["done"], row["problem"]) == (36_000_000, 1_000_000, 0, "")
+        shown = call("task", "list").out
+        assert {desk.task, "running", "36.00,", "1.00", "pending"} <= set(shown.split()), shown
+
+    def test_a_platform_that_is_away_leaves_what_the_folder_knows(self, desk, monkeypatch):
+        """It is asked once, not for each task."""
+        asked = []
+
+        def away(_self, task):
+            asked.append(task)
+            raise ServiceUnavailable("https://sp: no answer")
+
+        other = MemoryDesk(window=200.0)
+        desk.requester.blobs.put(f"{other.task}/definition", other.requester.blobs.get(f"{other.task}/definition"))
+        monkeypatch.setattr(type(desk.requester), "report", away)
+        result = call("task", "list")
+        assert result.code == 0, result
+        assert {desk.task, other.task, "exercise"} <= set(result.out.split())
+        assert result.out.count("https://sp: no answer") == len(asked) == 1
+        assert all(row["problem"] for row in json.loads(call("task", "list", "--json").out)["tasks"])
+
+    def test_a_damaged_definition_hides_no_other_task(self, desk):
+        desk.requester.blobs.put(f"{'0' * 32}/definition", b"not a document")
+        rows = {row["task"]: row for row in json.loads(call("task", "list", "--json").out)["tasks"]}
+        assert rows["0" * 32]["problem"]
+        assert rows[desk.task]["state"] == "running"
+
+    def test_without_tasks_the_first_step_is_named(self, desk, monkeypatch):
+        monkeypatch.setattr(type(desk.requester), "tasks", lambda _self: [])
+        assert "crowdfl task new" in call("task", "list").out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(45, "45 s"), (119, "119 s"), (3600, "60 min"), (7200, "2 hours"), (604800, "7 days")]
+)
+def test_time_in_words(seconds, words):
+    assert in_words(seconds) == words
