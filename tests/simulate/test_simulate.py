@@ -133,6 +133,7 @@ def test_bounds_follow_from_everyones_first_training():
     assert (settings.max_participants, settings.max_samples) == (4, 2 * 19)
     norms = [np.linalg.norm(np.append(*fit(*START, own)) - np.append(*START)) for own in data.values()]
     assert 4 * max(norms) <= settings.max_norm <= 4.5 * max(norms)
+    assert run(lambda model, _: (model, 5), data=data, rounds=1).settings.max_norm == 1.0  # nothing has changed
     tight = run(data=data, rounds=1, max_norm=0.01)
     assert set(tight.history[0].scaled) == set(data)
     assert "scaled down to `max_norm`" in tight.notes[0]
