@@ -13,8 +13,7 @@ import numpy as np
 from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.files import write_npz
-from crowdfl.learning.models.forms import ModelForm, numpy_entries
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.forms import numpy_entries
 from crowdfl.protocols.costs import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
@@ -92,8 +91,6 @@ class SimulationResult:
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-    _form: ModelForm
-    _arrays: Weights
 
     def rows(self) -> list[dict[str, float]]:
         """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
