@@ -3,7 +3,7 @@
 `crowdfl audit incentives` is about people rather than servers: what cheaters earn under each rule of payment.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ from crowdfl.lab.audit.statistics import tell_apart
 from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
+from crowdfl.learning.datasets.wisdm_set import HOW_TO_GET, SET_FILE
 from crowdfl.settings import TaskSettings
 
 _COLUMNS = ("", "7.", "what, by whom", "of", "error", "blind", "verdict")
@@ -96,11 +97,17 @@ def incentives(
     settings = made.quick() if made_up else made.network() if network else made()
     step = TaskSettings.of(profile="shares", server_step=server_step, server_rate=server_rate)  # refuses what it would
     settings = replace(settings, server_step=step.server_step, server_rate=server_rate)
-    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found; name the folder with --data"] if missing else []
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
     command += f" --server-step {server_step} --server-rate {server_rate:g}" * (server_step != "none")
     folder = None if made_up else data
     deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+
+
+def _how_to_get(missing: Sequence[str]) -> str:
+    """In one line; of MotionSense there is no command, for its NumPy form is not made here."""
+    name_it = "name the folder that has both with --data"
+    return f"{HOW_TO_GET}, and {name_it}" if SET_FILE in missing else name_it
 
 
 def attack_scene(scene: Scene) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from crowdfl.lab.audit.incentives.cheats import CHEATS, STEP_CHEATS, Cheat, Chea
 from crowdfl.learning.datasets.data import Cut, Labels, Source
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
+from crowdfl.learning.datasets.wisdm_set import SET_FILE
 from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, Training
 from crowdfl.learning.models.networks import mlp
@@ -23,9 +24,7 @@ from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
 from crowdfl.learning.oracle import PlainStep, fedavg, updates_of
 
-FILES: Mapping[str, str] = MappingProxyType(
-    {"WISDM": "wisdm_v1.1_crowdfl_2520x90x3.npz", "MotionSense": "motionsense_24subj_acc50hz.npz"}
-)
+FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
 MADE_UP = "made-up people"
 SPECTRAL, RAW = "spectral features", "raw windows"
 _FEATURES = {SPECTRAL: "motion", RAW: "flat"}
