@@ -216,7 +216,13 @@ def _in_the_clear(message, context, call_next):
 
 @pytest.mark.parametrize(
     ("act", "words"),
-    [(_huge, "out of bounds"), (_many, "out of bounds"), (_crashes, "out of memory"), (_error, "no data today"), (_in_the_clear, "lacks")],
+    [
+        (_huge, "out of bounds"),
+        (_many, "out of bounds"),
+        (_crashes, "out of memory"),
+        (_error, "no data today"),
+        (_in_the_clear, "lacks"),
+    ],
 )
 def test_a_client_beyond_the_bounds_or_out_of_order_is_named_and_left_out(act, words):
     is_left_out(play(None, make_app(mods=[_Second(act), crowdfl_mod])), words)

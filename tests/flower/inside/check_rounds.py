@@ -182,7 +182,9 @@ def test_an_app_that_returns_no_samples_is_named():
     def empty(message, context, call_next):
         reply = call_next(message, context)
         if context.node_id == 2 and reply.content.array_records:
-            reply.content = RecordDict({"arrays": reply.content["arrays"], "metrics": MetricRecord({"num-examples": 0})})
+            reply.content = RecordDict(
+                {"arrays": reply.content["arrays"], "metrics": MetricRecord({"num-examples": 0})}
+            )
         return reply
 
     grid = ServedGrid(make_app(mods=[crowdfl_mod, empty]), NODES)

@@ -22,7 +22,9 @@ def organisations(folder: Path) -> Iterator[Path]:
     roles, ports = folder / "roles", ("--kgc-port", kgc, "--sp-port", sp, "--csp-port", csp)
     made = call("init", roles, *ports)
     assert made.code == 0, made
-    running = [start(role, "serve", roles / role / "settings.toml", log=folder / f"{role}.log") for role in ("kgc", "csp")]
+    running = [
+        start(role, "serve", roles / role / "settings.toml", log=folder / f"{role}.log") for role in ("kgc", "csp")
+    ]
     try:
         for port in (kgc, csp):
             _wait_for(f"https://127.0.0.1:{port}", roles, folder)
