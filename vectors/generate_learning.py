@@ -360,9 +360,14 @@ def csv_case(folder: Path, name: str, text: str) -> Json:
     try:
         table = read_table(path, label_of_name(Path(name).parts[0].removesuffix(path.suffix)))
         if not all(table.labels):
-            _ = CsvFolder(path).label_names  # says what is missing
+            alone = folder / "alone"  # a folder says what a file without any label lacks
+            alone.mkdir()
+            _ = CsvFolder(path.rename(alone / name).parent).load_person(0)
     except CrowdFLError as error:
-        return case | {"error": type(error).__name__, "message": str(error).replace(str(path), name)}
+        return case | {
+            "error": type(error).__name__,
+            "message": str(error).replace(f"{folder}/alone/", "").replace(str(path), name),
+        }
     labels = sorted(set(table.labels))
     places = np.array([labels.index(label) for label in table.labels], dtype=np.int64)
     stretches = recordings_of(table.times, table.signal, places, 20.0)

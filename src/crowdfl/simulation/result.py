@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import Form, numpy_entries
+from crowdfl.learning.models.forms import ModelForm, numpy_entries
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.costs import Costs
 from crowdfl.settings import TaskSettings
@@ -23,7 +22,6 @@ from crowdfl.storage.atomic import write_private
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WIDE = 400  # characters: a table is never folded
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -94,7 +92,7 @@ class SimulationResult:
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-    _form: Form
+    _form: ModelForm
     _arrays: Weights
 
     def rows(self) -> list[dict[str, float]]:
@@ -150,14 +148,7 @@ class SimulationResult:
 
     def __str__(self) -> str:
         columns, rows = history_table(self.history)
-        table = Table(box=None, pad_edge=False)
-        for name in columns:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        text = io.StringIO()
-        Console(file=text, width=_WIDE, color_system=None).print(table)
-        lines = [line.rstrip() for line in text.getvalue().rstrip().splitlines()]
+        lines = text_table(columns, rows).splitlines()
         paid = sum(self.rewards.values(), Decimal(0))
         people = sum(amount > 0 for amount in self.rewards.values())
         lines += [f"rewards: {paid:f} in all to {people} people"] if self.rewards else []
@@ -179,12 +170,6 @@ def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[li
     columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
     shown = [name.replace("bytes_", "") for name in columns]
     return shown, [[_cell(name, row.get(name)) for name in columns] for row in rows]
-
-
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(name: str, value: float | None) -> str:

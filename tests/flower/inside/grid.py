@@ -69,7 +69,7 @@ class ServedGrid(Grid):
 
 
 def _context(node: int) -> Context:
-    return Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})
+    return Context(run_id=1, node_id=node, node_config={"crowdfl-trial": True}, state=RecordDict(), run_config={})
 
 
 def initial() -> ArrayRecord:
