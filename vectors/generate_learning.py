@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.learning.datasets.csv_files import label_of_name, read_table
+from crowdfl.learning.datasets.csv_files import read_table
+from crowdfl.learning.datasets.csv_folders import CsvFolder, label_of_name
 from crowdfl.learning.datasets.data import Person
 from crowdfl.learning.datasets.recordings import recordings_of, split_recordings
 from crowdfl.learning.features import features, scaled
@@ -358,8 +359,15 @@ def csv_case(folder: Path, name: str, text: str) -> Json:
     case: dict[str, Json] = {"name": name, "text": text}
     try:
         table = read_table(path, label_of_name(Path(name).parts[0].removesuffix(path.suffix)))
+        if not all(table.labels):
+            alone = folder / "alone"  # a folder says what a file without any label lacks
+            alone.mkdir()
+            _ = CsvFolder(path.rename(alone / name).parent).load_person(0)
     except CrowdFLError as error:
-        return case | {"error": type(error).__name__, "message": str(error).replace(str(path), name)}
+        return case | {
+            "error": type(error).__name__,
+            "message": str(error).replace(f"{folder}/alone/", "").replace(str(path), name),
+        }
     labels = sorted(set(table.labels))
     places = np.array([labels.index(label) for label in table.labels], dtype=np.int64)
     stretches = recordings_of(table.times, table.signal, places, 20.0)

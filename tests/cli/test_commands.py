@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from crowdfl.storage.model_files import read_model, write_model
 from crowdfl.storage.signing import signing_key
 from tests import subprocesses
 from tests.cli.program import call
+from tests.learning.test_csv_files import samples, write
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
 
@@ -247,7 +249,7 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
     [
         ([], "no norm bound"),
         ([('features = "motion"', 'features = "flat"')], "went unpaid"),
-        ([('server_step = "none"', 'server_step = "fedavgm"')], "sends the last average back"),
+        ([('server_step = "none"', 'server_step = "fedavgm"')], "phones without data"),
         ([('server_step = "none"', 'server_step = "fedadam"')], "0.01 to 0.1 is usual"),
         ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 160 in a round"),
         ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
@@ -345,6 +347,34 @@ def test_a_window_in_a_csv_file_is_predicted_as_the_window_itself(model, tmp_pat
     first, second = from_file[0]["probabilities"], from_person[0]["probabilities"]
     assert all(abs(first[name] - second[name]) < 1e-3 for name in first)
     assert call("predict", model, "--data", path).out.startswith("window,start,label,probability\n0,0.0,")
+    assert json.loads(call("predict", model, "--data", f"csv:{path}", "--json").out)["windows"] == from_file
+
+
+def test_what_training_takes_prediction_takes_too(tmp_path):
+    """A folder, a file with its kind, and a bare path."""
+    rows = [f"{row},{'rest' if i < 1000 else 'run'}" for i, row in enumerate(samples(40))]
+    file, saved = write(tmp_path / "anna" / "monday.csv", "time,x,y,z,label", rows), tmp_path / "model.npz"
+    for data in (f"csv:{tmp_path / 'anna'}", f"csv:{file}", file):
+        trained = call("train", "--data", data, "--model", "softmax", "--epochs", "1", "--save", saved, "--json")
+        assert json.loads(trained.out)["windows"]["train"] > 0, trained
+        for command in ("evaluate", "predict"):
+            used = call(command, saved, "--data", data, "--json")
+            assert used.code == 0, used
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("own:Net", "then say --module own:Net"), ("", "does not say which: ask its requester, then say")],
+)
+def test_code_that_is_missing_is_asked_for_by_name(tmp_path, module, said):
+    """Also where the task does not name it."""
+    definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
+    coded = replace(definition, training={**definition.training, "learner": "module", "module": module})
+    write_model(tmp_path / "model.npz", coded, initial)
+    for command in ("evaluate", "predict"):
+        refused = call(command, tmp_path / "model.npz", "--data", "watch:0")
+        assert refused.code == 3
+        assert said in refused.err
 
 
 @pytest.mark.parametrize("form", [".npz", ".safetensors"])

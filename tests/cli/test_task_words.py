@@ -141,6 +141,12 @@ class TestOrders:
         result = call("task", words[0], "0" * 32, *words[1:])
         assert (result.code, result.out) == (3, "")
         assert "posted no task" in result.err
+        assert "crowdfl task list" in result.err
+
+    def test_nothing_is_no_payment(self, desk):
+        result = call("task", "fund", desk.task, "0.00")
+        assert (result.code, result.out) == (3, "")
+        assert "pays for nothing" in result.err
 
 
 class TestList:

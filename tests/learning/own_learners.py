@@ -181,6 +181,14 @@ class Lavish(Bare):
         return len(labels) + 1
 
 
+class Clumsy(Bare):
+    """Fails inside a library."""
+
+    def train(self, inputs, labels, training):
+        """Where the innermost line is NumPy's."""
+        np.mean(inputs, axis=7)
+
+
 class Breaks(Bare):
     """While it trains."""
 

@@ -110,6 +110,7 @@ def test_what_cannot_be_a_learner_is_refused_when_it_is_made(name, said):
     ("name", "said"),
     [
         ("Lavish", r"train\(\) returns 160; expected how many of the 159 samples it used, or None"),
+        ("Clumsy", r"Clumsy.train\(\) failed: AxisError: .* \(own_learners.py, line \d+\)"),
         ("Breaks", r"Breaks.train\(\) failed: ZeroDivisionError: no reason \(own_learners.py, line \d+\)"),
         ("Loose", r"evaluate\(\) returns float; expected ModelScores, or leave it out"),
     ],

@@ -99,7 +99,7 @@ def test_values_and_labels_can_stand_side_by_side(tmp_path):
     ("change", "said"),
     [
         ({"value": np.arange(8.0).reshape(4, 2)}, "several values per window: name them in an array 'value_names'"),
-        ({"value": np.arange(3.0)}, "'windows' is float32 of shape"),
+        ({"value": np.arange(3.0)}, r"'value' is float64 of shape \(3,\)"),
         ({"value": np.array(["a"] * 4)}, "'value' is <U1"),
         ({"value": np.array([1, 2, np.nan, 4])}, "a value is NaN or infinity"),
         ({"value_names": np.array(["a", "b"])}, r"values of shape \(3, 1\); expected \(3, 2\)"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
 from crowdfl.flower.owner import PreparedTask, PublishedRounds
 from crowdfl.flower.servers import LocalServers, ServiceServers
-from crowdfl.flower.wire import ENROL, WORK, Answer, Instruction, states_text
+from crowdfl.flower.wire import ENROL, READ, WORK, Answer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name
 from crowdfl.roles.ports import Blobs
@@ -20,6 +20,7 @@ from crowdfl.settings import to_millionths
 _log = logging.getLogger("flwr.crowdfl")
 _CSP_PATIENCE = 300.0  # seconds that a CSP may be away while a round waits for it
 _REST = 2.0
+_MOST_STARTS = 3  # or one node could use up everyone's invitations
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Client:
     who: str = ""  # its name at SP, once KGC was asked
     enrolled: bool = False
     last: int = -1  # the last round that it has read; -1: it has not even the initial weights
+    starts: int = 1  # how often it was a newcomer
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Federation:
 
     def introduction(self, node: int) -> Instruction:
         client = self.clients[node]
-        if not client.invitation:
+        if not client.invitation and client.starts <= _MOST_STARTS:
             client.invitation = next(self._invitations, "")  # none left: the node must bring its own
         return self._instruction(ENROL, client)
 
@@ -110,8 +112,15 @@ class Federation:
         client.who, client.enrolled, client.sealed = who, True, b""
 
     def forget(self, node: int) -> None:
-        """A node that has lost its keys is a newcomer again."""
-        self.clients[node] = Client()
+        """A node that has lost its keys is a newcomer again. An invitation that KGC has not seen serves once more."""
+        client = self.clients[node]
+        used = client.enrolled or bool(client.sealed)
+        self.clients[node] = Client("" if used else client.invitation, starts=client.starts + used)
+
+    def refuses(self, node: int) -> None:
+        """A node that says no before it was ever in may have other keys than KGC's answer was sealed to."""
+        if not self.clients[node].enrolled:
+            self.forget(node)
 
     # What a client is sent.
 
@@ -124,11 +133,15 @@ class Federation:
             weight_key=weight_key,
         )
 
+    def reminder(self, node: int) -> Instruction:
+        """After the last round: a client's reward, and the average that it came with."""
+        return self._instruction(READ, self.clients[node])
+
     def _instruction(self, step: str, client: Client, **more: object) -> Instruction:
         new = not client.enrolled
         papers = (self._prepared.definition, self._prepared.appointment, client.invitation) if new else ("", "", "")
         unread = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task) if r.number > client.last]
-        done = [number for number, state in unread if state == RoundState.REWARDED] if step == WORK else []
+        done = [number for number, state in unread if state == RoundState.REWARDED and step != ENROL]
         envelopes = self._envelopes(client, done)
         return Instruction(
             step,
@@ -137,7 +150,7 @@ class Federation:
             self.servers.kgc_key,
             *papers,
             sealed=client.sealed,
-            initial=self._prepared.initial if step == WORK and client.last < 0 else b"",
+            initial=self._prepared.initial if step != ENROL and client.last < 0 else b"",
             states=states_text(unread),
             numbers=done,
             publications=[self.publication(number) for number in done],
@@ -182,10 +195,10 @@ class Federation:
         number = self.sp.steps.open(self.task, self.budget)
         left |= self._receive(number, uploads)
         self._run(number)
+        self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them
         if self.sp.store.round(self.task, number).state is RoundState.ABORTED:
             return RoundOutcome(number, (), left)
         left |= self._rejected(number)
-        self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them
         return RoundOutcome(number, tuple(node for node in uploads if node not in left), left)
 
     def _receive(self, number: int, uploads: Mapping[int, bytes]) -> dict[int, str]:
@@ -211,11 +224,11 @@ class Federation:
                 self._sleep(_REST)
 
     def read(self, number: int) -> Weights | None:
-        """A round's average, where the owner has lent its keys."""
+        """The model that a round led to, where the owner has lent its keys."""
         if self._owner is None:
             return None
         average = self.published().reader(self._owner).read(self.task, number)
-        return self.sp.definition(self.task).shape.arrays(average.weights)
+        return self.sp.definition(self.task).shape.arrays(average.model)
 
     def published(self) -> PublishedRounds:
         rounds = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task)]

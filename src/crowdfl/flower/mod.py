@@ -6,6 +6,7 @@ reads the averages in order, and turns what was trained into an upload.
 
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,20 +18,24 @@ from crowdfl.flower.arrays import Template
 from crowdfl.flower.invitation import NodeInvitation, kgc_of
 from crowdfl.flower.portal import AskedToEnrol, MessageSp, RelayedKgc, pruned
 from crowdfl.flower.state import open_blobs
-from crowdfl.flower.wire import ENROL, RECORD, Answer, Instruction
+from crowdfl.flower.wire import ENROL, READ, RECORD, Answer, Instruction
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import Participant
 
 LEAST_PARTICIPANTS = 3
+# In a node's configuration.
 _KEY, _INVITATION, _LEAST = "crowdfl-kgc-key", "crowdfl-invitation", "crowdfl-least-participants"
+_TRIAL = "crowdfl-trial"
+_REWARDS = "crowdfl.rewards"  # in the context's state: millionths by round, for the app
 _log = logging.getLogger("flwr.crowdfl")
 
 
 class CrowdFLMod:
     """`kgc_key`: KGC's public key in hex, which a deployment must know from elsewhere than the server; a node's own
-    configuration (`crowdfl-kgc-key`) goes before it. `train_metrics=False` lets no number of training out of here."""
+    configuration (`crowdfl-kgc-key`) goes before it. `trial=True` takes the server's word for it, where KGC and CSP are the
+    server's own: Flower's simulation engine does so anyway. `train_metrics=False` lets no number of training out of here."""
 
     def __init__(
         self,
@@ -38,8 +43,10 @@ class CrowdFLMod:
         kgc_key: str | None = None,
         least_participants: int = LEAST_PARTICIPANTS,
         train_metrics: bool = True,
+        trial: bool = False,
     ) -> None:
-        self.kgc_key, self.least_participants, self.train_metrics = kgc_key, least_participants, train_metrics
+        self.kgc_key, self.least_participants = kgc_key, least_participants
+        self.train_metrics, self.trial = train_metrics, trial
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         category = message.metadata.message_type.partition(".")[0]
@@ -56,6 +63,8 @@ class CrowdFLMod:
             client = _Client(self, instruction, context)
             if instruction.step == ENROL:
                 return _reply(message, client.asking())
+            if instruction.step == READ:
+                return _reply(message, client.reading())
             return client.work(message, call_next, is_training=category == "train")
         except _AppFailed as failed:
             return failed.reply
@@ -106,12 +115,18 @@ class _Client:
         sent = self.instruction.kgc_key
         if known is not None and known.lower() != sent.hex():
             raise KeyMismatch("the server names another KGC than this node knows: nothing is sent; ask who runs it")
-        if known is None and not self.instruction.local:
+        if known is None and not (self.instruction.local and self._is_trial()):
             raise SettingsError(
-                f"this node does not know KGC's public key: start it with --node-config '{_KEY}=\"...\"', as KGC's "
-                "operator tells it, or give the mod `kgc_key`"
+                "this node does not know KGC's public key, and whoever makes one up reads everything: start it with "
+                f"{_INVITATION} or {_KEY} in --node-config, as docs/flower.md says; for a trial, with {_TRIAL}=true"
             )
         return sent
+
+    def _is_trial(self) -> bool:
+        """Asked for here, or in Flower's simulation engine: a server cannot talk a node into one."""
+        ray = sys.modules.get("ray")
+        simulated = ray is not None and bool(ray.is_initialized())
+        return simulated or self.mod.trial or self.context.node_config.get(_TRIAL) is True
 
     def _least(self) -> int:
         least = self.context.node_config.get(_LEAST, self.mod.least_participants)
@@ -130,6 +145,9 @@ class _Client:
             _log.warning("CrowdFL: %s weights changed by more than the task's clip", details["clipped"])
         if what == "rewarded":
             _log.info("CrowdFL: round %s earned %s millionths", details["round"], details["millionths"])
+            before = self.context.state.metric_records.get(_REWARDS, {})
+            earned = {**before, f"round-{details['round']}": details["millionths"]}
+            self.context.state[_REWARDS] = MetricRecord(earned)
         if what in ("upload rejected", "reward refused", "reward missing", "average missing"):
             _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
 
@@ -160,9 +178,15 @@ class _Client:
             self._join()
         if is_training:
             return self._train(message, call_next)
-        self.person.step(_no_training)
+        self.reading()
         reply = call_next(self._plain(message, self.person.model()), self.context)
         return reply if reply.has_error() else self._answered(reply, b"")
+
+    def reading(self) -> Answer:
+        """New averages and rewards, without the app."""
+        self.person.step(_no_training)
+        last = pruned(self.blobs, self.instruction)
+        return Answer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
 
     def _train(self, message: Message, call_next: ClientAppCallable) -> Message:
         number, replies = self.instruction.number, []

@@ -1,5 +1,6 @@
 """Where a client keeps its keys: in a folder of its own, or in Flower's context, which lasts as long as the run."""
 
+import re
 import time
 from collections.abc import Mapping
 from io import BytesIO
@@ -8,15 +9,18 @@ from typing import BinaryIO
 
 from flwr.app import ConfigRecord, Context
 
-from crowdfl.errors import Conflict, NotReady
+from crowdfl.errors import Conflict, FormatError, NotReady
 from crowdfl.roles.ports import Blobs
 from crowdfl.storage.blobs import FileBlobs, require_blob_name
 
+_TASK = re.compile(r"[0-9a-f]{32}")
 HOME = "crowdfl-home"  # in a node's configuration
 
 
 def open_blobs(context: Context, task: str) -> Blobs:
     """In the folder that the node's operator names, one for each task; else in the context."""
+    if not _TASK.fullmatch(task):  # the server chose it, and it becomes a folder's name
+        raise FormatError("the server names a task by something that is not a task's id")
     home = context.node_config.get(HOME)
     return ContextBlobs(context, task) if home is None else FileBlobs(Path(str(home)) / task)
 

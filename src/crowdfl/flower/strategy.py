@@ -18,7 +18,7 @@ from crowdfl.errors import CrowdFLError, NotReady, SettingsError
 from crowdfl.flower.arrays import Template
 from crowdfl.flower.federation import Federation, RoundOutcome, in_words
 from crowdfl.flower.owner import PreparedTask, create, make_definition, owners_blobs, task_settings
-from crowdfl.flower.servers import LOCAL, LocalServers, open_servers
+from crowdfl.flower.servers import LOCAL, LocalServers, ServiceServers, open_servers
 from crowdfl.flower.wire import RECORD, Answer
 from crowdfl.roles.ports import Blobs
 
@@ -36,7 +36,7 @@ class SealedArrays(ArrayRecord):
             "`crowdfl.flower.open_model`; or give CrowdFLStrategy reveal=True"
         )
 
-    to_torch_state_dict = to_numpy_ndarrays = _sealed  # type: ignore[assignment]
+    to_torch_state_dict = to_numpy_ndarrays = _sealed
 
 
 class CrowdFLStrategy(Strategy):
@@ -113,12 +113,27 @@ class CrowdFLStrategy(Strategy):
         self._kept = self._template.kept(initial_arrays)
         self.federation = self._federation(grid, initial_arrays, num_rounds)
         options = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
-        result = super().start(grid, initial_arrays, *options)
-        if self.home is not None:
-            log(INFO, "CrowdFL: the sealed averages are in %s", self.federation.write(self.home))
+        try:
+            result = super().start(grid, initial_arrays, *options)
+            self._hand_out_rewards(grid)
+        finally:  # what was averaged before a failure is the owner's too
+            if self.home is not None:
+                log(INFO, "CrowdFL: the sealed averages are in %s", self.federation.write(self.home))
         if not self.reveal:
             result.arrays = SealedArrays()
         return result
+
+    def _hand_out_rewards(self, grid: Grid) -> None:
+        """Those of the last round: an evaluation has not reached everyone."""
+        run, here = self._run, set(grid.get_node_ids())
+        unread = [node for node, one in run.clients.items() if one.enrolled and one.last < run.next_number - 1]
+        self._asked, self._refused = [node for node in unread if node in here], {}
+        if not run.budget or not self._asked:
+            return
+        told = {node: RecordDict({RECORD: ConfigRecord(run.reminder(node).values())}) for node in self._asked}
+        messages = [Message(told[node], node, MessageType.TRAIN) for node in self._asked]
+        for node, why in self._usable(grid.send_and_receive(messages, timeout=self._timeout))[1].items():
+            log(WARNING, "CrowdFL: node %s did not read its last reward: %s", node, why)
 
     # The task.
 
@@ -129,10 +144,10 @@ class CrowdFLStrategy(Strategy):
             )
         servers = open_servers(self.csp, self.home)
         if isinstance(servers, LocalServers):
-            prepared, owner = self._made_here(servers, grid, arrays, rounds), servers.requester.blobs
+            prepared = self._made_here(servers, grid, arrays, rounds)
         else:
-            prepared, owner = PreparedTask.read(self.task or Path()), self._owner()
-        federation = Federation(servers, prepared, owner if self.reveal else None)
+            prepared = PreparedTask.read(self.task or Path())
+        federation = Federation(servers, prepared, self._owner(servers) if self.reveal else None)
         federation.require_rounds(rounds)
         self._require_same_model(federation)
         return federation
@@ -145,8 +160,10 @@ class CrowdFLStrategy(Strategy):
         definition = make_definition(settings, template.shape(arrays), template.training(), {})
         return create(servers.requester, definition, template.weights(arrays), settings.max_participants)[1]
 
-    def _owner(self) -> Blobs | None:
-        """The owner's keys, where it has lent them to this process."""
+    def _owner(self, servers: LocalServers | ServiceServers) -> Blobs | None:
+        """The owner's keys, where it has lent them to this process; of a trial they are here anyway."""
+        if isinstance(servers, LocalServers):
+            return servers.requester.blobs
         return None if self.requester is None else owners_blobs(self.requester)
 
     def _require_same_model(self, federation: Federation) -> None:
@@ -221,6 +238,7 @@ class CrowdFLStrategy(Strategy):
                 self._run.forget(node)
                 return {node: "the client has lost its keys: it enrols again in the next round"}
             if answer.refused:
+                self._run.refuses(node)
                 return {node: f"the client refused: {answer.refused}"[:_LONGEST]}
             take(node, answer)
         except CrowdFLError as wrong:
@@ -301,7 +319,16 @@ class CrowdFLStrategy(Strategy):
             log(WARNING, "CrowdFL: the evaluation of round %s leaves out node %s: %s", server_round, node, why)
         for reply in usable.values():
             reply.content = RecordDict({name: one for name, one in reply.content.items() if name != RECORD})
-        return self.inner.aggregate_evaluate(server_round, list(usable.values())) if usable else None
+        try:
+            return self.inner.aggregate_evaluate(server_round, list(usable.values())) if usable else None
+        except (
+            InconsistentMessageReplies,
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as wrong:  # one client must not end the run
+            log(WARNING, "CrowdFL: the evaluation of round %s does not fit together: %s", server_round, wrong)
+            return None
 
 
 def _path(place: str | Path | None) -> Path | None:

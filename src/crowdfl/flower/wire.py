@@ -11,7 +11,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 from crowdfl.errors import FormatError
 
 RECORD = "crowdfl"
-ENROL, WORK = "enrol", "work"
+ENROL, WORK, READ = "enrol", "work", "read"
 
 
 class _Form:

@@ -49,8 +49,8 @@ class PlainStep:
 
     @classmethod
     def of(cls, settings: TaskSettings) -> Self:
-        rates = settings.server_rate, settings.server_momentum, settings.server_squares, settings.server_floor
-        return cls(settings.server_step, *map(float, rates))
+        rate, momentum = float(settings.server_rate), float(settings.server_momentum)
+        return cls(settings.server_step, rate, momentum, float(settings.server_squares), float(settings.server_floor))
 
     def next_model(self, start: npt.ArrayLike, average: npt.ArrayLike) -> _Floats:
         """`start` is the model that the round started from."""

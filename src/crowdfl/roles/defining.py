@@ -138,7 +138,7 @@ def _step_warnings(settings: TaskSettings) -> list[str]:
         )
     if settings.server_step != "none" and settings.budget is not None and settings.rule != "none":
         found.append(
-            "with a server step, a phone without data that sends the last average back is paid in some rounds, under `gate` "
-            "too (docs/shares.md, server steps)"
+            "with a server step, phones without data that send the last average or the last step again are paid in some "
+            "rounds, under `gate` too (docs/shares.md, server steps)"
         )
     return found

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TaskSettings, is_code
 from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
@@ -49,7 +49,7 @@ def _training(definition: Definition) -> list[str]:
     return [
         f"Recorded: {recipe.channels} channels{sensors}, {recipe.hertz:g} samples a second; "
         f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
-        f"Trained: {_learner(recipe)}, fed with {_FED[recipe.features]}; "
+        f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
         f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",
     ]
 
@@ -69,6 +69,10 @@ def _learner(recipe: Recipe) -> str:
         if recipe.learner == "conv" and not recipe.layers
         else f"a network with {layers}"
     )
+
+
+def _loss(recipe: Recipe) -> str:
+    return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
 
 
 def _rounds(settings: TaskSettings) -> str:

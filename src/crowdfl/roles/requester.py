@@ -131,7 +131,9 @@ class Requester:
         try:
             text = self.blobs.get(f"{task}/definition").decode()
         except (NotReady, FormatError):  # the latter of a name that no task can have
-            raise UnknownTask(f"this requester has posted no task {task!r}; look for its id again") from None
+            raise UnknownTask(
+                f"this requester has posted no task {task!r}: `crowdfl task list` shows those it has"
+            ) from None
         return Definition.open(text)
 
     def tasks(self) -> list[str]:

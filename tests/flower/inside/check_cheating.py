@@ -214,12 +214,18 @@ def _in_the_clear(message, context, call_next):
     return reply
 
 
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [(_huge, "out of bounds"), (_many, "out of bounds"), (_crashes, "out of memory"), (_error, "no data today"), (_in_the_clear, "lacks")],
-)
-def test_a_client_beyond_the_bounds_or_out_of_order_is_named_and_left_out(act, words):
-    is_left_out(play(None, make_app(mods=[_Second(act), crowdfl_mod])), words)
+OUTSIDE = {
+    _huge: "out of bounds",
+    _many: "out of bounds",
+    _crashes: "out of memory",
+    _error: "no data today",
+    _in_the_clear: "lacks CrowdFL's mod",
+}
+
+
+@pytest.mark.parametrize("act", OUTSIDE, ids=lambda act: act.__name__)
+def test_a_client_beyond_the_bounds_or_out_of_order_is_named_and_left_out(act):
+    is_left_out(play(None, make_app(mods=[_Second(act), crowdfl_mod])), OUTSIDE[act])
 
 
 def test_the_honest_are_all_in():

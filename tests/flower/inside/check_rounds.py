@@ -7,9 +7,9 @@ import pytest
 from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx
 
-from crowdfl.errors import NotReady, SettingsError
+from crowdfl.errors import FormatError, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
-from crowdfl.roles.participant import Participant
+from crowdfl.flower.state import open_blobs
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)
@@ -73,20 +73,12 @@ def test_without_reveal_only_the_owner_of_the_model_opens_it(tmp_path: Path):
 
 
 def test_each_client_learns_its_own_reward_and_the_server_the_budget():
-    told: dict[str, int] = {}
-
-    class Told(Participant):
-        def open_reward(self, number):
-            amount = super().open_reward(number)
-            told[self.keys.who] = told.get(self.keys.who, 0) + amount
-            return amount
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crowdfl.flower.mod.Participant", Told)
-        strategy = CrowdFLStrategy(FedAvg(), reveal=True, budget="5.00")
-        found = strategy.start(protected(), initial(), num_rounds=2)
-    assert len(told) == 5
-    assert 0 < sum(told.values()) <= 2 * 5_000_000
+    grid = protected()
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True, budget="5.00")
+    found = strategy.start(grid, initial(), num_rounds=2)
+    earned = [dict(context.state["crowdfl.rewards"]) for context in grid.contexts.values()]
+    for name in ("round-1", "round-2"):  # the last one too, though nobody evaluates
+        assert 0 < sum(one[name] for one in earned) <= 5_000_000
     assert found.train_metrics_clientapp[1]["crowdfl-budget-millionths"] == 5_000_000
 
 
@@ -96,7 +88,7 @@ def test_keys_lie_in_the_folder_that_a_node_names(tmp_path: Path):
         context.node_config["crowdfl-home"] = str(tmp_path / str(node))
     CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
     for node, context in grid.contexts.items():
-        assert not context.state
+        assert not context.state.config_records
         (keys,) = (tmp_path / str(node)).glob("*/keys")
         assert keys.stat().st_mode & 0o077 == 0
 
@@ -182,10 +174,70 @@ def test_an_app_that_returns_no_samples_is_named():
     def empty(message, context, call_next):
         reply = call_next(message, context)
         if context.node_id == 2 and reply.content.array_records:
-            reply.content = RecordDict({"arrays": reply.content["arrays"], "metrics": MetricRecord({"num-examples": 0})})
+            reply.content = RecordDict(
+                {"arrays": reply.content["arrays"], "metrics": MetricRecord({"num-examples": 0})}
+            )
         return reply
 
     grid = ServedGrid(make_app(mods=[crowdfl_mod, empty]), NODES)
     strategy = CrowdFLStrategy(FedAvg(), reveal=True)
     strategy.start(grid, initial(), num_rounds=1)
     assert "no samples" in strategy.left_out[1][2]
+
+
+def test_a_server_cannot_talk_a_node_into_a_trial():
+    grid = protected()
+    del grid.contexts[2].node_config["crowdfl-trial"]
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "does not know KGC's public key" in strategy.left_out[1][2]
+    assert 2 not in strategy.outcomes[1].averaged
+
+
+def test_one_client_with_odd_metrics_does_not_end_the_run():
+    def odd(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2:
+            reply.content = RecordDict({"other": MetricRecord({"x": [1, 2]}), **reply.content.array_records})
+        return reply
+
+    grid = ServedGrid(make_app(mods=[odd, crowdfl_mod]), NODES)
+    grid.change = lambda replies: replies
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "lacks CrowdFL's mod" in strategy.left_out[1][2]  # it has thrown away what the mod added
+
+    def kept(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2 and "evaluate" in message.metadata.message_type:
+            reply.content["more"] = MetricRecord({"x": [1, 2]})
+        return reply
+
+    grid = ServedGrid(make_app(mods=[kept, crowdfl_mod]), NODES)
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
+    assert found.arrays
+    assert found.evaluate_metrics_clientapp == {}
+
+
+def test_a_node_cannot_use_up_the_invitations_of_others():
+    grid = protected()
+
+    def forgetful(replies):
+        grid.contexts[2].state.clear()
+        return replies
+
+    grid.change = forgetful
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+    strategy.start(grid, initial(), num_rounds=6)
+    assert all(2 in left for left in strategy.left_out.values())
+    assert "no invitation left" in strategy.left_out[6][2]
+    assert len(strategy.outcomes[6].averaged) == 4
+
+
+def test_a_server_cannot_name_a_folder_outside_of_the_nodes_own(tmp_path: Path):
+    context = protected().contexts[1]
+    context.node_config["crowdfl-home"] = str(tmp_path / "own")
+    for task in ("../other", "/etc", "", "A" * 32, "0" * 31):
+        with pytest.raises(FormatError):
+            open_blobs(context, task)
+    assert not (tmp_path / "other").exists()

@@ -69,7 +69,7 @@ class ServedGrid(Grid):
 
 
 def _context(node: int) -> Context:
-    return Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})
+    return Context(run_id=1, node_id=node, node_config={"crowdfl-trial": True}, state=RecordDict(), run_config={})
 
 
 def initial() -> ArrayRecord:
@@ -97,8 +97,7 @@ def average(arrays: ArrayRecord, nodes: Iterable[int]) -> ArrayRecord:
     made = {node: update(node, arrays) for node in nodes}
     total = sum(samples(node) for node in made)
     mean = {
-        name: sum(one[name].astype(np.float64) * samples(node) for node, one in made.items()) / total
-        for name in arrays
+        name: sum(one[name].astype(np.float64) * samples(node) for node, one in made.items()) / total for name in arrays
     }
     return ArrayRecord({name: Array(np.asarray(mean[name], arrays[name].dtype)) for name in arrays})
 

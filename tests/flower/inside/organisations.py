@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from crowdfl.errors import CrowdFLError
 from crowdfl.flower import prepare
 from crowdfl.services.client.transport import Link
@@ -22,7 +24,9 @@ def organisations(folder: Path) -> Iterator[Path]:
     roles, ports = folder / "roles", ("--kgc-port", kgc, "--sp-port", sp, "--csp-port", csp)
     made = call("init", roles, *ports)
     assert made.code == 0, made
-    running = [start(role, "serve", roles / role / "settings.toml", log=folder / f"{role}.log") for role in ("kgc", "csp")]
+    running = [
+        start(role, "serve", roles / role / "settings.toml", log=folder / f"{role}.log") for role in ("kgc", "csp")
+    ]
     try:
         for port in (kgc, csp):
             _wait_for(f"https://127.0.0.1:{port}", roles, folder)
@@ -35,13 +39,11 @@ def organisations(folder: Path) -> Iterator[Path]:
 
 def _wait_for(url: str, roles: Path, folder: Path) -> None:
     until, ca = time.monotonic() + PATIENCE, next(roles.rglob("ca.pem"))
-    while True:
-        try:
+    while time.monotonic() < until:
+        with contextlib.suppress(CrowdFLError):
             Link(url, ca).open().call("GET", "/healthz")
             return
-        except CrowdFLError as missing:
-            logs = "\n".join(path.read_text()[-2000:] for path in folder.glob("*.log"))
-            assert time.monotonic() < until, (missing, logs)
+    pytest.fail("\n".join(path.read_text()[-2000:] for path in folder.glob("*.log")))
 
 
 def prepared(roles: Path, folder: Path, nodes: int, rounds: int = 2, **settings: object) -> Path:

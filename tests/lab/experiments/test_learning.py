@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.lab.experiments.accuracy import TABLE_3, mad
+from crowdfl.lab.experiments.accuracy import TABLE_3
 from crowdfl.lab.experiments.command import CATALOG
 from crowdfl.lab.experiments.crowds import LearnSettings, load_crowd
 from crowdfl.lab.experiments.dropouts import FIG_3
 from crowdfl.lab.experiments.federated import Attendance, Clear, Encrypted, Keys, federated
 from crowdfl.lab.experiments.options import PROFILES, ProfileRun
 from crowdfl.lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
+from crowdfl.lab.experiments.scored import mad
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.metrics import Scores
 from crowdfl.learning.oracle import rewards
@@ -62,7 +63,7 @@ class TestTable3:
 
     def test_every_row_is_there(self, table3):
         """Two seeds of NN, two splits and seeds of each round, and of each profile the encrypted pair with its NN."""
-        found = [(r["scheme"], r["split"], r["seed"]) for r in table3 if r["of"] != "pair"]
+        found = [(r["scheme"], r["split"], r["seed"]) for r in table3 if not r["of"]]
         assert len(set(found)) == len(found) == 2 + 2 * 2 * 2
         assert [r["scheme"] for r in table3 if r["of"] == "pair"] == ["NN", "FedAvg_2", "PriFedAvg"] * 3
 
@@ -83,6 +84,30 @@ class TestTable3:
         names = ("accuracy", "precision", "recall", "f1")
         wanted = np.mean([abs(float(row[name]) - float(base[name])) for name in names])
         assert float(row["mad"]) == pytest.approx(wanted)
+
+    def test_the_recipes_stand_beside(self, table3):
+        """Each with two splits, seeds and rounds; NN with its inputs; and an encrypted run equal to the clear one."""
+        rows = [r for r in table3 if r["of"] == "recipe"]
+        for name in ("spectral", "spectral, FedAvgM", "spectral, FedAdam"):
+            found = {(r["scheme"], r["split"], r["seed"]) for r in rows if r["recipe"] == name and r["scheme"] != "NN"}
+            assert len(found) == 2 * 2 * 2
+            plain, encrypted = (r for r in table3 if r["of"] == "recipe pair" and r["recipe"] == name)
+            assert (plain["scheme"], encrypted["scheme"]) == ("FedAvg_2", "PriFedAvg")
+            for score in ("accuracy", "precision", "recall", "f1"):
+                assert f"{float(encrypted[score]):.4f}" == f"{float(plain[score]):.4f}"
+        assert [r["seed"] for r in rows if r["scheme"] == "NN"] == ["0", "1"]
+
+    def test_a_server_step_changes_the_second_round(self, table3):
+        """FedAvgM starts as FedAvg does, and goes on another way; with the recipe's own rate and momentum."""
+        one, two = (
+            [
+                r["accuracy"]
+                for r in table3
+                if (r["of"], r["recipe"], r["split"], r["seed"]) == ("recipe", name, "user", "0")
+            ]
+            for name in ("spectral", "spectral, FedAdam")
+        )
+        assert one[-2:] != two[-2:]
 
     def test_the_report_prints_the_papers_numbers(self, out, table3):
         """And defines MAD, and shows mean and spread."""
@@ -148,7 +173,7 @@ def _models(crowd, aggregator):
     """Every round's average, in a row."""
 
     class Kept:
-        lost_train = aggregator.lost_train
+        lost_train, steps = aggregator.lost_train, aggregator.steps
 
         def __init__(self):
             self.averages = []

@@ -126,9 +126,12 @@ def fund(
     as_json: Json = False,
 ) -> None:
     """Announce a payment into the task's escrow. It counts once the platform's operator has confirmed it."""
+    millionths = to_millionths(amount)
+    if not millionths:
+        raise SettingsError("an amount of 0 pays for nothing: say how much you pay in")
     with open_requester(RequesterFile.read(settings)) as requester:
         requester.definition(task)  # money must not go to a task that was mistyped
-        deposit = requester.fund(task, millionths := to_millionths(amount), name)
+        deposit = requester.fund(task, millionths, name)
     told = {"task": task, "deposit": deposit, "amount": millionths, "state": "pending"}
     show(told, fund_words(task, deposit, millionths), as_json=as_json)
 

@@ -4,51 +4,30 @@ MAD is the mean absolute difference of a row's four scores to NN's: with this de
 the digit.
 """
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from crowdfl.lab.experiments.crowds import SPLITS, LearnSettings
-from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Part
+from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Part, joined_parts
 from crowdfl.lab.experiments.federated import baseline_point, run_point
 from crowdfl.lab.experiments.options import TRAINING, ProfileRun, RunSettings
 from crowdfl.lab.experiments.published import TABLE3, remarks
+from crowdfl.lab.experiments.recipes import VARIATIONS, Variation, VariedRuns, recipe_part
 from crowdfl.lab.experiments.records import Record, Records, Value, joined, number, table_of
+from crowdfl.lab.experiments.scored import (
+    COLUMNS,
+    DIGITS,
+    DRAWN,
+    SPLIT_WORDS,
+    level,
+    mean_of,
+    mean_row,
+    same_digits,
+    scored_row,
+)
 from crowdfl.lab.report.plots import Canvas, Picture, Series, lines, panels
-from crowdfl.learning.metrics import Scores
 
-SCORES = ("accuracy", "precision", "recall", "f1")
-_COLUMNS = (*SCORES, "mad")
-_SHOWN = (*_COLUMNS, *(f"paper: {name}" for name in _COLUMNS))
-DRAWN = {"accuracy": "accuracy", "f1": "F1 score"}
-_LINES = {"user": "by real user", "random": "windows dealt at random"}
-DIGITS = ".4f"  # as the paper's table 3 prints
-
-
-def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation; of one value, the value."""
-    mean = f"{statistics.fmean(values):{DIGITS}}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):{DIGITS}}"
-
-
-def values_of(rows: Records, name: str, **where: Value) -> list[float]:
-    return [number(row, name) for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def mean_of(rows: Records, name: str, **where: Value) -> float:
-    return statistics.fmean(values_of(rows, name, **where))
-
-
-def same_digits(a: Record, b: Record) -> bool:
-    return all(f"{number(a, name):{DIGITS}}" == f"{number(b, name):{DIGITS}}" for name in _COLUMNS if name in a)
-
-
-def level(x: Sequence[float], y: float, style: str = "-", colour: str = "black") -> Series:
-    return Series(x, [y] * len(x), style=style, colour=colour)
-
-
+_SHOWN = (*COLUMNS, *(f"paper: {name}" for name in COLUMNS))
 RUNS = (ProfileRun("paper", 2), ProfileRun("hardened", 50), ProfileRun("shares", 1000))  # what two cores have time for
 
 
@@ -58,6 +37,14 @@ class AccuracySettings(RunSettings):
 
     runs: tuple[ProfileRun, ...] = RUNS
     seeds: tuple[int, ...] = (0, 1, 2)
+    variations: tuple[Variation, ...] = VARIATIONS
+
+    @property
+    def varied(self) -> VariedRuns:
+        """Through `shares` too, where that is chosen."""
+        run = next((run for run in self.chosen if run.profile == "shares"), None)
+        keys, hidden = (None, 0) if run is None else (self.keys_of(run), run.hidden)
+        return VariedRuns(self.variations, self.learn, self.seeds, keys, hidden)
 
     def plain(self, seed: int, split: str = SPLITS[0]) -> LearnSettings:
         return replace(self.learn, split=split, seed=seed)
@@ -72,43 +59,36 @@ def _table3_points(settings: AccuracySettings) -> list[ExperimentPoint]:
     for run in settings.chosen:
         small = settings.encrypted(run)
         points += [baseline_point(small), run_point(small), run_point(small, keys=settings.keys_of(run))]
-    return points
-
-
-def mad(found: Scores, baseline: Scores) -> float:
-    return float(np.abs(np.subtract(astuple(found), astuple(baseline))).mean())
-
-
-def _table3_row(found: Record, baselines: Mapping[Value, Record]) -> Record:
-    scheme = "PriFedAvg" if "key_bits" in found else f"FedAvg_{found['round']}" if "round" in found else "NN"
-    row = found | {"scheme": scheme, "mad": None}
-    if scheme != "NN":
-        pair = found, baselines[found["seed"]]
-        row["mad"] = mad(*(Scores(*(number(each, name) for name in SCORES)) for each in pair))
-    return {name: row[name] for name in ("scheme", "split", "seed", "hidden", *_COLUMNS)}
+    return points + settings.varied.points()
 
 
 def _present_table3(settings: AccuracySettings, results: Sequence[Records]) -> Part:
     count = len(settings.seeds) * (1 + len(SPLITS))
-    found, beside = joined(results[:count]), results[count:]
+    end = count + 3 * len(settings.chosen)
+    found, beside, varied = joined(results[:count]), results[count:end], results[end:]
     baselines = {row["seed"]: row for row in found if "round" not in row}
-    plain = [_table3_row(row, baselines) | ({} if "round" in row else {"split": "-"}) for row in found]
+    plain = [scored_row(row, baselines) | ({} if "round" in row else {"split": "-"}) for row in found]
     triples = [[rows[-1] for rows in beside[start : start + 3]] for start in range(0, len(beside), 3)]
     pairs = [_pair(settings, run.profile, rows) for run, rows in zip(settings.chosen, triples, strict=True)]
     kinds = dict.fromkeys((row["scheme"], row["split"]) for row in plain)
     means = f"In the clear, {settings.learn.hidden:,} hidden units, mean and deviation over {len(settings.seeds)} seeds"
-    tables = [table_of(means, [_mean_row(plain, *kind) for kind in kinds], ("scheme", "data", *_SHOWN), DIGITS)]
+    tables = [
+        table_of(
+            means, [mean_row(plain, *kind) | _printed(kind[0]) for kind in kinds], ("scheme", "data", *_SHOWN), DIGITS
+        )
+    ]
     for run, pair in zip(settings.chosen, pairs, strict=True):
         title = f"Encrypted by `{run.profile}` beside the clear: {run.hidden:,} hidden units, one seed, by real user"
         tables.append(table_of(title, [row | _printed(row["scheme"]) for row in pair], ("scheme", *_SHOWN), DIGITS))
     picture = Picture("table3", "Accuracy and F1 after each round", lambda f: _draw_table3(f, settings, plain))
     remarks_ = (*_table3_remarks(settings, plain), *_equalities(settings, pairs))
-    return Part([*plain, *joined(pairs)], tuple(tables), (picture,), remarks_)
+    part = Part([*plain, *joined(pairs)], tuple(tables), (picture,), remarks_)
+    return joined_parts(part, recipe_part(settings.varied, baselines, varied))
 
 
 def _pair(settings: AccuracySettings, profile: str, rows: Records) -> Records:
     """NN, FedAvg and PriFedAvg of one size."""
-    made = [_table3_row(row, {settings.seeds[0]: rows[0]}) for row in rows]
+    made = [scored_row(row, {settings.seeds[0]: rows[0]}) for row in rows]
     return [row | {"of": "pair", "profile": profile} for row in made]
 
 
@@ -120,15 +100,9 @@ def _equalities(settings: AccuracySettings, pairs: Sequence[Records]) -> tuple[s
     return tuple(said)
 
 
-def _mean_row(rows: Records, scheme: Value, split: Value) -> Record:
-    columns = SCORES if scheme == "NN" else _COLUMNS
-    found = {name: spread(values_of(rows, name, scheme=scheme, split=split)) for name in columns}
-    return {"scheme": scheme, "data": _LINES.get(str(split), split)} | found | _printed(scheme)
-
-
 def _printed(scheme: Value) -> Record:
-    values = TABLE3.get(str(scheme), [None] * len(_COLUMNS))
-    return {f"paper: {name}": value for name, value in zip(_COLUMNS, values, strict=True)}
+    values = TABLE3.get(str(scheme), [None] * len(COLUMNS))
+    return {f"paper: {name}": value for name, value in zip(COLUMNS, values, strict=True)}
 
 
 def _table3_remarks(settings: AccuracySettings, plain: Records) -> tuple[str, ...]:
@@ -142,8 +116,8 @@ def _table3_remarks(settings: AccuracySettings, plain: Records) -> tuple[str, ..
         printed=printed,
         printed_behind=printed - fifth,
         last=last,
-        behind=", ".join(f"{nn - end[split]:.3f} {_LINES[split]}" for split in SPLITS),
-        gains=", ".join(f"{end[split] - start[split]:.3f} {_LINES[split]}" for split in SPLITS),
+        behind=", ".join(f"{nn - end[split]:.3f} {SPLIT_WORDS[split]}" for split in SPLITS),
+        gains=", ".join(f"{end[split] - start[split]:.3f} {SPLIT_WORDS[split]}" for split in SPLITS),
     )
 
 
@@ -153,7 +127,7 @@ def _draw_table3(figure: Canvas, settings: AccuracySettings, rows: Records) -> N
         series = {}
         for split, mark in zip(SPLITS, ("o-", "s-"), strict=True):
             means = [mean_of(rows, name, scheme=f"FedAvg_{n}", split=split) for n in numbers]
-            series[f"FedAvg, {_LINES[split]}"] = Series(numbers, means, style=mark)
+            series[f"FedAvg, {SPLIT_WORDS[split]}"] = Series(numbers, means, style=mark)
         series["NN"] = level(numbers, mean_of(rows, name, scheme="NN"))
         printed = [_printed(f"FedAvg_{n}")[f"paper: {name}"] for n in numbers]
         paper = [float("nan") if value is None else float(value) for value in printed]

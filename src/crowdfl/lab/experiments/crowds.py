@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing, SettingsError
 from crowdfl.lab.experiments.experiment import Bench
 from crowdfl.learning.datasets.data import Labels, Person, Split
-from crowdfl.learning.features import Inputs, features
+from crowdfl.learning.features import Inputs, features, scaled
 from crowdfl.learning.metrics import Scores, scores
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.torch_learner import TorchLearner
 
 SPLITS = ("user", "random")
-_STILL = 1e-6  # an input that never changes is not divided by zero
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ class LearnSettings:
     scale_inputs: bool = False
     split: str = "user"
     seed: int = 0
+    server_step: str = "none"
+    server_rate: float = 1.0
+    server_momentum: float = 0.9
+    server_squares: float = 0.99
+    server_floor: float = 0.001
+
+    @property
+    def step(self) -> dict[str, Any]:
+        """The task's settings of the server step."""
+        return {name: value for name, value in vars(self).items() if name.startswith("server_")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +58,7 @@ class Fed:
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class LearningCrowd:
     """The people of a run, the windows that all of them are tested on, and a learner at its first weights."""
 
     settings: LearnSettings
@@ -70,8 +80,7 @@ class Crowd:
     def _fed(self, split: Split) -> Fed:
         train, held_out = (features(self.settings.features, side.windows) for side in (split.train, split.held_out))
         if self.settings.scale_inputs:
-            mean, deviation = train.mean(axis=0), np.maximum(train.std(axis=0), _STILL)
-            train, held_out = ((side - mean) / deviation for side in (train, held_out))
+            train, held_out = scaled(train, train), scaled(held_out, train)
         return Fed(split.train.name, train, split.train.labels, held_out, split.held_out.labels)
 
     def everyone(self) -> tuple[Inputs, Labels]:
@@ -120,7 +129,7 @@ def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
     return [Person(f"dealt-{n:02}", windows[hand], labels[hand], names) for n, hand in hands]
 
 
-def load_crowd(settings: LearnSettings, bench: Bench) -> Crowd:
+def load_crowd(settings: LearnSettings, bench: Bench) -> LearningCrowd:
     source = bench.data
     if source is None:
         raise DataMissing("this experiment trains on a data set: name one with --data")
@@ -129,4 +138,4 @@ def load_crowd(settings: LearnSettings, bench: Bench) -> Crowd:
     splits = [source.load_person(i) for i in range(settings.people)]
     if settings.split == "random":
         splits = dealt_at_random(splits, settings.seed)
-    return Crowd(settings, splits)
+    return LearningCrowd(settings, splits)

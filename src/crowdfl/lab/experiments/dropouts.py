@@ -5,24 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crowdfl.errors import SettingsError
-from crowdfl.lab.experiments.accuracy import (
-    DIGITS,
-    DRAWN,
-    RUNS,
-    SCORES,
-    AccuracySettings,
-    level,
-    mean_of,
-    same_digits,
-    spread,
-    values_of,
-)
+from crowdfl.lab.experiments.accuracy import RUNS, AccuracySettings
 from crowdfl.lab.experiments.crowds import LearnSettings
 from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Part
 from crowdfl.lab.experiments.federated import Strategy, baseline_point, run_point
 from crowdfl.lab.experiments.options import TRAINING, ProfileRun
 from crowdfl.lab.experiments.published import remarks
+from crowdfl.lab.experiments.recipes import Variation
 from crowdfl.lab.experiments.records import Record, Records, table_of
+from crowdfl.lab.experiments.scored import DIGITS, DRAWN, SCORES, level, mean_of, same_digits, spread, values_of
 from crowdfl.lab.report.plots import Canvas, Picture, Series, lines, panels
 
 _PAIR = {"accuracy": "accuracy", "F1": "f1"}
@@ -33,6 +24,7 @@ _STRATEGIES: dict[Strategy, str] = {"discard": "CrowdFL-D", "retransmit": "Crowd
 class DropSettings(AccuracySettings):
     """Runs in the clear for every rate and seed; one rate of each strategy also through an encrypted run of each profile."""
 
+    variations: tuple[Variation, ...] = ()
     rates: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     checked_rate: float = 0.3
 

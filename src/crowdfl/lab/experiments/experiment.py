@@ -105,6 +105,15 @@ class Part:
     remarks: tuple[str, ...] = ()
 
 
+def joined_parts(one: Part, other: Part) -> Part:
+    return Part(
+        [*one.records, *other.records],
+        one.tables + other.tables,
+        one.pictures + other.pictures,
+        one.remarks + other.remarks,
+    )
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[Settings]):
     """A table or figure of the paper. `default` is the size that runs when none is asked for."""

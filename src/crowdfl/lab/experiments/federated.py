@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Progress
-from crowdfl.lab.experiments.crowds import Crowd, LearnSettings, load_crowd
+from crowdfl.lab.experiments.crowds import LearningCrowd, LearnSettings, load_crowd
 from crowdfl.lab.experiments.experiment import Bench, ExperimentPoint
 from crowdfl.lab.experiments.records import Record, Records
 from crowdfl.lab.parties import LocalParties
 from crowdfl.learning.metrics import Scores
-from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.oracle import PlainStep, fedavg
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
@@ -55,6 +55,7 @@ class Clear:
     """FedAvg in the clear (Eq. 2), which needs no model that does not arrive."""
 
     lost_train = False  # whether those whose models will be lost train at all
+    steps = False  # whether its average has a server step applied already
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         lost = set(attendance.lost(number))
@@ -77,7 +78,7 @@ class Keys:
             return "no key"
         return "an insecure test key" if self.insecure_test_key else f"|N| = {self.key_bits}"
 
-    def task(self, crowd: Crowd, budget: str | None = None) -> TaskSettings:
+    def task(self, crowd: LearningCrowd, budget: str | None = None) -> TaskSettings:
         """The task that such a run is; with a budget, one that pays by the paper's rule in every round."""
         settings: dict[str, Any] = {
             "profile": self.profile,
@@ -87,6 +88,7 @@ class Keys:
             "key_bits": self.key_bits,
             "lanes": self.lanes,
             "decimals": self.decimals,
+            **crowd.settings.step,
         }
         if self.profile == "shares":
             settings |= {"lanes": self.lanes or _CHECKS, "rule": "distance" if budget else "none", "budget": budget}
@@ -97,9 +99,9 @@ class Encrypted:
     """A task with every party in this process: everyone encrypts; what the network loses or delays, SP does not see in time;
     participants read the average of each round, and the requester reads the last."""
 
-    lost_train = True
+    lost_train, steps = True, True
 
-    def __init__(self, crowd: Crowd, keys: Keys, bench: Bench, budget: str | None = None) -> None:
+    def __init__(self, crowd: LearningCrowd, keys: Keys, bench: Bench, budget: str | None = None) -> None:
         self.task = keys.task(crowd, budget)
         learner = crowd.learner()
         spec = TaskSpec("experiment", self.task, learner.shape.parameters)
@@ -115,9 +117,9 @@ class Encrypted:
         rounds: an update is relative to the model that its sender holds."""
         publication, people = self.parties.publish(round_, final=final), list(self.parties.people)
         if not profile_named(self.task.profile).chained:
-            return self.parties.read(publication, number, people[:1], final=final).weights
+            return self.parties.read(publication, number, people[:1], final=final).model
         requesters = self.parties.read(publication, number, [], final=True)
-        return (requesters if final else self.parties.read(publication, number, people)).weights
+        return (requesters if final else self.parties.read(publication, number, people)).model
 
     def collect(self, number: int, updates: Updates, attendance: Attendance) -> tuple[AggregationRound, list[str]]:
         """Everyone's upload on its way: most arrive, some are sent again later, some never arrive. Whose did, in order."""
@@ -130,10 +132,11 @@ class Encrypted:
         return round_, arrived
 
 
-def federated(crowd: Crowd, aggregator: Clear | Encrypted, attendance: Attendance) -> Iterator[Scores]:
+def federated(crowd: LearningCrowd, aggregator: Clear | Encrypted, attendance: Attendance) -> Iterator[Scores]:
     """In each round everyone trains from the last average; the scores of each round's average."""
     learner, training = crowd.learner(), crowd.training()
     shape, model = learner.shape, learner.weights()
+    step = PlainStep.of(TaskSettings(profile="shares", **crowd.settings.step))
     for number in range(1, crowd.settings.rounds + 1):
         updates = {}
         idle = set() if aggregator.lost_train else set(attendance.lost(number))
@@ -142,7 +145,8 @@ def federated(crowd: Crowd, aggregator: Clear | Encrypted, attendance: Attendanc
             used = learner.train(one.inputs, one.labels, training.at(number, one.name))
             updates[one.name] = shape.flat(learner.weights()), used
         final = number == crowd.settings.rounds
-        model = shape.arrays(aggregator.average(number, updates, attendance, final=final))
+        average = aggregator.average(number, updates, attendance, final=final)
+        model = shape.arrays(average if aggregator.steps else step.next_model(shape.flat(model), average))
         learner.load(model)
         yield crowd.score(learner)
 

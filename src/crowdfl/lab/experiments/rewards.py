@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from crowdfl.lab.experiments.crowds import LearnSettings, load_crowd
-from crowdfl.lab.experiments.experiment import Bench, Experiment, ExperimentPoint, Part
+from crowdfl.lab.experiments.experiment import Bench, Experiment, ExperimentPoint, Part, joined_parts
 from crowdfl.lab.experiments.federated import Attendance, Encrypted, Flat, Keys, Updates, federated
 from crowdfl.lab.experiments.options import TRAINING, ProfileRun, RunSettings, with_lanes
 from crowdfl.lab.experiments.published import BUDGET, remarks
@@ -87,8 +87,9 @@ def _paid_point(learn: LearnSettings, keys: Keys, budget: str) -> ExperimentPoin
     def measure(bench: Bench) -> Records:
         run = PaidRounds(learn, keys, budget, bench)
         found = list(federated(run.crowd, run, Attendance(run.crowd.names)))
-        more = [{"accuracy of the round": found[int(row["round"] or 0) - 1].accuracy} for row in run.rows]
-        return [{"profile": keys.profile} | row | each for row, each in zip(run.rows, more, strict=True)]
+        accuracies = {number: one.accuracy for number, one in enumerate(found, start=1)}
+        head: Record = {"profile": keys.profile}
+        return [head | row | {"accuracy of the round": accuracies[int(row["round"] or 0)]} for row in run.rows]
 
     return ExperimentPoint("paid run", facts, measure)
 
@@ -99,15 +100,6 @@ def _present(settings: PaidSettings, results: Sequence[Records]) -> Part:
         rows = [row for row in found if row["round"] in settings.shown]
         part = joined_parts(part, _worth_part(settings, run, rows))
     return part
-
-
-def joined_parts(one: Part, other: Part) -> Part:
-    return Part(
-        [*one.records, *other.records],
-        one.tables + other.tables,
-        one.pictures + other.pictures,
-        one.remarks + other.remarks,
-    )
 
 
 def _worth_part(settings: PaidSettings, run: ProfileRun, rows: Records) -> Part:

@@ -79,8 +79,10 @@ def guarded(what: str) -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """In a line: the kind of error, its words, and the innermost place."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """In a line: the kind of error, its words, and the innermost place in the user's own files, or else at all."""
+    every = traceback.extract_tb(error.__traceback__)
+    libraries = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), "<")
+    frames = [frame for frame in every if not frame.filename.startswith(libraries)] or every
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     words = " ".join(str(error).split())[:_LONGEST]
     return f"{type(error).__name__}: {words}{place}"

@@ -1,0 +1,170 @@
+"""`--try`: a task's recipe on somebody's data, before anyone is asked to take part."""
+
+import json
+import tomllib
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from crowdfl.cli.task import commands
+from crowdfl.cli.task.files import template
+from crowdfl.roles.defining import defined
+from crowdfl.roles.described import described
+from crowdfl.schema import settable
+from crowdfl.settings import TrainingSettings
+from tests.cli.program import call
+from tests.learning.test_csv_files import samples, write
+
+SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """Windows of 30 samples and 3 channels of two people."""
+    path, noise = tmp_path_factory.mktemp("mine") / "mine.npz", np.random.default_rng(1)
+    labels = np.arange(80) % 2
+    windows = noise.normal(size=(80, 30, 3)) + labels[:, None, None]
+    names = np.array(["still", "moving"])
+    train = np.arange(80) % 8 < 6
+    np.savez(path, windows=windows, label=labels, user=np.repeat([1, 2], 40), train=train, label_names=names)
+    return path
+
+
+def task_file(folder, **training):
+    text = SOFTMAX
+    for name, value in training.items():
+        (line,) = [
+            line for line in text.splitlines() if line.startswith(f"{name} = ") and line in text.split("[training]")[1]
+        ]
+        before, section, after = text.partition("[training]")
+        text = before + section + after.replace(line, f"{name} = {json.dumps(value)}")
+    (folder / "task.toml").write_text(text)
+    return folder / "task.toml"
+
+
+FITTING = {"window": 30, "channels": 3, "labels": ["moving", "still"]}
+
+
+def test_every_setting_is_in_a_new_task_file():
+    """Those that say which data people need as lines, not as comments."""
+    training = template.partition("[training]")[2]
+    for name in settable(TrainingSettings):
+        assert f"\n{name} = " in training or f"\n# {name} = " in training, name
+    assert {"window", "channels", "hertz", "labels"} <= tomllib.loads(template)["training"].keys()
+
+
+def test_data_that_fits_is_counted_by_label(mine, tmp_path):
+    found = json.loads(call("task", "explain", task_file(tmp_path, **FITTING), "--try", f"npz:{mine}#2", "--json").out)
+    (trial,) = found["tried"]
+    assert (trial["person"], trial["window"]) == ("2", [30, 3])
+    assert trial["train"] == {"moving": 15, "still": 15}
+    assert trial["held_out"] == {"moving": 5, "still": 5}
+    assert 0 <= trial["scores"]["accuracy"] <= 1
+    told = call(
+        "task", "explain", task_file(tmp_path, **FITTING), "--try", f"npz:{mine}#2", "--try", f"npz:{mine}#1"
+    ).out
+    assert f"tried on npz:{mine}#2: windows of 30 x 3, to train on + held out: moving 15 + 5, still 15 + 5" in told
+    assert f"tried on npz:{mine}#1" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "windows of 30 x 3 (samples x channels), the task's are of 100 x 6: take other data, or say window = 30 and",
+        ),
+        ({"window": 30}, "say channels = 3 in the task's [training]"),
+        ({"window": 30, "channels": 3}, 'say labels = ["still", "moving"] in the task'),
+    ],
+)
+def test_data_that_does_not_fit_is_answered_with_what_to_write(mine, tmp_path, changes, said):
+    result = call("task", "explain", task_file(tmp_path, **changes), "--try", f"npz:{mine}#2")
+    assert result.code == 3
+    assert said in result.err
+
+
+def test_more_windows_than_the_task_takes_are_refused(mine, tmp_path):
+    """Each such device would fail at its first upload."""
+    path = task_file(tmp_path, **FITTING)
+    path.write_text(path.read_text().replace("max_samples = 1000", "max_samples = 20"))
+    result = call("task", "explain", path, "--try", f"npz:{mine}#2")
+    assert result.code == 3
+    assert "has 30 windows to train on, and the task takes 20" in result.err
+    assert "say max_samples = 100 or more" in result.err
+
+
+def test_what_is_left_out_or_missing_is_noted(mine, tmp_path):
+    told = call(
+        "task", "explain", task_file(tmp_path, **FITTING | {"labels": ["moving", "jumping"]}), "--try", f"npz:{mine}#2"
+    )
+    assert "note: windows with labels that the task does not have are left out: still (20)" in told.out
+    assert "note: nothing to train on for jumping: somebody else's data must have it" in told.out
+
+
+def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
+    """Nor is any service asked."""
+    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(commands, "open_requester", lambda _own: pytest.fail("a service is asked"))
+    for words in (("create",), ("run", tmp_path / "invitations", tmp_path / "model.npz")):
+        refused = call("task", words[0], task_file(tmp_path), *words[1:], "--try", f"npz:{mine}#2")
+        assert (refused.code, refused.out) == (3, "")
+        assert "windows of 30 x 3" in refused.err
+
+
+def test_that_nothing_was_tried_is_said_and_what_comes_next(tmp_path, monkeypatch):
+    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    requester = SimpleNamespace(create=lambda _definition, _initial: "0123")
+    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+    monkeypatch.setattr(commands, "open_requester", lambda _own: nullcontext(requester))
+    made = call("task", "create", task_file(tmp_path))
+    assert made.out == "0123\n", "the id alone, for a script"
+    assert "the task was not tried on any data: `--try DATA`" in made.err
+    assert "crowdfl task invite 0123" in made.err
+    assert json.loads(call("task", "create", task_file(tmp_path), "--json").out)["tried"] == []
+
+
+def test_a_folder_of_recordings_can_be_tried(tmp_path):
+    for label in ("walking", "sitting"):
+        write(tmp_path / "anna" / f"{label}.csv", "time,x,y,z", samples(30))
+    path = task_file(tmp_path, channels=3, labels=["walking", "sitting"])
+    assert "walking 39 + 11" in call("task", "explain", path, "--try", f"csv:{tmp_path / 'anna'}").out
+
+
+class TestLook:
+    """What whoever is invited is shown."""
+
+    def test_sensors_windows_training_rounds_and_time_to_claim_are_said(self):
+        told = described(defined("task", tomllib.loads(SOFTMAX))[0], 5)
+        assert "Recorded: 6 channels (acceleration and rotation, three axes each), 50 samples a second" in told
+        assert "a window is 100 samples, 2 s; labels: PEN, ABD, FEL, IR, ER, TRAP, ROW" in told
+        assert (
+            "Trained: softmax regression, fed with nine numbers per channel and window; in each round 20 passes" in told
+        )
+        assert "32 at a time" in told
+        assert "Rounds: 3; each takes uploads for 60 min, and late ones for 10 min more" in told
+        assert "Rewards: 36.00 a round" in told
+        assert "can be claimed for 7 days after the end" in told
+        assert "at least 5 participants; you accept 5 or more" in told
+
+    @pytest.mark.parametrize(
+        ("training", "said"),
+        [
+            ({"learner": "network", "hidden": [64, 8]}, "a network with hidden layers of 64, 8"),
+            ({"learner": "conv", "features": "flat"}, "a small convolutional network, fed with all samples"),
+            ({"learner": "module", "module": "own:Net"}, "code that you install yourself (own:Net)"),
+            ({"learner": "module"}, "code that you install yourself (ask the requester which)"),
+            ({"window": 0}, "Training: your device cannot do it"),
+        ],
+    )
+    def test_a_strangers_recipe_is_put_into_words(self, training, said):
+        found = defined("task", tomllib.loads(SOFTMAX))[0]
+        object.__setattr__(found, "training", {**found.training, **training})
+        assert said in described(found, 5)
+
+    def test_a_task_without_rewards_says_so(self):
+        text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"')
+        assert "Rewards: none" in described(defined("task", tomllib.loads(text))[0], 5)
