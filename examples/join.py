@@ -1,6 +1,6 @@
 """Take part in a real campaign with the two functions of quickstart.py: `python examples/join.py INVITATION.json [SEED]`.
 
-docs/tutorial.md sets up such a campaign on one machine. SEED makes up this person's measurements; bring your own in their place.
+docs/tutorial.md sets up such a campaign on one machine. SEED makes up this person's measurements: bring your own instead.
 """
 
 import sys
