@@ -118,12 +118,11 @@ class SimulationResult:
             Matplotlib's figure.
         """
         try:
-            from matplotlib.figure import Figure
             from matplotlib.ticker import MaxNLocator
         except ModuleNotFoundError:
             raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
         names = self._metric_names()
-        figure = Figure(figsize=(4.2 * (len(names) + 1), 3.4), layout="constrained")
+        figure = _new_figure(4.2 * (len(names) + 1), 3.4)
         rounds = [one.number for one in self.history]
         *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
         for axes, name in zip(places, names, strict=True):
@@ -157,6 +156,19 @@ class SimulationResult:
     def _repr_html_(self) -> str:
         columns, rows = history_table(self.history)
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+
+
+def _new_figure(width: float, height: float) -> "Figure":
+    """One that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png", dpi=96)
+            return stream.getvalue()
+
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
