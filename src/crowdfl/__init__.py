@@ -2,6 +2,7 @@
 
 from crowdfl import errors
 from crowdfl.crypto import pctd
+from crowdfl.joining import JoinedRound, Joining, JoinResult, join
 from crowdfl.learning.functions import TrainingInfo
 from crowdfl.learning.models.update import Update
 from crowdfl.local import LocalFederation, RoundResult
@@ -11,6 +12,9 @@ from crowdfl.simulation.run import simulate
 from crowdfl.version import __version__
 
 __all__ = [
+    "JoinResult",
+    "JoinedRound",
+    "Joining",
     "LocalFederation",
     "RoundResult",
     "SimulatedRound",
@@ -20,6 +24,7 @@ __all__ = [
     "Update",
     "__version__",
     "errors",
+    "join",
     "pctd",
     "simulate",
 ]

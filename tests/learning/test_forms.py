@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import EncodingError, LearningUnavailable, ModelMismatch, NotFinite
-from crowdfl.learning.models.forms import Form, dictionary_form, named_arrays
+from crowdfl.learning.models.forms import ModelForm, dictionary_form, named_arrays
 from crowdfl.learning.models.shape import ModelShape
 
 FORMS = {
@@ -23,7 +23,7 @@ FORMS = {
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_a_model_comes_back_as_it_was(model):
     """The same container, names, types and numbers."""
-    form = Form.of(model)
+    form = ModelForm.of(model)
     again = form.model(form.arrays(model))
     assert type(again) is type(model)
     entries, wanted = (dict(m) if isinstance(m, dict) else {"": m} for m in (again, model))
@@ -38,7 +38,7 @@ def test_a_model_comes_back_as_it_was(model):
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_what_is_copied_shares_no_memory(model):
     """Neither the arrays taken out, nor the models built."""
-    form = Form.of(model)
+    form = ModelForm.of(model)
     taken, built, other = form.arrays(model), form.model(form.arrays(model)), form.model(form.arrays(model))
     parts = [list(m.values()) if isinstance(m, dict) else list(m) for m in (model, built, other)] + [taken]
     arrays = [[part for part in group if isinstance(part, np.ndarray)] for group in parts]
@@ -87,12 +87,12 @@ def test_what_cannot_be_taken_is_named(model, named):
 def test_integers_outside_a_dictionary_are_not_cut_off_in_silence():
     """An average of integers would come back as integers."""
     with pytest.raises(EncodingError, match=r"array 1 holds integers.*astype"):
-        Form.of([np.zeros(2), np.array([1, 2])])
+        ModelForm.of([np.zeros(2), np.array([1, 2])])
 
 
 def test_counts_in_a_dictionary_are_not_averaged():
     """Everyone keeps an own one, or the first."""
-    form = Form.of({"w": np.zeros(2), "steps": np.array(3), "on": True})
+    form = ModelForm.of({"w": np.zeros(2), "steps": np.array(3), "on": True})
     assert (form.shape.names, form.kept) == (("w",), ("steps", "on"))
     own = form.counts({"w": np.ones(2), "steps": np.array(9), "on": False})
     assert form.model([np.ones(2)], own) == {"w": pytest.approx(np.ones(2)), "steps": 9, "on": False}
@@ -101,7 +101,7 @@ def test_counts_in_a_dictionary_are_not_averaged():
 
 def test_a_model_of_another_form_is_named():
     """Missing, too many, another shape, another container, not finite."""
-    form = Form.of({"w": np.zeros(2), "b": np.zeros(1)})
+    form = ModelForm.of({"w": np.zeros(2), "b": np.zeros(1)})
     assert [array.tolist() for array in form.arrays({"b": [3], "w": [1, 2]})] == [[1.0, 2.0], [3.0]]
     for model, named in [
         ({"w": np.zeros(2)}, "'b' of shape"),
@@ -144,7 +144,7 @@ class TestTensors:
     def test_a_state_dict_comes_back_and_loads(self, torch, network):
         """Of the same types, with its versions, and without a gradient."""
         state = network.state_dict()
-        form = Form.of(state)
+        form = ModelForm.of(state)
         assert form.kept == ("1.num_batches_tracked",)
         built = form.model([array + 1 for array in form.arrays(state)])
         assert type(built) is type(state)
@@ -156,10 +156,10 @@ class TestTensors:
     def test_parameters_that_require_grad_are_taken_and_come_back_so(self, torch, network):
         """As `list(model.parameters())`."""
         parameters = list(network.parameters())
-        form = Form.of(parameters)
+        form = ModelForm.of(parameters)
         built = form.model(form.arrays(parameters))
         assert all(isinstance(one, torch.nn.Parameter) and one.requires_grad for one in built)
-        (leaf,) = Form.of([torch.ones(2, requires_grad=True)]).model([np.zeros(2)])
+        (leaf,) = ModelForm.of([torch.ones(2, requires_grad=True)]).model([np.zeros(2)])
         (leaf * 2).sum().backward()
         assert leaf.grad.tolist() == [2.0, 2.0]
 
@@ -169,7 +169,7 @@ class TestTensors:
         for tensor in (base.bfloat16(), base.half(), base.t(), base[:, ::2], base * 2, base.double()):
             (array,) = named_arrays([tensor]).values()
             assert np.array_equal(array, tensor.detach().double().numpy())
-            assert Form.of([tensor]).model([array])[0].dtype == tensor.dtype
+            assert ModelForm.of([tensor]).model([array])[0].dtype == tensor.dtype
 
     def test_tensors_that_cannot_be_taken_are_named(self, torch):
         """Sparse, complex, without numbers; a module in place of its weights."""

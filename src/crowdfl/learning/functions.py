@@ -14,7 +14,7 @@ from operator import index
 from typing import Any
 
 from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute
-from crowdfl.learning.models.forms import Form
+from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.models.update import Update
 
@@ -66,7 +66,7 @@ class FunctionTrainer:
     train_function: TrainFunction
     evaluate_function: EvaluateFunction | None
     data: Any = field(repr=False)
-    form: Form
+    form: ModelForm
     person: str
     rounds: int
     seed: int = 0
@@ -105,6 +105,11 @@ class FunctionTrainer:
 
     def info(self, number: int) -> TrainingInfo:
         return TrainingInfo.of(number, self.rounds, self.person, self.seed)
+
+    def keep(self, model: object) -> None:
+        """Take the entries that are not averaged from an example."""
+        if model is not None:
+            self._counts = self.form.counts(model)
 
     @property
     def weight(self) -> int:

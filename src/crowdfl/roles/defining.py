@@ -5,8 +5,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
@@ -46,29 +51,48 @@ def defined(
     *,
     learner: str | None = None,
     loss: str | None = None,
+    initial: Mapping[str, npt.NDArray[np.float64]] | None = None,
 ) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place.
 
-    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such.
+    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such. `initial` holds the
+    arrays to start from; with learner = "own" and no code named, they say what the model is.
     """
     task = TaskFile.parse(found, place)
     settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
     if settings.budget is not None:
         require_claim_window(task.claim_window, min_claim_window)
     recipe = Recipe.parse(task.training, f"{place}, [training]")
-    model = recipe.make_learner(module, learner=learner, loss=loss)
+    if recipe.learner == "own" and initial is not None and learner is None:
+        shape, weights = ModelShape.of(initial), list(initial.values())
+    elif recipe.learner == "own" and not (learner or recipe.module):
+        raise SettingsError(
+            f'{place}, [training]: learner = "own" does not say what the model is: give a model with --initial FILE, or code '
+            "with --learner package.module:Class"
+        )
+    else:
+        shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        shape=model.shape,
+        shape=shape,
         initial="",
         settings=settings,
         claim_window=float(task.claim_window),
         requester=b"",
         training=task.training,
     )
-    return definition, model.weights()
+    return definition, weights
+
+
+def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:
+    """A learner's shape, and its weights or those of a file that fits it."""
+    if initial is None:
+        return model.shape, model.weights()
+    ordered = {name: initial[name] for name in model.shape.names if name in initial} | dict(initial)
+    model.shape.match(ModelShape.of(ordered))
+    return model.shape, list(ordered.values())
 
 
 @dataclass(frozen=True)

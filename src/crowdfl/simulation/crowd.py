@@ -83,7 +83,7 @@ class Seen:
 class _Link:
     """SP as one person reaches it: not at all while that person is away. Everything else is SP's own."""
 
-    def __init__(self, sp: Any, crowd: "Crowd", name: str) -> None:  # noqa: ANN401
+    def __init__(self, sp: Any, crowd: "SimulatedCrowd", name: str) -> None:  # noqa: ANN401
         self._sp, self._crowd, self._name = sp, crowd, name
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
@@ -119,7 +119,7 @@ class _Person:
     is_done: bool = False
 
 
-class Crowd:
+class SimulatedCrowd:
     """The host with its roles, and everyone's agent. `run` lasts until all of them are done."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Crowd:
         away_in: Away,
         *,
         insecure_test_key: bool = False,
-        on_change: Callable[["Crowd"], None] = lambda _crowd: None,
+        on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
     ) -> None:
         self.settings, self.counters, self.seen = definition.settings, Counters(), Seen()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change

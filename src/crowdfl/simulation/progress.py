@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from crowdfl.display import in_notebook
 from crowdfl.simulation.result import SimulatedRound
 
 
@@ -94,12 +95,6 @@ def shown(progress: bool | None, people: int, rounds: int) -> Shown:
     if sys.stderr is not None and sys.stderr.isatty():
         return Bar(people, rounds)
     return Lines(rounds) if progress else Quiet()
-
-
-def in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def round_words(round_: SimulatedRound, rounds: int) -> str:

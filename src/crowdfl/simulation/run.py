@@ -15,14 +15,14 @@ from crowdfl.learning.functions import (
     first_model,
     weighted_mean,
 )
-from crowdfl.learning.models.forms import Form
+from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.settings import TaskSettings, from_millionths
 from crowdfl.simulation.chosen import require_enough, settings_for
-from crowdfl.simulation.crowd import Crowd
+from crowdfl.simulation.crowd import SimulatedCrowd
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
 from crowdfl.simulation.progress import Shown, shown
 from crowdfl.simulation.result import SimulatedRound, SimulationResult
@@ -123,7 +123,7 @@ class _Simulation:
         TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
         profile_named(self.asked["profile"])
         model = initial if initial is not None else self._first_model()
-        form = Form.of(model)
+        form = ModelForm.of(model)
         start = form.arrays(model)
         trainers = self._trainers(form)
         self._train_first(trainers, start, away, told)
@@ -133,11 +133,11 @@ class _Simulation:
         words = "a simulation in one process"
         definition = Definition(words, words, words, form.shape, "", settings, _CLAIM_WINDOW, b"", {})
 
-        def on_change(crowd: Crowd) -> None:
+        def on_change(crowd: SimulatedCrowd) -> None:
             self._tell(crowd, told)
 
         key = self.insecure_test_key
-        crowd = Crowd(definition, start, trainers, away, insecure_test_key=key, on_change=on_change)
+        crowd = SimulatedCrowd(definition, start, trainers, away, insecure_test_key=key, on_change=on_change)
         crowd.seen.began[1] = began
         crowd.run()
         return self._result(crowd, form, told)
@@ -146,7 +146,7 @@ class _Simulation:
         name, data = next(iter(self.people.items()))
         return first_model(self.train, data, TrainingInfo.of(0, self.asked["rounds"], name, self.seed))
 
-    def _trainers(self, form: Form) -> dict[str, "_Trainer"]:
+    def _trainers(self, form: ModelForm) -> dict[str, "_Trainer"]:
         rounds, seed = self.asked["rounds"], self.seed
         return {
             name: _Trainer(self.train, self.evaluate, data, form, name, rounds, seed)
@@ -161,7 +161,7 @@ class _Simulation:
                 trainer.train_first(start)
             told.trained(1, done)
 
-    def _tell(self, crowd: Crowd, told: Shown) -> None:
+    def _tell(self, crowd: SimulatedCrowd, told: Shown) -> None:
         for round_ in crowd.rounds():
             if not round_.is_over and round_.number > 1:  # the first was told of when it was trained
                 told.trained(round_.number, len(crowd.seen.of("trained", round_.number)))
@@ -169,7 +169,7 @@ class _Simulation:
                 self._told.add(round_.number)
                 told.finished(self._round(crowd, round_))
 
-    def _is_read(self, crowd: Crowd, number: int) -> bool:
+    def _is_read(self, crowd: SimulatedCrowd, number: int) -> bool:
         """By everyone who can now; the last average is the requester's, and is told of at the end."""
         if number == crowd.settings.rounds:
             return False
@@ -177,7 +177,9 @@ class _Simulation:
             crowd.away
         )
 
-    def _round(self, crowd: Crowd, round_: Round, metrics: Mapping[str, float] | None = None) -> SimulatedRound:
+    def _round(
+        self, crowd: SimulatedCrowd, round_: Round, metrics: Mapping[str, float] | None = None
+    ) -> SimulatedRound:
         number, seen, averaged = round_.number, crowd.seen, round_.state is RoundState.REWARDED
         trained, read = seen.of("trained", number), seen.of("read", number)
         values = [
@@ -202,7 +204,7 @@ class _Simulation:
             is_averaged=averaged,
         )
 
-    def _result(self, crowd: Crowd, form: Form, told: Shown) -> SimulationResult:
+    def _result(self, crowd: SimulatedCrowd, form: ModelForm, told: Shown) -> SimulationResult:
         rounds = crowd.rounds()
         done = [round_.number for round_ in rounds if round_.state is RoundState.REWARDED]
         if not done:
@@ -223,11 +225,9 @@ class _Simulation:
             costs=crowd.costs(),
             notes=(*_notes(form, history), *notes),
             settings=crowd.settings,
-            _form=form,
-            _arrays=arrays,
         )
 
-    def _last_model(self, crowd: Crowd, number: int) -> tuple[Weights, list[str]]:
+    def _last_model(self, crowd: SimulatedCrowd, number: int) -> tuple[Weights, list[str]]:
         try:
             return crowd.host.requester.model(crowd.task), []
         except NotReady:  # only the last average is the requester's, and that round was given up
@@ -255,7 +255,7 @@ class _Trainer(FunctionTrainer):
         return kept
 
 
-def _notes(form: Form, history: Sequence[SimulatedRound]) -> list[str]:
+def _notes(form: ModelForm, history: Sequence[SimulatedRound]) -> list[str]:
     notes = []
     if form.kept:
         notes.append(f"integers are not averaged: {', '.join(form.kept)}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, clean, short_state, show, show_event, waiting
+from crowdfl.cli.output import Json, JsonLines, clean, show, show_event, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
@@ -27,8 +27,9 @@ from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
 from crowdfl.roles.phones import require_for_phones
+from crowdfl.roles.words import short_state
 from crowdfl.settings import from_millionths, to_millionths
-from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
+from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -37,6 +38,12 @@ _STATES = ("running", "paused", "cancelled", "finished", "settled")
 _LISTING = Backoff(deadline=3.0)  # a list of tasks says soon that the platform is away
 _Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
 _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
+_Initial = Annotated[
+    Path | None,
+    typer.Option(
+        "--initial", help='A model to start from, .safetensors or .npz; with learner = "own" it says what the model is.'
+    ),
+]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
 
 
@@ -53,6 +60,7 @@ def create(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    initial_file: _Initial = None,
     try_on: Try = None,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +69,8 @@ def create(
     tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
         found, least = read_settings(file), own.settings.min_claim_window
-        definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
+        start = None if initial_file is None else read_initial(initial_file)
+        definition, initial = defined(file, found, module, least, learner=learner, loss=loss, initial=start)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
@@ -82,12 +91,14 @@ def explain(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    initial_file: _Initial = None,
     try_on: Try = None,
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
     tell_code(module, learner, loss)
-    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss)
+    start = None if initial_file is None else read_initial(initial_file)
+    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss, initial=start)
     found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []

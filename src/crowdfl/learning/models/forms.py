@@ -1,7 +1,7 @@
 """The forms that a model may have in somebody's program, and the arrays that are averaged.
 
 A model is a list or tuple of arrays, a single array, or a dictionary of arrays: NumPy's, torch's (a `state_dict`), or whatever
-NumPy reads. `Form` notes which it is, copies the numbers out as float64, and builds the same form again from an average.
+NumPy reads. `ModelForm` notes which it is, copies the numbers out as float64, and builds the same form again from an average.
 
 Entries of a dictionary that hold integers or truth values, such as BatchNorm's `num_batches_tracked`, are not averaged:
 whoever builds a model says which ones to put there.
@@ -10,7 +10,7 @@ whoever builds a model says which ones to put there.
 import copy
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,19 @@ def numpy_entries(model: object) -> dict[str, npt.NDArray[Any]]:
     """Everything in a model by name, integers too, as NumPy arrays of the types that files hold."""
     found = {}
     for name, entry in _entries(model).items():
-        array = entry.detach().cpu() if _is_tensor(entry) else np.asarray(entry)
-        if _is_tensor(entry):
-            array = (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
+        array = _written(entry) if _is_tensor(entry) else np.asarray(entry)
         found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
     return found
 
 
+def _written(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    fresh = tensor.detach().cpu()
+    found: npt.NDArray[Any] = (fresh.float() if str(fresh.dtype) == "torch.bfloat16" else fresh).numpy()
+    return found
+
+
 @dataclass(frozen=True)
-class Form:
+class ModelForm:
     """The form of one model: its container, and the kind of each array."""
 
     shape: ModelShape  # of what is averaged
@@ -57,7 +61,7 @@ class Form:
     _example: Any = field(repr=False)
 
     @classmethod
-    def of(cls, model: object) -> "Form":
+    def of(cls, model: object) -> "ModelForm":
         """The form of this model. A model outside a dictionary must not hold integers: they would be cut off."""
         arrays, entries = named_arrays(model), _entries(model)
         for name, entry in entries.items():
@@ -83,6 +87,14 @@ class Form:
                 raise NotFinite(f"{name} holds NaN or infinity: the training has diverged, or divides by zero")
         return list(ordered.values())
 
+    def ordered_as(self, shape: ModelShape) -> "ModelForm":
+        """The same form, whose averaged arrays come in the order of a task's model; `ModelMismatch` if it has others."""
+        own = dict(zip(self.shape.names, self.shape.shapes, strict=True))
+        names = [name for name in shape.names if name in own] + [name for name in own if name not in shape.names]
+        ordered = ModelShape(tuple(names), tuple(own[name] for name in names))
+        shape.match(ordered)
+        return replace(self, shape=ordered)
+
     def counts(self, model: object) -> dict[str, Any]:
         """Copies of the entries that are not averaged."""
         entries = _entries(model)
@@ -105,7 +117,7 @@ class Form:
         return built[_SINGLE]
 
 
-def dictionary_form(shape: ModelShape, *, torch: bool = False) -> Form:
+def dictionary_form(shape: ModelShape, *, torch: bool = False) -> ModelForm:
     """The form that a task's own names suggest: a list where they are `array 0` and so on, else a dictionary.
 
     Of NumPy's float64; with `torch`, of tensors of float32.
@@ -115,8 +127,8 @@ def dictionary_form(shape: ModelShape, *, torch: bool = False) -> Form:
         library = _torch()
         zeros = {name: library.from_numpy(array.astype(np.float32)) for name, array in zeros.items()}
     if shape.names == tuple(f"array {i}" for i in range(len(shape.names))):
-        return Form.of(list(zeros.values()))
-    return Form.of(zeros)
+        return ModelForm.of(list(zeros.values()))
+    return ModelForm.of(zeros)
 
 
 def _entries(model: object) -> dict[str, Any]:
