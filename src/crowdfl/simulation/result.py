@@ -1,7 +1,6 @@
 """What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
 
 import html
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import numpy as np
 
 from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import ModelForm, numpy_entries
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.files import write_npz
+from crowdfl.learning.models.forms import numpy_entries
 from crowdfl.protocols.costs import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
@@ -92,8 +91,6 @@ class SimulationResult:
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-    _form: ModelForm
-    _arrays: Weights
 
     def rows(self) -> list[dict[str, float]]:
         """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
@@ -202,16 +199,10 @@ def size_words(count: float) -> str:
     return f"{count:.0f} {_UNITS[place]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
 
 
-def _to_npz(arrays: Mapping[str, Any]) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    return stream.getvalue()
-
-
 def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     from safetensors import numpy as safetensors_numpy
 
     return safetensors_numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": _to_npz, ".safetensors": _to_safetensors}
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": _to_safetensors}
