@@ -54,6 +54,8 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
         person.on_event = beside
         definition = person.look()
     show(definition.body(), described(definition, person.least_participants), as_json=as_json)
+    if not as_json:
+        typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA --home FOLDER", err=True)
 
 
 @app.command()
@@ -233,7 +235,11 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
-    "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
+    "read": lambda e: f"round {e['round']}: the average is read{_scores(e)}",
+    "rewarded": lambda e: (
+        f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
+        + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
+    ),
     "paid": lambda e: (
         f"your claim of {from_millionths(e['millionths']):.6f} is accepted; the platform pays it out"
         + "".join(
@@ -264,6 +270,14 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "left": lambda _: "you have left the task; what you earned stays claimable",
 }
+
+
+def _scores(event: Mapping[str, Any]) -> str:
+    """How the average does on what this person holds out; and its state's digest, the same on every device."""
+    scores = [f"{name} {value:.4g}" for name, value in event.items() if isinstance(value, float) and name != "windows"]
+    on = f" on {event['windows']:.0f} windows of yours" if scores and "windows" in event else ""
+    state = f"; its state is {event['state']}" if "state" in event else ""
+    return (": " + ", ".join(scores) + on if scores else "") + state
 
 
 def beside(what: str, details: Mapping[str, Any]) -> None:
