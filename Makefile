@@ -2,12 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 PEERS := .venv-peers
+FLOWER := .venv-flower
 BIN := $(VENV)/bin
 # A test of minutes may take an hour on a busy machine.
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-phone test format lint types unit test-all pages test-slow fuzz bench peers screenshots clean
+.PHONY: demo demo-phone test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
 
 # PROFILE=shares plays the same campaign with the third profile.
 PROFILE ?= hardened
@@ -35,9 +36,9 @@ unit: $(VENV)/.ready
 	$(BIN)/pytest -n auto --dist worksteal -m "not second and not slow"
 
 # The second tier: processes that are killed, clusters, benchmarks, pages in a browser, PostgreSQL where CROWDFL_TEST_POSTGRES
-# names a server.
-test-all: $(VENV)/.ready pages
-	$(BIN)/pytest -n auto --dist worksteal -m "second and not slow"
+# names a server. Four at a time: they wait for processes more than they compute.
+test-all: $(VENV)/.ready $(FLOWER)/.ready pages
+	$(BIN)/pytest -n 4 --dist worksteal -m "second and not slow"
 
 # The pages' scripts: types, and tests that need no browser. Node is for these checks only; the pages are served as they are.
 pages: node_modules/.package-lock.json
@@ -48,6 +49,10 @@ pages: node_modules/.package-lock.json
 node_modules/.package-lock.json: package-lock.json
 	@command -v npm >/dev/null || { echo "the checks of the pages need node 20 or later, with npm"; exit 1; }
 	@test -L node_modules || npm ci
+
+# The documents as a site, in site/. The second tier builds it too, and follows its links. (The variable silences an advertisement.)
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pictures in the documents, as the tests of pages take them.
 screenshots: $(VENV)/.ready node_modules/.package-lock.json
@@ -65,10 +70,12 @@ bench: $(VENV)/.ready $(PEERS)/.ready
 
 peers: $(PEERS)/.ready
 
+flower: $(FLOWER)/.ready
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,experiments,learning,plots,services,tracing]'
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,experiments,learning,plots,services,tracing]'
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
@@ -77,5 +84,11 @@ $(PEERS)/.ready: constraints-peers.txt
 	$(PEERS)/bin/python $(INSTALL) --constraint constraints-peers.txt flwr gmpy2 numpy phe tenseal
 	@touch $@
 
+# Flower pins older versions of packages that the services use too; with CrowdFL's own extras it fits.
+$(FLOWER)/.ready: pyproject.toml constraints-flower.txt
+	"$(PYTHON)" -m venv $(FLOWER)
+	$(FLOWER)/bin/python $(INSTALL) --constraint constraints-flower.txt --editable '.[flower,learning,services]' 'flwr[simulation]' pytest pytest-timeout
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS) node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,11 @@
 """scikit-learn in place of torch: anything that can hand over its weights as arrays fits the `Learner` protocol.
 
 Run it to see ten people who never share a window train one model: `pip install scikit-learn`, then
-`python examples/sklearn_learner.py`.
+`python examples/sklearn_learner.py`. An encrypted campaign takes the same class, named by requester and participants:
+
+    crowdfl train --data synthetic:1 --learner sklearn_learner:SklearnLearner    # in this folder
+    crowdfl task create task.toml --learner sklearn_learner:SklearnLearner       # with learner = "own" in [training]
+    crowdfl participant run invitation.json --data synthetic:1 --learner sklearn_learner:SklearnLearner
 """
 
 import sys
@@ -11,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import SGDClassifier
 
+from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.data import Labels
 from crowdfl.learning.datasets.synthetic import CUT, PACES, Synthetic
 from crowdfl.learning.features import Inputs, features_per_window
@@ -25,6 +30,8 @@ class SklearnLearner:
     """Logistic regression by stochastic gradient descent, for three labels or more: with two, scikit-learn keeps one row."""
 
     def __init__(self, inputs: int, labels: int) -> None:
+        if labels < 3:
+            raise SettingsError("this example needs three labels or more")
         self._labels = np.arange(labels)
         self._model = self._fresh(np.zeros((labels, inputs)), np.zeros(labels), Training())
 

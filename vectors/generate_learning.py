@@ -6,6 +6,7 @@ would. Inputs are decimals of few digits, so that every language reads the same 
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.learning.datasets.csv_files import label_of_name, read_table
+from crowdfl.learning.datasets.csv_files import read_table
+from crowdfl.learning.datasets.csv_folders import CsvFolder, label_of_name
 from crowdfl.learning.datasets.data import Person
 from crowdfl.learning.datasets.recordings import recordings_of, split_recordings
-from crowdfl.learning.features import features
+from crowdfl.learning.features import features, scaled
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe
 
@@ -68,6 +70,9 @@ GOOD: tuple[dict[str, Json], ...] = (
     {"labels": ["x", "y"], "layers": ["linear 8", "tanh", "linear 5", "relu", "linear 2"], "standardise": True},
     {"labels": ["x", "y"], "hidden": [], "epochs": 0, "rate": 1, "step": None, "gap": None, "window": 3},
     {"labels": ["x", "y"], "learner": "softmax", "layers": ["conv 3 3"], "module": "unused:Too"},
+    {"labels": ["x", "y"], "features": "spectral", "scale_inputs": True, "window": 90, "channels": 3, "proximal": 0.1},
+    {"labels": ["x", "y"], "features": "spectral", "window": 25, "learner": "softmax", "proximal": 1, "form": "torch"},
+    {"labels": ["x", "y"], "features": "spectral", "window": 1, "target": "label", "loss": None, "proximal": 0},
 )
 BAD: tuple[dict[str, Json], ...] = (
     {},
@@ -116,6 +121,19 @@ BAD: tuple[dict[str, Json], ...] = (
     {"standardise": "yes"},
     {"standardise": 1},
     {"module": 3},
+    {"features": "windowed", "scale_inputs": "yes"},
+    {"scale_inputs": 1},
+    {"form": "jax"},
+    {"target": "number"},
+    {"target": "value", "learner": "softmax"},
+    {"loss": "squared"},
+    {"loss": "cubed"},
+    {"loss": 2},
+    {"loss": "a.b:c d"},
+    {"proximal": -1},
+    {"proximal": "much"},
+    {"proximal": True},
+    {"proximal": 2**64},
     {"windows": 90},
     {"labels": "fast", "epochs": "many"},
     {"zeal": 1, "apt": 2},
@@ -150,7 +168,17 @@ def refused(training: dict[str, Json]) -> Json:
 
 def feature_cases() -> list[Json]:
     cases: list[Json] = []
-    for count, length, channels in ((2, 100, 6), (2, 90, 3), (3, 7, 2), (2, 51, 1), (1, 2, 3), (1, 12, 3), (1, 13, 3)):
+    for count, length, channels in (
+        (2, 100, 6),
+        (2, 90, 3),
+        (3, 7, 2),
+        (2, 51, 1),
+        (1, 2, 3),
+        (1, 12, 3),
+        (1, 13, 3),
+        (1, 60, 2),
+        (1, 61, 2),
+    ):
         slow = 0.5 * np.sin(np.arange(length) / 7)[:, None] + np.linspace(-1, 1, channels)
         windows = np.round(drawn(f"windows {length}", count, length, channels, scale=0.2) + slow, 3).astype(np.float32)
         cases.append(feature_case(windows))
@@ -163,7 +191,37 @@ def feature_case(windows: npt.NDArray[np.float32]) -> Json:
         "shape": list(windows.shape),
         "windows": numbers(windows, 4),
         "motion": numbers(features("motion", windows), 7),
+        "spectral": numbers(features("spectral", windows), 7),
     }
+
+
+SCALED: tuple[tuple[str, int, tuple[int, int]], ...] = (
+    ("motion", 12, (20, 3)),
+    ("spectral", 9, (25, 2)),
+    ("flat", 3, (4, 1)),
+)
+
+
+def scalings() -> list[Json]:
+    """Inputs of a person's training windows, and of held-out ones; the last training number of "flat" never changes."""
+    cases: list[Json] = []
+    for name, count, shape in SCALED:
+        own, other = (
+            np.round(drawn(f"{side} {name}", count, *shape) + 0.3, 3).astype(np.float32) for side in ("own", "other")
+        )
+        if name == "flat":
+            own[:, -1] = 0.5
+        train, held_out = (features(name, windows) for windows in (own, other))
+        cases.append(
+            {
+                "features": name,
+                "shape": [count, *shape],
+                "train": numbers(own, 3),
+                "heldOut": numbers(other, 3),
+                "scaled": [numbers(scaled(inputs, train), 7) for inputs in (train, held_out)],
+            }
+        )
+    return cases
 
 
 def stream(label: str, samples: int, hertz: float, channels: int = 3, jitter: float = 0.2) -> dict[str, Json]:
@@ -301,8 +359,15 @@ def csv_case(folder: Path, name: str, text: str) -> Json:
     case: dict[str, Json] = {"name": name, "text": text}
     try:
         table = read_table(path, label_of_name(Path(name).parts[0].removesuffix(path.suffix)))
+        if not all(table.labels):
+            alone = folder / "alone"  # a folder says what a file without any label lacks
+            alone.mkdir()
+            _ = CsvFolder(path.rename(alone / name).parent).load_person(0)
     except CrowdFLError as error:
-        return case | {"error": type(error).__name__, "message": str(error).replace(str(path), name)}
+        return case | {
+            "error": type(error).__name__,
+            "message": str(error).replace(f"{folder}/alone/", "").replace(str(path), name),
+        }
     labels = sorted(set(table.labels))
     places = np.array([labels.index(label) for label in table.labels], dtype=np.int64)
     stretches = recordings_of(table.times, table.signal, places, 20.0)
@@ -324,6 +389,9 @@ TRAININGS: tuple[tuple[str, dict[str, Json], int, tuple[int, ...]], ...] = (
     ("two hidden layers", {"hidden": [12, 9], "batch": 7, "rate": 0.01}, 40, (1, 3)),
     ("no hidden layer", {"hidden": [], "batch": 10}, 40, (2,)),
     ("tanh", {"layers": ["linear 10", "tanh", "linear 3"], "batch": 16, "rate": 0.01}, 50, (1, 6)),
+    ("softmax, held near its start", {"learner": "softmax", "batch": 8, "rate": 0.1, "proximal": 0.5}, 45, (4,)),
+    ("one hidden layer, held near its start", {"hidden": [24], "batch": 16, "proximal": 0.1}, 30, (3,)),
+    ("tanh, held near its start", {"layers": ["linear 10", "tanh", "linear 3"], "rate": 0.01, "proximal": 1}, 30, (3,)),
     ("odd", {"layers": ["tanh", "relu", "linear 5", "relu", "tanh", "linear 3"], "batch": 1}, 12, (1, 2)),
 )
 
@@ -345,7 +413,7 @@ def training_case(name: str, change: dict[str, Json], samples: int, epochs: tupl
     ends: list[Json] = []
     for count in (0, *epochs):
         learner.load(start)
-        learner.train(rows, truth, Training(count, recipe.batch, recipe.rate, 11).at(2, "p"))
+        learner.train(rows, truth, replace(recipe.training, epochs=count).at(2, "p"))
         scores = learner.evaluate(rows, truth)
         weights = numbers(shape.flat(learner.weights()), 7)
         said = {"accuracy": round(scores.accuracy, 7), "loss": round(scores.loss, 7)}
@@ -361,6 +429,7 @@ def documents() -> dict[str, str]:
         "seeds": seeds(),
         "recipes": recipes(),
         "features": feature_cases(),
+        "scalings": scalings(),
         "splits": splits(),
         "csv": csv_cases(),
         "trainings": trainings(),

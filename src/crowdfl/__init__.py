@@ -2,8 +2,29 @@
 
 from crowdfl import errors
 from crowdfl.crypto import pctd
-from crowdfl.local import LocalFederation, RoundResult, Update
+from crowdfl.joining import JoinedRound, Joining, JoinResult, join
+from crowdfl.learning.functions import TrainingInfo
+from crowdfl.learning.models.update import Update
+from crowdfl.local import LocalFederation, RoundResult
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.result import SimulatedRound, SimulationResult
+from crowdfl.simulation.run import simulate
 from crowdfl.version import __version__
 
-__all__ = ["LocalFederation", "RoundResult", "TaskSettings", "Update", "__version__", "errors", "pctd"]
+__all__ = [
+    "JoinResult",
+    "JoinedRound",
+    "Joining",
+    "LocalFederation",
+    "RoundResult",
+    "SimulatedRound",
+    "SimulationResult",
+    "TaskSettings",
+    "TrainingInfo",
+    "Update",
+    "__version__",
+    "errors",
+    "join",
+    "pctd",
+    "simulate",
+]

@@ -25,6 +25,7 @@ from crowdfl.errors import (
     UnknownParticipant,
 )
 from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.models.update import Update
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import View
@@ -43,7 +44,6 @@ from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
-_Arrays = Sequence[npt.ArrayLike]
 _FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
 
 
@@ -255,16 +255,12 @@ class _SpLink(_Now):
 
 
 @dataclass(frozen=True, eq=False)
-class Update:
-    """What a participant trained: arrays of weights, and on how many samples."""
-
-    weights: _Arrays = field(repr=False)  # what the whole protocol hides
-    samples: int
-
-
-@dataclass(frozen=True, eq=False)
 class RoundResult:
-    """What a round gave, to whom it may concern: a real deployment shows each part to its owner alone."""
+    """What a round gave, to whom it may concern: a real deployment shows each part to its owner alone.
+
+    `average` is the round's average. `model` is what the next round starts from: the same, unless the task has a server step;
+    then `state` is the digest of what every reader holds.
+    """
 
     average: Weights
     total: int | None
@@ -273,6 +269,8 @@ class RoundResult:
     views: dict[str, View]
     clipped: dict[str, int]
     rejected: dict[str, str] = field(default_factory=dict)  # whose uploads the servers left out, and why
+    model: Weights = field(default_factory=list)
+    state: str | None = None
 
 
 class LocalFederation:
@@ -322,8 +320,9 @@ class LocalFederation:
         if payment:
             paid = {who: self.host.people[who].open_reward(number) for who in updates if who not in rejected}
             rewards = {who: from_millionths(paid.get(who, 0)) for who in updates}
-        weights = self.host.sp.definition(task).shape.arrays(average.weights)
-        return RoundResult(weights, average.total, rewards, self.costs(), self.views(), clipped, rejected)
+        weights, model = map(self.host.sp.definition(task).shape.arrays, (average.weights, average.model))
+        seen = self.costs(), self.views(), clipped, rejected
+        return RoundResult(weights, average.total, rewards, *seen, model, average.state)
 
     def _rejected(self, task: str, number: int, people: Sequence[str]) -> dict[str, str]:
         reasons = self.host.sp.rejected(task, number)
@@ -401,9 +400,14 @@ class LocalFederation:
 
     def _checked(self, who: str, update: Update) -> Weights:
         """The shape is learnt from the first update and enforced after."""
+        arrays = dict(zip(update.names, update.weights, strict=True))
         if self._shape is None:
-            self._shape = ModelShape.of({f"array {i}": array for i, array in enumerate(update.weights)})
+            self._shape = ModelShape.of(arrays)
         try:
-            return self._shape.check(update.weights)
+            if len(arrays) == len(self._shape.names):  # else `check` says which array is missing or too many
+                known = {name: arrays[name] for name in self._shape.names if name in arrays}
+                arrays = known | arrays  # a dictionary may come in another order
+                self._shape.match(ModelShape.of(arrays))
+            return self._shape.check(list(arrays.values()))
         except ModelMismatch as wrong:
             raise ModelMismatch(f"the update of {who} does not match the model: {wrong}") from None

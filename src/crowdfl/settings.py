@@ -27,6 +27,11 @@ _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
+_STEPS = {
+    "none": (),
+    "fedavgm": ("server_rate", "server_momentum"),
+    "fedadam": ("server_rate", "server_momentum", "server_squares", "server_floor"),
+}
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -169,6 +174,10 @@ _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
 _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
 _Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
+# Of server steps: bounds within which no device computes an infinity, whatever the averages are.
+_Rate = Annotated[_Number, Field(gt=0, le=1000)]
+_Decay = Annotated[_Number, Field(ge=0, lt=1)]
+_Floor = Annotated[_Number, Field(ge=1e-12, le=1000)]
 
 
 _ROLE = "Whose settings these are."
@@ -227,6 +236,18 @@ class TaskSettings(Settings):
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
+    server_step: Literal["none", "fedavgm", "fedadam"] = Field(
+        default="none",
+        description='Of "shares": what readers make of a round\'s average; "none" takes it as it is: docs/shares.md.',
+    )
+    server_rate: _Rate = Field(default=1.0, description="Of a server step: its rate.")
+    server_momentum: _Decay = Field(default=0.9, description="Of a server step: how much of the last steps stays.")
+    server_squares: _Decay = Field(
+        default=0.99, description='Of "fedadam": how much of the last squares stays; above the square of the momentum.'
+    )
+    server_floor: _Floor = Field(
+        default=0.001, description='Of "fedadam": added to the root that a step is divided by.'
+    )
     key_bits: int = Field(
         default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
     )
@@ -262,6 +283,19 @@ class TaskSettings(Settings):
             )
         if self.epsilon_units < 1:
             raise ValueError(f"`epsilon` is {self.epsilon}; expected at least 10^-{2 * self.decimals}")
+        return self
+
+    @model_validator(mode="after")
+    def _steps_by_what_is_used(self) -> Self:
+        used = _STEPS[self.server_step]
+        for name in _STEPS["fedadam"]:
+            if name not in used and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f'`{name}` has no effect with server_step = "{self.server_step}"; leave it out')
+        if self.server_step == "fedadam" and self.server_squares <= self.server_momentum**2:
+            raise ValueError(
+                f"`server_squares` is {self.server_squares}; expected more than the square of `server_momentum`, which is "
+                f"{self.server_momentum}: else a weight may leap when its updates become small"
+            )
         return self
 
 

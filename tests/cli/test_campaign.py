@@ -121,8 +121,8 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         made.stop()
 
 
-def start_with_task(made: Campaign, task: str, *options: str) -> None:
-    """Three services as `init` with these options makes them, and the task in this text."""
+def start_with_task(made: Campaign, task: str, *options: str, learner: str = "") -> None:
+    """Three services as `init` with these options makes them, and the task in this text, perhaps with a learner of its own."""
     roles = made.folder / "roles"
     made.do("init", "init", roles, *options, *free_ports())
     for role in ("sp", "requester"):
@@ -130,7 +130,8 @@ def start_with_task(made: Campaign, task: str, *options: str) -> None:
     for role in SERVERS:
         made.start(role, role, "serve", roles / role / "settings.toml")
     (made.folder / "task.toml").write_text(task)
-    created = made.do("create", "task", "create", made.folder / "task.toml", "--json", *made.settings)
+    own = ("--learner", learner) if learner else ()
+    created = made.do("create", "task", "create", made.folder / "task.toml", "--json", *own, *made.settings)
     made.task = json.loads(created.out)["task"]
 
 

@@ -249,6 +249,9 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
     [
         ([], "no norm bound"),
         ([('features = "motion"', 'features = "flat"')], "went unpaid"),
+        ([('server_step = "none"', 'server_step = "fedavgm"')], "phones without data"),
+        ([('server_step = "none"', 'server_step = "fedadam"')], "0.01 to 0.1 is usual"),
+        ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 160 in a round"),
         ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A campaign of the profile `shares` through the command line alone: processes, TLS, files."""
+"""A campaign of the profile `shares`, with a server step, through the command line alone: processes, TLS, files."""
 
 import json
 from collections.abc import Iterator
@@ -22,6 +22,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         'profile = "hardened"': 'profile = "shares"',
         "# max_norm = 5.0": "max_norm = 20.0",
         "lanes = 16 ": "lanes = 256 ",
+        'server_step = "none"': 'server_step = "fedavgm"',
     }.items():
         assert before in text
         text = text.replace(before, after)
@@ -59,7 +60,10 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
     """Better than a guess, from a chain that the requester replays."""
     fetched = call("task", "fetch", campaign.task, tmp_path / "model", "--format", "npz", "--json", *campaign.settings)
     assert fetched.code == 0, fetched
-    path = json.loads(fetched.out)["model"]
+    path, states = (json.loads(fetched.out)[name] for name in ("model", "states"))
+    assert states.keys() == {"1", "2"}
+    for person in range(PEOPLE):  # everyone holds what the requester holds
+        assert [event["state"] for event in events(campaign, person, "read")] == [states["1"]]
     found = json.loads(call("evaluate", path, "--data", "watch:0", "--data", "watch:5", "--json").out)
     assert found["accuracy"] > 2 / 7
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crowdfl.cli.described import described
 from crowdfl.cli.task import commands
 from crowdfl.cli.task.files import template
 from crowdfl.roles.defining import defined
+from crowdfl.roles.described import described
 from crowdfl.schema import settable
 from crowdfl.settings import TrainingSettings
 from tests.cli.program import call

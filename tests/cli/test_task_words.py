@@ -8,12 +8,13 @@ import pytest
 
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.words import in_words, status_words
+from crowdfl.cli.task.words import status_words
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.local import LocalHost
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import TaskSettings
+from crowdfl.text import span_words
 from tests.cli.program import call
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
 
@@ -224,4 +225,4 @@ def test_a_participant_is_told_scores_in_words(capsys):
     ("seconds", "words"), [(45, "45 s"), (119, "119 s"), (3600, "60 min"), (7200, "2 hours"), (604800, "7 days")]
 )
 def test_time_in_words(seconds, words):
-    assert in_words(seconds) == words
+    assert span_words(seconds) == words

@@ -2,7 +2,7 @@
 
 import torch
 
-__all__ = ["Narrow", "Normed", "Stubborn", "make_nothing"]
+__all__ = ["Narrow", "Normed", "OverTime", "Stubborn", "make_nothing"]
 
 
 class Normed(torch.nn.Module):
@@ -18,6 +18,20 @@ class Normed(torch.nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """A score for each label."""
         return self.last(self.dropout(torch.relu(self.hidden(self.normal(rows)))))
+
+
+class OverTime(torch.nn.Module):
+    """Convolutions over whole windows."""
+
+    def __init__(self, inputs: tuple[int, int], labels: int) -> None:
+        super().__init__()
+        _, channels = inputs
+        self.slide = torch.nn.Conv1d(channels, 4, 9)
+        self.last = torch.nn.Linear(4, labels)
+
+    def forward(self, windows: torch.Tensor) -> torch.Tensor:
+        """From (n, window, channels)."""
+        return self.last(torch.relu(self.slide(windows.transpose(1, 2))).mean(dim=2))
 
 
 class Narrow(torch.nn.Linear):

@@ -3,8 +3,53 @@
 import numpy as np
 import pytest
 
-from crowdfl.errors import SettingsError
-from crowdfl.learning.features import FEATURES, features, features_per_window
+from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning.features import FEATURES, features, features_per_window, scaled
+from crowdfl.learning.recipe import Recipe
+
+
+def test_spectral_inputs_are_the_sums_written_out():
+    """Hann's window, the transform frequency by frequency, then mean and deviation: frequency slow, channel fast."""
+    windows = np.random.default_rng(5).normal(size=(2, 9, 2)).astype(np.float32)
+    found = features("spectral", windows)
+    assert found.shape == (2, 2 * (4 + 2))
+    for window, row in zip(windows.astype(np.float64), found, strict=True):
+        mean, times = window.mean(axis=0), np.arange(9)
+        fading = 0.5 - 0.5 * np.cos(2 * np.pi * times / 8)
+        expected = []
+        for frequency in range(1, 5):
+            for channel in range(2):
+                turning = np.exp(-2j * np.pi * frequency * times / 9)
+                strength = abs((fading * (window[:, channel] - mean[channel]) * turning).sum())
+                expected.append(np.log(2 / 9 * strength + 0.02))
+        assert row == pytest.approx([*expected, *mean, *window.std(axis=0)], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("length", "channels", "width"), [(90, 3, 96), (100, 6, 192), (20, 1, 12), (1, 2, 4), (2, 1, 3)]
+)
+def test_spectral_inputs_are_at_most_thirty_frequencies_of_each_channel(length, channels, width):
+    """As many as the window has; stillness is finite."""
+    assert features_per_window("spectral", length, channels) == width
+    assert np.isfinite(features("spectral", np.zeros((1, length, channels), dtype=np.float32))).all()
+
+
+def test_inputs_are_scaled_by_the_persons_own_training_windows():
+    """Mean 0 and deviation 1 there; the held-out ones by the same numbers; what never changes stays finite."""
+    own = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 4.0]], dtype=np.float32)
+    assert scaled(own, own).tolist() == [[-1, 0, -1], [1, 0, 1]]
+    assert scaled(np.array([[5.0, 5.0, 2.0]], dtype=np.float32), own).tolist() == [[3, 0, 0]]
+    assert scaled(own, own).dtype == np.float32
+
+
+def test_a_recipe_scales_each_person_for_itself():
+    """Two people with other strengths come out alike; without the person's data nothing can be scaled."""
+    recipe = Recipe.of({"labels": ["a"], "window": 100, "channels": 1, "scale_inputs": True, "features": "flat"})
+    windows = np.random.default_rng(1).normal(size=(6, 100, 1)).astype(np.float32)
+    weak, strong = (recipe.inputs_of(factor * windows, factor * windows) for factor in (1, 8))
+    assert weak == pytest.approx(strong, abs=1e-4)
+    with pytest.raises(DataMalformed, match="name all of that person's data"):
+        recipe.inputs_of(windows)
 
 
 def swing(hertz: float, strength: float = 1.0) -> np.ndarray:

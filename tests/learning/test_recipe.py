@@ -159,7 +159,7 @@ def test_the_papers_network_on_a_wisdm_user():
 def test_the_example_of_the_page_can_be_trained():
     """docs/learning.md, copied."""
     page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    example, *_ = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     recipe = Recipe.of(tomllib.loads(example)["training"])
     assert recipe.inputs == 270
     assert recipe.make_learner().predict(np.zeros((2, 270), dtype=np.float32)).shape == (2, 6)

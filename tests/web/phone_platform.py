@@ -69,15 +69,17 @@ def phone_platform(folder: Path) -> Iterator[loopback.Loopback]:
         yield platform
 
 
-def post(platform: loopback.Loopback, requester: Requester, **settings: Any) -> str:
-    """A funded task with a model of 54 inputs and three outputs."""
-    learner = Recipe.of(TRAINING).make_learner()
+def post(
+    platform: loopback.Loopback, requester: Requester, training: dict[str, Any] = TRAINING, **settings: Any
+) -> str:
+    """A funded task; as usual with a model of 54 inputs and three outputs."""
+    learner = Recipe.of(training).make_learner()
     asked = TaskSettings.of(**(SETTINGS | settings))
     definition = replace(
         small_definition(asked, claim_window=10_000.0),
         purpose="Tell walking, sitting and stairs apart",
         shape=learner.shape,
-        training=TRAINING,
+        training=training,
     )
     task = requester.create(definition, learner.weights())
     requester.fund(task, asked.rounds * BUDGET, "all")

@@ -128,8 +128,9 @@ class Learner:
         return SHAPE.arrays(self.trained[number][0]), self.trained[number][1]
 
 
-def post(platform: Loopback, requester: Requester) -> str:
-    definition = replace(small_definition(TaskSettings.of(**SETTINGS), claim_window=10_000.0), shape=SHAPE)
+def post(platform: Loopback, requester: Requester, step: str) -> str:
+    settings = TaskSettings.of(**SETTINGS, server_step=step)
+    definition = replace(small_definition(settings, claim_window=10_000.0), shape=SHAPE)
     task = requester.create(definition, INITIAL)
     requester.fund(task, ROUNDS * BUDGET, "all")
     platform.confirm(task, "all", ROUNDS * BUDGET)
@@ -200,12 +201,23 @@ class Campaign:
         assert [wait_for(person.claim) for person in self.people] == [sum(of.values()) for of in rewards]
         assert [one["mine"] for one in view["rounds"]] == ["arrived"] * ROUNDS
 
+    def require_the_same_states(self, end: dict[str, Any]) -> None:
+        """What a server step makes of an average, and carries on, is the same in Python and in the phone."""
+        for person in self.people:
+            person.step(Learner(0).train)
+        mine = {one["number"]: one["digest"] for one in end["view"]["rounds"][:-1]}
+        assert [person.states() for person in self.people] == [mine] * PYTHON
+        assert len(set(mine.values())) == ROUNDS - 1
+        assert None not in mine.values()
+        self.requester.read(self.task, ROUNDS)
+        assert {number: state for number, state in self.requester.states(self.task).items() if number < ROUNDS} == mine
 
-@pytest.fixture
-def campaign(platform: Loopback, tmp_path: Path) -> Campaign:
-    """Nobody but the Python participants has joined yet."""
+
+@pytest.fixture(params=["none"])
+def campaign(platform: Loopback, tmp_path: Path, request: pytest.FixtureRequest) -> Campaign:
+    """Nobody but the Python participants has joined yet. The parameter is the server step."""
     requester = platform.requester()
-    task = post(platform, requester)
+    task = post(platform, requester, request.param)
     phone = invite(platform, requester, task, tmp_path / "phone")
     people = [platform.join(requester, task) for _ in range(PYTHON)]
     return Campaign(platform, requester, task, phone, people, [Learner(place) for place in range(PYTHON)])
@@ -229,10 +241,12 @@ def test_a_phone_that_is_killed_in_an_upload_goes_on_and_everyone_is_paid(campai
     campaign.require_everyone_paid(end)
     accuracies = [(one["accuracyBefore"] is None, one["accuracyAfter"] is None) for one in end["view"]["rounds"]]
     assert accuracies == [(False, False), (False, False), (False, True)]  # the last average is for the requester
+    assert [one["digest"] for one in end["view"]["rounds"]] == [None] * ROUNDS
 
 
+@pytest.mark.parametrize("campaign", ["fedadam"], indirect=True)
 def test_a_phone_that_is_killed_again_and_again_comes_to_the_same_end(campaign: Campaign):
-    """After every few words; wherever that is, no upload is refused and nothing is paid twice."""
+    """After every few words; wherever that is, no upload is refused, nothing is paid twice, and no step is taken twice."""
     phone = campaign.phone
     others = threading.Thread(target=campaign.play, daemon=True)
     others.start()
@@ -249,3 +263,4 @@ def test_a_phone_that_is_killed_again_and_again_comes_to_the_same_end(campaign: 
     assert {one["who"] for one in phone.said("joined")} == {end["view"]["who"]}
     campaign.require_the_oracles_averages()
     campaign.require_everyone_paid(end)
+    campaign.require_the_same_states(end)

@@ -1,17 +1,27 @@
 """A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from crowdfl.errors import NotReady
+from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.training import LocalTrainer
 from tests.web import axe, browsers, firefox, phone_platform
 from tests.web.phone_platform import wait_for
 
 ROUNDS, PEOPLE = 2, 3  # one of them in a browser
+CROWD = {"rounds": ROUNDS, "min_participants": PEOPLE, "max_participants": PEOPLE}
+SPECTRAL = phone_platform.TRAINING | {"features": "spectral", "scale_inputs": True, "proximal": 0.1}
+SPECTRAL |= {
+    "batch": 1000,
+    "epochs": 20,
+}  # one batch, so that the order in which a phone keeps its recordings is all one
+NEAR = 2e-5  # two units of the task's five decimals
 LATER = 4 * browsers.PATIENCE  # milliseconds
 
 
@@ -32,16 +42,56 @@ def requester(platform):
 @pytest.fixture
 def task(platform, requester):
     """A campaign for three."""
-    crowd = {"rounds": ROUNDS, "min_participants": PEOPLE, "max_participants": PEOPLE}
-    return phone_platform.post(platform, requester, **crowd)
+    return phone_platform.post(platform, requester, **CROWD)
+
+
+@pytest.fixture
+def stepped(platform, requester):
+    """Another, with spectral features, scaled inputs, FedProx and FedAvgM."""
+    return phone_platform.post(platform, requester, SPECTRAL, **CROWD, server_step="fedavgm", server_momentum=0.5)
+
+
+class Trainer(LocalTrainer):
+    """Keeps what it trained, by round."""
+
+    def __init__(self, home, training):
+        super().__init__(f"csv:{home}", training)
+        self.trained = {}
+
+    def train(self, arrays, settings, number):
+        weights, samples = super().train(arrays, settings, number)
+        self.trained[number] = flat(weights), samples
+        return weights, samples
+
+
+def flat(weights):
+    return np.concatenate([array.reshape(-1) for array in weights])
+
+
+def trainer_of(requester, task, folder, number):
+    """With a person's recordings."""
+    home = folder / f"person-{number}"
+    home.mkdir()
+    (home / "recordings.csv").write_text(phone_platform.csv(number))
+    return Trainer(home, requester.definition(task).training)
 
 
 def joined(platform, requester, task, folder, number):
     """A Python participant, and its data."""
-    home = folder / f"person-{number}"
-    home.mkdir()
-    (home / "recordings.csv").write_text(phone_platform.csv(number))
-    return platform.join(requester, task), LocalTrainer(f"csv:{home}", phone_platform.TRAINING)
+    return platform.join(requester, task), trainer_of(requester, task, folder, number)
+
+
+def require_the_oracles_averages(requester, task, folder, others):
+    """Of what everyone has trained; what the phone has, Python trains again."""
+    phone, definition = trainer_of(requester, task, folder, 0), requester.definition(task)
+    model = flat(requester.initial(task))
+    for number in range(1, ROUNDS + 1):
+        phone.train(definition.shape.arrays(model), {}, number)
+        models, samples = zip(*(trainer.trained[number] for trainer in (phone, *others)), strict=True)
+        read = requester.read(task, number)
+        assert np.abs(read.weights - fedavg(models, samples)).max() < NEAR
+        assert np.abs(read.model - read.weights).max() > 10 * NEAR or number == 1  # the step took it further
+        model = read.model
 
 
 def take_part(person, trainer, number):
@@ -80,8 +130,12 @@ def join(page, link, number):
     page.get_by_role("link", name="Rounds", exact=True).click()
 
 
-def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, requester, task, phone_context, tmp_path):
-    """Whoever closes the page between two rounds, or reloads it without a network, loses nothing."""
+def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, requester, stepped, phone_context, tmp_path):
+    """Whoever closes the page between two rounds, or reloads it without a network, loses nothing.
+
+    The averages are the oracle's, and the phone's model has the state that everyone's has.
+    """
+    task = stepped
     others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
     page = phone_context.new_page()
     complaints, asked = browsers.complaints(page), set()
@@ -112,6 +166,13 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     expect(rows).to_have_count(ROUNDS + 1)
     assert "arrived" in rows.nth(1).inner_text()
     assert "%" in rows.nth(1).inner_text()
+    require_the_oracles_averages(requester, task, tmp_path, [trainer for _, trainer in others])
+    state = requester.states(task)[1]
+    assert [person.states() for person, _ in others] == [{1: state}] * len(others)
+    page.get_by_text("Does everyone have the same model?").click()
+    states = page.get_by_role("table", name="State of the model").get_by_role("row")
+    expect(states).to_have_count(2)  # the last average is for the requester
+    assert states.nth(1).inner_text().split()[1:] == re.findall("....", state[:16])
     page.get_by_role("link", name="See your rewards").click()
     expect(page.get_by_text("You were paid")).to_be_visible()
     mine = page.locator(".headline").inner_text().removeprefix("You have earned ").rstrip(".")

@@ -57,12 +57,14 @@ def browser(place) -> Browser:
 
 @pytest.fixture(scope="module")
 def campaign(portal, tmp_path_factory) -> Iterator[tuple[Office, Browser, str]]:
-    """Two rounds, without rewards, of a task that was created by way of the page."""
+    """Two rounds, without rewards, of a task that was created by way of the page: with a server step and scaled inputs."""
     folder = tmp_path_factory.mktemp("campaign")
     world = World(folder, portal)
     (folder / "own").mkdir(mode=0o700)
     with pytest.MonkeyPatch.context() as patch, opened(world, folder / "own", patch) as (office, browser):
-        task = browser.create(small_values(settings={"budget": ""}))
+        step = {"budget": "", "server_step": "fedavgm", "server_rate": "0.9"}
+        inputs = {"features": "spectral", "scale_inputs": True, "proximal": "0.1"}
+        task = browser.create(small_values(settings=step, training=inputs))
         office.gather(task)
         for number in (1, 2):
             office.play(task, number)
@@ -222,7 +224,11 @@ def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
     assert kinds["settings.window"] == "number"
     assert kinds["training.window"] == "whole"
     assert kinds["settings.budget"] == "money"
-    assert kinds["training.standardise"] == "flag"
+    assert kinds["training.standardise"] == kinds["training.scale_inputs"] == "flag"
+    assert kinds["settings.server_step"] == kinds["training.features"] == "choice"
+    assert kinds["training.proximal"] == "number"
+    usual = {one["name"] for one in found if one["usual"]}
+    assert {"server_step", "features", "scale_inputs", "proximal"} <= usual
     assert next(one["choices"] for one in found if one["name"] == "profile") == ["hardened", "paper", "shares"]
 
 
@@ -395,9 +401,23 @@ def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):
     task = browser.create(
         small_values(settings={"profile": "hardened", "key_bits": "1536", "max_norm": "", "budget": ""})
     )
-    (made,) = browser.post(f"tasks/{task}/invitations", {"count": 1, "days": 3}).json()["invitations"]
+    answer = browser.post(f"tasks/{task}/invitations", {"count": 1, "days": 3}).json()
+    (made,) = answer["invitations"]
     assert (made["link"], made["picture"]) == (None, None)
+    assert "profile shares only" in answer["no_phones"]
     assert json.loads(Path(made["file"]).read_text())["task"] == task
+
+
+def test_the_form_says_that_phones_cannot_take_part(browser):
+    """In the profile that is theirs, and only there."""
+    layers = {"learner": "network", "layers": "conv 4 5\nlinear 7", "features": "flat"}
+    said = browser.post("explain", {"values": small_values(training=layers)}).json()["explanation"]["warnings"]
+    assert said[-1] == "no phones: the task trains a convolutional network, which the page cannot"
+    spectral = {"learner": "softmax", "features": "spectral", "scale_inputs": True, "proximal": "0.1"}
+    step = {"server_step": "fedadam", "server_rate": "0.05"}
+    fits = browser.post("explain", {"values": small_values(training=spectral, settings=step)}).json()
+    assert (fits["errors"], fits["problem"]) == ({}, None)
+    assert not [words for words in fits["explanation"]["warnings"] if words.startswith("no phones")]
 
 
 def test_a_wrong_number_of_invitations_makes_none(browser):
@@ -485,6 +505,19 @@ def test_accuracy_is_shown_by_round_with_its_baseline_and_computed_once(campaign
 
     monkeypatch.setattr(type(office.world.requester), "read", never)
     assert browser.done(f"tasks/{task}/accuracy", {"data": ["watch:0", "watch:5"]}) == found
+
+
+def test_the_state_after_each_round_is_the_one_that_participants_have(campaign):
+    office, browser, task = campaign
+    found = browser.done(f"tasks/{task}/accuracy", {"data": ["watch:2"]})
+    states = [one["state"] for one in found["rounds"]]
+    assert states[0] is None
+    assert [person.states()[1] for person, _ in office.crowd] == [states[1]] * len(office.crowd)
+    assert states[2] == office.world.requester.states(task)[2] != states[1]
+    read = office.world.requester.read(task, 2)
+    assert not np.array_equal(read.model, read.weights)
+    shape = office.world.requester.definition(task).shape
+    assert all(map(np.array_equal, office.desk.learned.model(task), shape.arrays(read.model)))
 
 
 def test_a_round_that_the_requester_may_not_read_is_named(campaign, monkeypatch):

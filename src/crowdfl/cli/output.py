@@ -1,7 +1,6 @@
 """What the commands share: the option --json and what it prints, and a moving line while something is waited for."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from crowdfl.text import printable
+from crowdfl.text import printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
@@ -63,8 +62,7 @@ def longest_word(column: Sequence[str]) -> int:
 
 def clean(text: str) -> str:
     """Lines that may repeat what another party said: nothing in them steers the terminal."""
-    kept = re.compile(r"[^\n\t]+")  # lines, and the columns of a list
-    return kept.sub(lambda part: printable(part[0], len(part[0])), text)
+    return printable_lines(text)
 
 
 @dataclass(frozen=True)

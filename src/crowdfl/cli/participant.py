@@ -1,32 +1,25 @@
 """`crowdfl participant`: look, join, take part, be paid, leave."""
 
-import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.described import described
 from crowdfl.cli.output import JsonLines, clean, show, show_event
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.protocols.profile import Tools
-from crowdfl.retry import Backoff
 from crowdfl.roles.agent import Agent
+from crowdfl.roles.described import described
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link, Service
-from crowdfl.settings import ParticipantSettings, from_millionths
-from crowdfl.storage.atomic import write_private
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.pools import RandomizerPool
+from crowdfl.roles.words import event_words
+from crowdfl.services.client.invited import invited, read_invitation
+from crowdfl.settings import from_millionths
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
@@ -40,10 +33,6 @@ _Least = Annotated[
         help=f"Take part only if every average is of at least so many people; kept for later. [default: {LEAST_PARTICIPANTS}]",
     ),
 ]
-_LEAST_FILE = "least-participants"
-_CALLS = Backoff(
-    first=1.0, longest=5.0, deadline=30.0
-)  # each miss is told; then an agent waits longer, others are told why
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
 
 
@@ -70,7 +59,7 @@ def join(
     with open_participant(invitation, home, as_json=as_json, least=least_participants) as person:
         agent = Agent(person, time.sleep)
         _ask(person, person.look(), agreed=yes or agent.has_joined, as_json=as_json)
-        person.join(_read(invitation).invitation)
+        person.join(read_invitation(invitation).invitation)
 
 
 @app.command()
@@ -102,7 +91,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
         tell_code(module, learner, loss)
         trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
-        agent.take_part(definition, trainer, _read(invitation).invitation, claim=claim)
+        agent.take_part(definition, trainer, read_invitation(invitation).invitation, claim=claim)
 
 
 @app.command()
@@ -164,133 +153,23 @@ class _Holding(Participant):
         return super().send(number)
 
 
-def _read(path: Path) -> ParticipantSettings:
-    try:
-        found = json.loads(path.read_text())
-    except (FileNotFoundError, IsADirectoryError):
-        raise SettingsError(f"there is no invitation at {path}") from None
-    except (ValueError, RecursionError) as wrong:
-        raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
-    if not isinstance(found, dict):
-        raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
-    return ParticipantSettings.parse(found, path)
-
-
 @contextmanager
 def open_participant(
     invitation: Path, home: Path, *, as_json: bool, joined: bool = False, hold: int = 0, least: int | None = None
 ) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
-    if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
-        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
-    found = _read(invitation)
-    with tempfile.TemporaryDirectory() as scratch:
-        ca = Path(scratch) / "ca.pem" if found.ca else None
-        if ca is not None:
-            ca.write_text(found.ca or "")
-
-        def tell(why: Exception, seconds: float) -> None:
-            person.on_wait(why, seconds)
-
-        def told(url: str) -> Service:
-            return replace(Link(url, ca).open(retries=_CALLS), on_wait=tell)
-
-        with closing(told(found.kgc)) as kgc, closing(SpClient(told(found.sp))) as sp:
-            blobs = FileBlobs(home)
-            person = _Holding(
-                found.task,
-                blobs,
-                KgcClient(kgc),
-                sp,
-                found.kgc_key,
-                Tools.unwatched(insecure_test_key=found.insecure_test_key),
-                on_event=show_event if as_json else say,
-                sp_key=found.sp_key,
-                open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
-                least_participants=_least(home / _LEAST_FILE, least),
-                hold=hold,
-            )
-            yield person
-
-
-def _least(path: Path, chosen: int | None) -> int:
-    """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
-    if chosen is not None:
-        write_private(path, str(chosen).encode(), overwrite=True)
-        return chosen
-    if not path.exists():
-        return LEAST_PARTICIPANTS
-    kept = path.read_bytes()[:20]
-    if not kept.isdigit() or int(kept) < 1:
-        raise SettingsError(f"{path} does not hold a number of participants: choose one with --least-participants")
-    return int(kept)
-
-
-_SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "joined": lambda e: f"joined as {e['who']}",
-    "trained": lambda e: (
-        f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
-        + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
-    ),
-    "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
-    "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
-    "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
-    "read": lambda e: f"round {e['round']}: the average is read{_scores(e)}",
-    "rewarded": lambda e: (
-        f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
-        + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
-    ),
-    "paid": lambda e: (
-        f"your claim of {from_millionths(e['millionths']):.6f} is accepted; the platform pays it out"
-        + "".join(
-            f"; round {number} had {from_millionths(amount):.6f} less left than you earned: ask the platform why"
-            for number, amount in e.get("missing", {}).items()
-        )
-    ),
-    "waiting": lambda e: f"waiting for the platform, next try in about {e['seconds']} s: {e['why']}",
-    "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
-    "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",
-    "upload rejected": lambda e: (
-        f"round {e['round']}: both servers together left your upload out, and it earns nothing: {e['why']}"
-    ),
-    "reward refused": lambda e: f"round {e['round']}: no reward: {e['why']}",
-    "reward missing": lambda e: f"round {e['round']}: the reward cannot be read yet; it is tried again: {e['why']}",
-    "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",
-    "claiming without": lambda e: (
-        f"the claim leaves out round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
-        "prove your part; ask the platform about it"
-    ),
-    "claim refused": lambda e: (
-        f"the platform says that your whole claim is refused: {e['why']}. It is kept, and tried again. `crowdfl participant "
-        "claim --without-missing` claims without your newest rewards; keep your home folder, and ask the platform about it"
-    ),
-    "not paid": lambda e: f"not paid: {e['why']}",
-    "given up": lambda e: (
-        f"round {e['round']} was given up or cancelled: your upload was not averaged, nobody is paid for it"
-    ),
-    "left": lambda _: "you have left the task; what you earned stays claimable",
-}
-
-
-def _scores(event: Mapping[str, Any]) -> str:
-    """How the average does on what this person holds out; and its state's digest, the same on every device."""
-    scores = [f"{name} {value:.4g}" for name, value in event.items() if isinstance(value, float) and name != "windows"]
-    on = f" on {event['windows']:.0f} windows of yours" if scores and "windows" in event else ""
-    state = f"; its state is {event['state']}" if "state" in event else ""
-    return (": " + ", ".join(scores) + on if scores else "") + state
+    found = read_invitation(invitation)
+    with invited(found, home, _Holding, joined=joined, least=least) as person:
+        person.hold, person.on_event = hold, show_event if as_json else say
+        yield person
 
 
 def beside(what: str, details: Mapping[str, Any]) -> None:
     """On standard error, for a command whose answer is one value."""
     if what != "paid":
-        typer.echo(_in_words(what, details), err=True)
+        typer.echo(event_words(what, details), err=True)
 
 
 def say(what: str, details: Mapping[str, Any]) -> None:
     """An event in words, for the person at the device."""
-    typer.echo(_in_words(what, details))
-
-
-def _in_words(what: str, details: Mapping[str, Any]) -> str:
-    plain = f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
-    return clean(_SAID[what](details) if what in _SAID else plain)
+    typer.echo(event_words(what, details))

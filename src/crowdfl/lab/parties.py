@@ -27,15 +27,22 @@ from crowdfl.protocols.profile import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 
+_Flat = npt.NDArray[np.float64]
 _Server = TypeVar("_Server", SpProtocol, CspProtocol)
 _Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
 
 
 class LocalDealer:
-    """KGC in this process: deals a task's bundles and builds every side from its own, by another profile if one is given."""
+    """KGC in this process: deals a task's bundles and builds every side from its own, by another profile if one is given.
 
-    def __init__(self, spec: TaskSpec, tools: Tools, profile: Profile | None = None) -> None:
+    Models start from zero unless initial weights are given.
+    """
+
+    def __init__(
+        self, spec: TaskSpec, tools: Tools, profile: Profile | None = None, initial: _Flat | None = None
+    ) -> None:
         self.spec, self.tools = spec, tools
+        self._initial = np.zeros(spec.parameters) if initial is None else initial
         self._profile = profile or profile_named(spec.settings.profile)
         self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
         self._identities: list[Identity] = []
@@ -74,8 +81,7 @@ class LocalDealer:
         return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
 
     def _following(self, reader: _Reading) -> _Reading:
-        """From initial weights of zero, as the task in one process has them."""
-        reader.follow(None, np.zeros(self.spec.parameters))
+        reader.follow(None, self._initial)
         return reader
 
     def dealt(self, role: str, number: int) -> bytes:
@@ -103,8 +109,10 @@ class PlayedRound:
 class LocalParties:
     """The parties of a task: what the laboratory and the tests of the protocols play rounds with. It has no roles, no store."""
 
-    def __init__(self, spec: TaskSpec, tools: Tools, profile: Profile | None = None) -> None:
-        self.dealer = LocalDealer(spec, tools, profile)
+    def __init__(
+        self, spec: TaskSpec, tools: Tools, profile: Profile | None = None, initial: _Flat | None = None
+    ) -> None:
+        self.dealer = LocalDealer(spec, tools, profile, initial)
         self.observer = tools.observer
         self.sp, self.csp, self.requester = self.dealer.sp(), self.dealer.csp(), self.dealer.requester()
         self.people: dict[str, ParticipantProtocol] = {}
@@ -148,12 +156,17 @@ class LocalParties:
             round_.collect({who: upload})
         rewarded = payment is not None and not self.sp.averages_first
         envelopes = round_.reward(payment) if payment is not None and rewarded else {}
-        publication = round_.average(final=final)
-        self._left = self.sp.left_over()
+        publication = self.publish(round_, final=final)
         if payment is not None and not rewarded:
             envelopes = round_.reward(payment)
         average = self.read(publication, number, list(uploads)[:readers], final=final)
         return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
+
+    def publish(self, round_: AggregationRound, *, final: bool = False) -> bytes:
+        """The round's average, and what the next round needs of this one."""
+        publication = round_.average(final=final)
+        self._left = self.sp.left_over()
+        return publication
 
     def read(self, publication: bytes, number: int, readers: list[str], *, final: bool = False) -> Average:
         """What the requester, or each of these, reads: the same for all."""

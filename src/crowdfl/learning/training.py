@@ -15,7 +15,7 @@ from crowdfl.learning.datasets.data import Split
 from crowdfl.learning.features import Inputs
 from crowdfl.learning.models.learner import AnyScores, Learner, Training
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.oracle import PlainStep, fedavg
 from crowdfl.learning.recipe import Recipe
 
 
@@ -31,7 +31,7 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class PlainRound:
-    """The average of a round, and how it does on each person's held-out windows."""
+    """The model after a round, and how it does on each person's held-out windows."""
 
     number: int
     weights: Weights
@@ -127,15 +127,23 @@ def learning_curve(
 
 
 def plain_rounds(
-    learner: Learner, people: Sequence[Split], training: Training, rounds: int, recipe: Recipe | None = None
+    learner: Learner,
+    people: Sequence[Split],
+    training: Training,
+    rounds: int,
+    recipe: Recipe | None = None,
+    *,
+    step: PlainStep | None = None,
 ) -> Iterator[PlainRound]:
-    """Start from the learner's weights; in each round everyone trains from the last average. Rounds count from 1.
+    """Start from the learner's weights; in each round everyone trains from the last model. Rounds count from 1.
 
-    The recipe says what a learner is fed and what it learns; without one, features `motion` and labels.
+    The last model is the last average, or what a server step makes of it. The recipe says what a learner is fed and what it
+    learns; without one, features `motion` and labels.
     """
     if not people:
         raise NothingToAverage("an average needs at least one person")
-    shape, weights, recipe = learner.shape, learner.weights(), recipe or Recipe.of({"labels": ["any"]})
+    shape, weights, step = learner.shape, learner.weights(), step or PlainStep()
+    recipe = recipe or Recipe.of({"labels": ["any"]})
     inputs = [recipe.both_inputs(person) for person in people]
     for number in range(1, rounds + 1):
         models, samples = [], []
@@ -144,7 +152,7 @@ def plain_rounds(
             settings = training.at(number, person.train.name)
             samples.append(learner.train(mine, recipe.targets_of(person.train), settings))
             models.append(shape.flat(learner.weights()))
-        weights = shape.arrays(fedavg(models, samples))
+        weights = shape.arrays(step.next_model(shape.flat(weights), fedavg(models, samples)))
         learner.load(weights)
         held_out = zip((person.held_out for person in people), inputs, strict=True)
         scores = {p.name: learner.evaluate(rows, recipe.targets_of(p)) for p, (_, rows) in held_out}

@@ -94,6 +94,8 @@ class KeyedProfile:
             wrong.append(f'check = "{settings.check}"')
         if settings.max_norm is not None:
             wrong.append(f"max_norm = {settings.max_norm}")
+        if settings.server_step != "none":  # the requester reads the last average alone, and could not follow the steps
+            wrong.append(f'server_step = "{settings.server_step}"')
         if wrong:
             raise SettingsError(
                 f"the profile {self.name} has no {' and no '.join(wrong)}: leave it out, or choose the profile shares"

@@ -53,11 +53,22 @@ class InProcessMemory:
 
 @dataclass(frozen=True)
 class Average:
-    """What a reader gets: the averaged weights, flat, and the total of the samples where the task shows it."""
+    """What a reader gets: the averaged weights, flat, and the total of the samples where the task shows it.
+
+    In a task with a server step also what the step makes of them, and the digest of the reader's state, which is the same for
+    everyone who has read the same rounds.
+    """
 
     weights: npt.NDArray[np.float64]
     total: int | None
     standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
+    stepped: npt.NDArray[np.float64] | None = None
+    state: str | None = None
+
+    @property
+    def model(self) -> npt.NDArray[np.float64]:
+        """What the next round starts from."""
+        return self.weights if self.stepped is None else self.stepped
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ class Campaign:
     def _fetch(self, task: str, save: Save) -> None:
         try:
             place = save(self.requester.definition(task), self.requester.model(task))
-            self.on_event("fetched", {"model": place})
+            states = self.requester.states(task)
+            self.on_event("fetched", {"model": place} | ({"states": states} if states else {}))
         except NotReady as missing:
             self.on_event("no model", {"why": str(missing)})

@@ -1,6 +1,9 @@
-"""Where a reader of a chained profile stands, kept across its processes: one blob, of the last round that it read."""
+"""Where a reader of a chained profile stands, kept across its processes: one blob, of the last round that it read.
 
-from collections.abc import Callable, Mapping
+In a task with a server step the digest of its state after every round stays too, so that people can compare.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +34,14 @@ class KeptChain:
         """The next average, and where the reader stands after it."""
         average = reader.read(publication, number)
         self._keep(number, reader)
+        if average.state is not None:
+            self._put(self._state(number), average.state.encode())
         return average
+
+    def states(self) -> dict[int, str]:
+        """By round, the digest of the state after it; none without a server step."""
+        names = {number: self._state(number) for number in range(1, self.rounds + 1)}
+        return {number: self.blobs.get(name).decode() for number, name in names.items() if self.blobs.has(name)}
 
     def catch_up(self, reader: ReaderProtocol, number: int, status: Mapping[str, Any], fetch: Fetch) -> None:
         """The averages before this round that were not read yet, in order; `status` is SP's word which there are."""
@@ -44,18 +54,26 @@ class KeptChain:
         """After a read; nothing of a profile that is not chained. A crash in between leaves two, of which the later counts."""
         chain = reader.chain()
         if chain is not None:
-            self.blobs.delete(self._name(number))
-            self.blobs.put(self._name(number), chain)
-            self._delete(range(1, number))
+            self._put(self._name(number), chain)
+            self._delete(map(self._name, range(1, number)))
 
     def forget(self) -> None:
         """Read from the initial weights again."""
-        self._delete(range(self.rounds, 0, -1))
+        numbers = range(self.rounds, 0, -1)
+        self._delete(map(self._name, numbers))
+        self._delete(map(self._state, numbers))
 
-    def _delete(self, numbers: range) -> None:
-        for number in numbers:
-            if self.blobs.has(self._name(number)):
-                self.blobs.delete(self._name(number))
+    def _put(self, name: str, data: bytes) -> None:
+        self.blobs.delete(name)
+        self.blobs.put(name, data)
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.blobs.has(name):
+                self.blobs.delete(name)
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number}/chain"
+
+    def _state(self, number: int) -> str:
+        return f"{self.folder}/{number}/state"

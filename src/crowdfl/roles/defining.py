@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.learner import Learner
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
+
+_LARGE_RATE = 0.2  # of fedadam, whose steps are about as long as its rate
 
 # What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
 WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -44,29 +50,43 @@ def defined(
     *,
     learner: str | None = None,
     loss: str | None = None,
+    initial: Mapping[str, npt.NDArray[np.float64]] | None = None,
 ) -> tuple[Definition, Weights]:
     """A task as a task file's contents define it, unsigned, and the weights it starts from. Errors name the place.
 
-    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such.
+    `module`, `learner` and `loss` name code that the requester agrees to run, where the task has such. `initial` holds the
+    arrays to start from; with learner = "own" and no code named, they say what the model is.
     """
     task = TaskFile.parse(found, place)
     settings = TaskSettings.parse(task.settings, f"{place}, [settings]")
     if settings.budget is not None:
         require_claim_window(task.claim_window, min_claim_window)
     recipe = Recipe.parse(task.training, f"{place}, [training]")
-    model = recipe.make_learner(module, learner=learner, loss=loss)
+    if recipe.learner == "own" and initial is not None and learner is None:
+        shape, weights = ModelShape.of(initial), list(initial.values())
+    else:
+        shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
     definition = Definition(
         purpose=task.purpose,
         terms=task.terms,
         readers=task.readers,
-        shape=model.shape,
+        shape=shape,
         initial="",
         settings=settings,
         claim_window=float(task.claim_window),
         requester=b"",
         training=task.training,
     )
-    return definition, model.weights()
+    return definition, weights
+
+
+def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:
+    """A learner's shape, and its weights or those of a file that fits it."""
+    if initial is None:
+        return model.shape, model.weights()
+    ordered = {name: initial[name] for name in model.shape.names if name in initial} | dict(initial)
+    model.shape.match(ModelShape.of(ordered))
+    return model.shape, list(ordered.values())
 
 
 @dataclass(frozen=True)
@@ -99,10 +119,26 @@ def warnings(definition: Definition) -> list[str]:
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
         found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
-    raw = training.get("features") == "flat" or training.get("learner") == "conv"
+    found += _step_warnings(settings)
+    raw = training.get("features") in ("flat", "windows") or training.get("learner") == "conv"
     if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
         found.append(
             "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
             'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
+        )
+    return found
+
+
+def _step_warnings(settings: TaskSettings) -> list[str]:
+    found = []
+    if settings.server_step == "fedadam" and settings.server_rate > _LARGE_RATE:
+        found.append(
+            f"server_rate = {settings.server_rate}: fedadam moves most weights by about that much in a round, whatever was "
+            "learnt; 0.01 to 0.1 is usual"
+        )
+    if settings.server_step != "none" and settings.budget is not None and settings.rule != "none":
+        found.append(
+            "with a server step, phones without data that send the last average or the last step again are paid in some "
+            "rounds, under `gate` too (docs/shares.md, server steps)"
         )
     return found

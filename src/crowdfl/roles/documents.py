@@ -24,6 +24,7 @@ _STRICT = ConfigDict(strict=True)  # true is not 1, and "3" is not 3
 _Text = Annotated[str, Field(strict=True)]
 _Seconds = Annotated[float, Field(strict=True, ge=0, le=1e12)]
 _Side = Annotated[int, Field(ge=1, le=10**9)]
+_SERVER_STEP = {"server_step", "server_rate", "server_momentum", "server_squares", "server_floor"}
 EndReason = Literal["settled", "cancelled", "expired"]
 
 
@@ -122,8 +123,9 @@ class Definition:
 
 
 def _unnamed(settings: TaskSettings) -> set[str]:
-    """Settings that came with the profile `shares` stay out of every other task's id: it is what it was before."""
-    return set() if settings.profile == "shares" else {"rule", "check", "max_norm"}
+    """Settings that came later stay out of the ids of tasks that do not use them: those are what they were before."""
+    unused = set() if settings.profile == "shares" else {"rule", "check", "max_norm"}
+    return unused | (_SERVER_STEP if settings.server_step == "none" else set())
 
 
 class _DefinitionBody(BaseModel):

@@ -93,6 +93,7 @@ class Participant:
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
+    _joined: Definition | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
@@ -304,10 +305,11 @@ class Participant:
             self._note_rejected(
                 number, read.standing
             )  # first: with its average, a round is known to have taken the upload
-        average = self._definition.shape.arrays(read.weights)
-        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(average))
-        metrics = dict(evaluate(average)) if evaluate is not None else {}
-        self.on_event("read", {"round": number, **metrics})
+        model = self._definition.shape.arrays(read.model)
+        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(model))
+        metrics = dict(evaluate(model)) if evaluate is not None else {}
+        state = {} if read.state is None else {"state": read.state}
+        self.on_event("read", {"round": number, **metrics, **state})
         return True
 
     def read(self, number: int) -> Average:
@@ -432,6 +434,10 @@ class Participant:
             unread=self._unread,
         )
 
+    def states(self) -> dict[int, str]:
+        """By round, the digest of what this participant held after it; of a task with a server step."""
+        return self._chain.states()
+
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
         self._quit()
@@ -443,7 +449,7 @@ class Participant:
             self.blobs.put("quit", b"")
 
     def model(self) -> Weights:
-        """The newest model this participant has: the last average read, or the initial weights."""
+        """The newest model this participant has: what the last average led to, or the initial weights."""
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
                 return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
@@ -487,9 +493,11 @@ class Participant:
 
     @property
     def _definition(self) -> Definition:
-        if not self.blobs.has("definition"):
-            raise NotReady("join the task first")
-        return Definition.from_body(json.loads(self.blobs.get("definition")))
+        if self._joined is None:  # what was joined never changes: read once
+            if not self.blobs.has("definition"):
+                raise NotReady("join the task first")
+            self._joined = Definition.from_body(json.loads(self.blobs.get("definition")))
+        return self._joined
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,14 @@ class Requester:
             raise NotReady("no round is finished yet")
         if not done:
             raise NotReady(f"the task was {status['state']} before a round was through: there is no model")
-        return definition.shape.arrays(self.read(task, done[-1]).weights)
+        return definition.shape.arrays(self.read(task, done[-1]).model)
+
+    def states(self, task: str) -> dict[int, str]:
+        """By round, the digest of the state after it, of those read: participants have the same. None without a server step."""
+        return self._chain(self.definition(task)).states()
 
     def read(self, task: str, number: int) -> Average:
+        """A round's average, and the model that it leads to."""
         definition = self.definition(task)
         side = self._side(definition, self.blobs.get(f"{task}/bundle"))
         chain, fetch = self._chain(definition), partial(self.sp.final, task)

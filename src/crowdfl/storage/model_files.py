@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import FormatError, SettingsError
-from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.errors import EncodingError, FormatError, SettingsError
+from crowdfl.learning.models.files import from_npz, from_safetensors, read_arrays, to_npz, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.documents import Definition
 from crowdfl.storage.atomic import write_private
@@ -49,6 +49,20 @@ def read_model(path: Path) -> tuple[Definition, Weights]:
     except (ValueError, KeyError, TypeError) as wrong:
         raise FormatError(f"{_beside(path)} does not describe a model: {wrong}") from None
     return definition, FORMATS[path.suffix][1](definition.shape, data)
+
+
+def read_initial(path: Path) -> dict[str, npt.NDArray[np.float64]]:
+    """The arrays of a model that a task starts from, by name."""
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a model is read from {' or '.join(FORMATS)}, not {path.suffix!r}: write it so first")
+    try:
+        return read_arrays(path.read_bytes(), path.suffix)
+    except FileNotFoundError:
+        raise SettingsError(f"there is no model at {path}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (FormatError, EncodingError) as wrong:
+        raise type(wrong)(f"{path}: {wrong}") from None
 
 
 def _beside(path: Path) -> Path:

@@ -103,13 +103,14 @@ export function tabOf(tables, fuse) {
  * @property {bigint} [payment]
  * @property {number} [min]
  * @property {number} [claimWindow]
+ * @property {string} [step]
  */
 
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000 } = {}) {
-    this.options = { rounds, payment, min, claimWindow };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step } = {}) {
+    this.options = { rounds, payment, min, claimWindow, step };
     /** @type {string | null} */
     this.certified = null;
     this.enrolled = new Set();
@@ -136,8 +137,8 @@ export class FakePlatform {
   }
 
   definition() {
-    const { rounds, payment, min, claimWindow } = this.options;
-    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30 };
+    const { rounds, payment, min, claimWindow, step } = this.options;
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step };
     return JSON.stringify({ body: { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } } });
   }
 
@@ -246,6 +247,7 @@ const SIMPLE = {
   sharesTask: (/** @type {any} */ { task, body }) => ({
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
     rounds: body.settings.rounds, payment: BigInt(body.settings.payment), claimWindow: body.claim_window, window: body.settings.window,
+    step: body.settings.server_step ? { kind: body.settings.server_step } : null,
   }),
   requireCompany: (/** @type {any} */ task, least = 5) => {
     if (task.minParticipants < least) throw new TooFewParticipants(`as few as ${task.minParticipants}`);
@@ -260,6 +262,7 @@ const SIMPLE = {
   startChain: async () => ({ number: 0, weights: [] }),
   chainFromBytes: (/** @type {Uint8Array} */ kept) => parse(kept),
   chainToBytes: (/** @type {unknown} */ chain) => bytes(chain),
+  stateDigest: async (/** @type {any} */ chain) => `state ${chain.number}`,
   chainWeights: (/** @type {any} */ chain) => Float64Array.of(chain.number, 0),
   makeUpload: async (/** @type {any[]} */ ...given) => {
     const [, , keys, chain, weights, samples, round] = given;

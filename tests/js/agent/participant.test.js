@@ -115,6 +115,20 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
 });
 
+test("repro: a recording that comes while the others are found too few is tried in the same round", async () => {
+  const { phone, step, platform } = await joined();
+  const { trainer } = phone;
+  const train = trainer.train.bind(trainer);
+  trainer.train = async () => {
+    await phone.store.addRecording(TASK, { id: "b", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+    throw new NothingToContribute("an activity is missing");
+  };
+  await step();
+  trainer.train = train;
+  assert.equal(await step(), true);
+  assert.ok(platform.held.has(1));
+});
+
 test("an owner's word that there will be no more recordings is heard in the same round", async () => {
   const { phone, step, platform } = await joined();
   phone.trainer.failure = new NothingToContribute("an activity is missing");
@@ -139,6 +153,24 @@ test("averages are read in order, with the accuracy before and after", async () 
   const shown = await view(phone.store, TASK);
   assert.deepEqual(shown?.rounds.map((one) => [one.accuracyBefore, one.accuracyAfter]), [[0, 0.1], [0.1, 0.2], [0.2, null]]);
   assert.deepEqual(phone.events("read").map(({ round }) => round), [1, 2]);
+});
+
+test("of a task with a server step the state after each round is told and kept", async () => {
+  const { phone, step, platform } = await joined({ rounds: 3, step: "fedavgm" });
+  await step();
+  for (const number of [1, 2]) platform.finish(number);
+  await step();
+  assert.deepEqual(phone.events("read").map(({ state }) => state), ["state 1", "state 2"]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ digest }) => digest), ["state 1", "state 2", null]);
+});
+
+test("without a server step no state is told", async () => {
+  const { phone, step, platform } = await joined({ rounds: 2 });
+  await step();
+  platform.finish(1);
+  await step();
+  assert.deepEqual(phone.events("read").map((told) => "state" in told), [false]);
+  assert.deepEqual((await view(phone.store, TASK))?.rounds.map(({ digest }) => digest), [null, null]);
 });
 
 test("whoever was away for several rounds catches up and goes on from the newest model", async () => {

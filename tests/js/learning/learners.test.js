@@ -19,7 +19,7 @@ for (const each of VECTORS.trainings) {
       const learner = makeLearner(recipe, modelShape(recipe));
       learner.load(startOf(each));
       const seed = await trainingSeed(recipe.seed, 2, "p");
-      assert.equal(learner.train(inputs, labels, { epochs, batch: recipe.batch, rate: recipe.rate, seed }), labels.length);
+      assert.equal(learner.train(inputs, labels, { epochs, batch: recipe.batch, rate: recipe.rate, proximal: recipe.proximal, seed }), labels.length);
       assertNear(learner.weights(), weights, 1e-4);
       const scores = learner.evaluate(inputs, labels);
       assertNear([scores.accuracy, scores.loss], [accuracy, loss], 1e-4);
@@ -46,6 +46,18 @@ test("a learner that is used again gives the same", () => {
   learner.load(startOf(CASE));
   learner.train(INPUTS, LABELS, HOW);
   assert.deepEqual(learner.weights(), first);
+});
+
+test("FedProx holds the weights nearer to their start, which is that of each training", () => {
+  const distance = (/** @type {Float64Array} */ weights) => Math.hypot(...weights.map((weight, at) => weight - startOf(CASE)[at]));
+  const [free, held] = [started(), started()];
+  free.train(INPUTS, LABELS, HOW);
+  held.train(INPUTS, LABELS, { ...HOW, proximal: 10 });
+  const first = held.weights();
+  assert.ok(distance(first) < 0.9 * distance(free.weights()));
+  held.load(startOf(CASE));
+  held.train(INPUTS, LABELS, { ...HOW, proximal: 10 });
+  assert.deepEqual(held.weights(), first);
 });
 
 test("evaluating between epochs changes nothing", () => {
@@ -82,4 +94,5 @@ test("data that does not fit is refused", () => {
   assert.throws(() => learner.evaluate(INPUTS, LABELS.map((label) => label + 1)), { name: "DataMalformed", message: /outside 0 to 2/ });
   assert.throws(() => learner.evaluate(new Float32Array(), new Int32Array()), { name: "DataMalformed", message: /nothing to evaluate/ });
   assert.throws(() => learner.train(INPUTS, LABELS, { ...HOW, rate: 0 }), { name: "SettingsError" });
+  assert.throws(() => learner.train(INPUTS, LABELS, { ...HOW, proximal: -1 }), { name: "SettingsError" });
 });

@@ -34,6 +34,11 @@ for (const [change, said] of /** @type {[object, RegExp][]} */ ([
   [{ learner: "conv", features: "flat" }, /convolutional/],
   [{ learner: "module", module: "pkg.nets:Net" }, /own code \(pkg\.nets:Net\)/],
   [{ layers: ["conv 8 9", "relu", "pool 4", "linear 2"], features: "flat" }, /convolutional/],
+  [{ learner: "own", module: "mine.forest:Forest", features: "windows" }, /own code \(mine\.forest:Forest\), which a web page does not run/],
+  [{ target: "value" }, /learns values, and this page learns labels only/],
+  [{ target: "value", loss: "huber" }, /learns values/],
+  [{ loss: "mine.losses:focal" }, /names a loss, and this page knows the cross entropy only/],
+  [{ features: "windows" }, /feeds whole windows/],
 ])) {
   test(`what this page cannot train is refused with words: ${JSON.stringify(change)}`, () => {
     assert.throws(() => parseRecipe({ labels: ["a", "b"], ...change }), { name: "UnsupportedTask", message: said });
@@ -55,6 +60,14 @@ test("a number without a value is refused", () => {
 test("names that every object has are unknown settings too", () => {
   const training = JSON.parse('{"labels": ["a"], "__proto__": {"epochs": 1}, "toString": 2}');
   assert.throws(() => parseRecipe(training), { name: "SettingsError", message: /unknown setting `__proto__`, `toString`/ });
+});
+
+test("what stands beside the usual training is read", () => {
+  const training = { labels: ["a", "b"], features: "spectral", scale_inputs: true, proximal: 1, target: "label", loss: null };
+  const { features, scaleInputs, proximal } = parseRecipe(training);
+  assert.deepEqual([features, scaleInputs, proximal], ["spectral", true, 1]);
+  const usual = parseRecipe({ labels: ["a", "b"] });
+  assert.deepEqual([usual.features, usual.scaleInputs, usual.proximal], ["motion", false, 0]);
 });
 
 test("a seed may be larger than a double holds", () => {

@@ -3,11 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { fromHex, hex, u32 } from "#web/phone/protocol/bytes.js";
-import { chainFromBytes, chainToBytes, chainWeights, rint, roundedQuotient, startChain } from "#web/phone/protocol/chain.js";
+import { chainFromBytes, chainToBytes, chainWeights, roundedQuotient, startChain } from "#web/phone/protocol/chain.js";
 import { readNpz } from "#web/phone/protocol/npz.js";
 import { signedHeaders } from "#web/phone/protocol/request.js";
 import { littleEndian } from "#web/phone/protocol/ring.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
+import { rint } from "#web/phone/protocol/steps.js";
 import { encodeUpdate } from "#web/phone/protocol/upload.js";
 import { definitionOf, keysFrom, refuses, vectors } from "./support.js";
 
@@ -31,7 +32,7 @@ for (const given of updates) {
   test(`an update, ${given.name}, becomes the integers that Python shares`, () => {
     const weights = integers(given.model);
     const task = taskOf(given.settings, weights.length);
-    const made = encodeUpdate(task, { number: 0, base: new Uint8Array(32), weights }, doubles(given.weights), given.samples);
+    const made = encodeUpdate(task, { number: 0, base: new Uint8Array(32), weights, moments: [] }, doubles(given.weights), given.samples);
     assert.equal(hex(littleEndian(made.integers)), given.integers);
     assert.equal(made.clipped, given.clipped);
     assert.deepEqual(made.scaled, given.scaled && doubles(given.scaled)[0]);
@@ -84,10 +85,10 @@ test("a chain survives being kept, and one of another length is refused", async 
   const kept = chainToBytes(chain);
   assert.equal(kept.length, 4 + 32 + 16);
   assert.deepEqual(kept.slice(0, 4), u32(77));
-  assert.deepEqual(chainFromBytes(kept, 2), chain);
-  assert.deepEqual(chainFromBytes(new Uint8Array([9, ...kept]).subarray(1), 2), chain);
+  assert.deepEqual(chainFromBytes(kept, task), chain);
+  assert.deepEqual(chainFromBytes(new Uint8Array([9, ...kept]).subarray(1), task), chain);
   for (const wrong of [kept.slice(1), kept.slice(0, -8), new Uint8Array(0), new Uint8Array(60)]) {
-    await refuses("FormatError", () => chainFromBytes(wrong, 2));
+    await refuses("FormatError", () => chainFromBytes(wrong, task));
   }
 });
 

@@ -262,3 +262,25 @@ def test_the_default_rule_follows_from_real_data():
     worst = {rule: max(one.share for one in found if one.rule == rule) for rule in RULES}
     assert worst["gate"] < 1.2 * worst[REFERENCE]
     assert min(worst["distance"], worst["agreement"]) > 2.5 * worst[REFERENCE]
+
+
+@pytest.mark.parametrize(("step", "rate"), [("fedavgm", 0.5), ("fedadam", 0.05)])
+def test_with_a_server_step_everyone_goes_on_from_the_stepped_model(crowd, step, rate):
+    """An echo of the model is no update; the last average, sent again, is one, by which the step led on from it."""
+    stepped = replace(QUICK, server_step=step, server_rate=rate)
+    played, plain = CheatedCampaign(crowd, stepped, 0), CheatedCampaign(crowd, QUICK, 0)
+    assert [cheat.name for cheat in stepped.cheats] == [*BY_NAME, "average again"]
+    again = stepped.cheats[-1]
+    echoes, averages = ([one.updates[-1] for one in played.play(cheat, 1)] for cheat in (BY_NAME["echo"], again))
+    assert not np.any(echoes)
+    assert np.any(averages[1])
+    assert not np.any([one.updates[-1] for one in plain.play(again, 1)])
+
+
+@pytest.mark.second
+def test_the_command_takes_a_server_step_and_refuses_another():
+    shown = CliRunner().invoke(app, ["audit", "incentives", "--quick", "--json", "--server-step", "fedavgm"])
+    found = json.loads(shown.stdout)
+    assert "average again" in {one["cheat"] for one in found["outcomes"]}
+    wrong = CliRunner().invoke(app, ["audit", "incentives", "--quick", "--server-step", "fedyogi"])
+    assert "server_step" in str(wrong.exception)

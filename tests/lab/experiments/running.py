@@ -12,10 +12,13 @@ from rich.progress import Progress
 from crowdfl.crypto.compute import Threads
 from crowdfl.lab.experiments.command import CATALOG
 from crowdfl.lab.experiments.experiment import Bench, reproduce
+from crowdfl.learning.datasets.data import Cut, Source
+from crowdfl.learning.datasets.synthetic import Synthetic
 
-__all__ = ["KEY", "bench", "run", "silent", "text_of", "tiny"]
+__all__ = ["KEY", "MADE_UP", "bench", "run", "silent", "text_of", "tiny"]
 
 KEY = {"key_bits": 1536, "insecure_test_key": True}
+MADE_UP = Synthetic(5, cut=Cut(length=8, step=8, held_out=0.3, gap=8, hertz=8.0))
 
 
 def silent() -> Progress:
@@ -23,7 +26,7 @@ def silent() -> Progress:
     return Progress(disable=True)
 
 
-def bench(data: Path | None = None) -> Bench:
+def bench(data: Source = MADE_UP) -> Bench:
     """One thread."""
     return Bench(Threads(1), data)
 
@@ -33,7 +36,7 @@ def tiny(experiment, **settings):
     return replace(experiment, quick=replace(experiment.quick, **settings))
 
 
-def run(experiment, out: Path, data: Path | None = None) -> list[dict[str, str]]:
+def run(experiment, out: Path, data: Source = MADE_UP) -> list[dict[str, str]]:
     """Run it; the rows of its CSV."""
     catalog = list((CATALOG | {experiment.name: experiment}).values())
     reproduce([experiment], out, bench(data), silent(), size="quick", catalog=catalog)

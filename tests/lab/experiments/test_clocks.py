@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.lab.experiments.clocked import ClockSettings, clock_points
-from crowdfl.lab.experiments.federated import Keys, LearnSettings
+from crowdfl.lab.experiments.crowds import LearnSettings
+from crowdfl.lab.experiments.federated import Keys
+from crowdfl.lab.experiments.options import ProfileRun
 from crowdfl.lab.experiments.rewards import FIG_4, PaidSettings
 from crowdfl.lab.experiments.times import FIG_5, FIG_6, FIG_7, RewardSettings, Sweeps
 from tests.lab.experiments.running import KEY, run, text_of
@@ -13,6 +15,7 @@ from tests.lab.experiments.running import KEY, run, text_of
 CLOCK = ClockSettings(
     hidden=(1, 1000),
     hardened=(20, 60),
+    shares=(40, 200),
     paper=(1, 2),
     ppfdl=(1, 2),
     crowd=3,
@@ -21,7 +24,11 @@ CLOCK = ClockSettings(
     repetitions=3,
     **KEY,
 )
-PAID = PaidSettings(LearnSettings(hidden=1, epochs=2, rounds=2, people=3, source="synthetic"), Keys(lanes=20, **KEY))
+PAID = PaidSettings(
+    LearnSettings(epochs=2, rounds=2, people=3),
+    (ProfileRun("hardened", 1, lanes=20), ProfileRun("shares", 1, lanes=128)),
+    keys=Keys(**KEY),
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +61,7 @@ def test_training_and_encrypting_take_longer_for_larger_models(fig5):
     assert first[1] > first[0] > 0
     encrypting = {(r["scheme"], r["parameters"]): float(r["encrypt"]) for r in fig5 if r["encrypt"]}
     assert all(seconds > 0 for seconds in encrypting.values())
-    assert {scheme for scheme, _ in encrypting} == {"hardened", "paper", "PPFDL"}
+    assert {scheme for scheme, _ in encrypting} == {"hardened", "shares", "paper", "PPFDL"}
 
 
 def test_slopes_and_the_extrapolation_follow_from_the_points(fig6):
@@ -89,18 +96,18 @@ def test_the_small_share_is_fast_and_shown_as_insecure(fig6, out):
 
 def test_rewards_are_timed_and_listed(fig7, out):
     """Per person and round, from the encrypted run; the times of both profiles."""
-    assert len([r for r in fig7 if r["participant"]]) == 3 * 2
-    assert {r["scheme"] for r in fig7 if r["reward"] and r["scheme"]} == {"hardened", "paper"}
+    assert len([r for r in fig7 if r["participant"]]) == 2 * 3 * 2
+    assert {r["scheme"] for r in fig7 if r["reward"] and r["scheme"]} == {"hardened", "shares", "paper"}
     text = text_of(out)
     assert "Paper: PriFedAvg and PriRwd together take about as long as PPFDL's averaging." in text
     assert "who earn above the mean in round 1" in text
-    assert (out / "fig7" / "fig7a.png").exists()
+    assert (out / "fig7" / "fig7a-shares.png").exists()
 
 
 def test_figures_share_their_points(out, fig7):
-    """Every round was timed once: two sizes and two crowds that meet in one, for three schemes."""
-    assert len(clock_points(CLOCK)) == 3 * 3
-    assert len((out / "points" / "timed-round.jsonl").read_text().splitlines()) == 3 * 3
+    """Every round was timed once: two sizes and two crowds that meet in one, for four schemes."""
+    assert len(clock_points(CLOCK)) == 4 * 3
+    assert len((out / "points" / "timed-round.jsonl").read_text().splitlines()) == 4 * 3
 
 
 def test_a_sweep_is_sorted_and_a_single_point_makes_no_line():

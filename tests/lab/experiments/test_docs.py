@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.lab.experiments.accuracy import spread
 from crowdfl.lab.experiments.command import CATALOG
+from crowdfl.lab.experiments.scored import spread
 
 DOCS = Path(__file__).parents[3] / "docs"
 RESULTS = sorted(path.parent.relative_to(DOCS) for path in (DOCS / "experiments").rglob("made.json"))

@@ -5,17 +5,20 @@ import signal
 import sys
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
-from crowdfl.errors import SettingsError
-from crowdfl.lab.experiments.accuracy import spread
-from crowdfl.lab.experiments.command import CATALOG
+from crowdfl.errors import DataMissing, SettingsError
+from crowdfl.lab.experiments.command import CATALOG, _changed
 from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Notebook, Part, reproduce
+from crowdfl.lab.experiments.names import named_data
 from crowdfl.lab.experiments.published import TABLE3
+from crowdfl.lab.experiments.scored import spread
 from crowdfl.lab.report.plots import Picture
 from crowdfl.lab.report.results import ResultTable
+from crowdfl.learning.datasets.wisdm_set import SET_FILE
 from tests import subprocesses
 from tests.lab.experiments.running import bench, run, silent, text_of
 
@@ -205,3 +208,97 @@ class TestCommand:
         assert "a remark & more" in shown
         made = json.loads((tmp_path / "squares" / "made.json").read_text())
         assert made["command"] == "crowdfl reproduce squares --quick"
+
+    @pytest.mark.parametrize(
+        ("arguments", "named"),
+        [
+            (["table4", "--rounds", "3"], "table4 does not use --rounds"),
+            (["fig5", "--hidden", "3"], "fig5 does not use --hidden"),
+            (["table3", "fig3", "--dropout", "0.3"], "table3 does not use --dropout"),
+            (["fig3", "--lanes", "64"], "fig3 does not use --lanes"),
+            (["table6", "--profile", "shares"], "table6 does not use --profile"),
+            (["table3", "--profile", "plain"], "plain: not a profile"),
+            (["fig3", "--dropout", "1.5"], "share of the people"),
+        ],
+    )
+    def test_an_option_that_is_not_used_is_refused_by_name(self, arguments, named, tmp_path):
+        """Before anything is looked for or written."""
+        result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)], env={"COLUMNS": "200"})
+        assert result.exit_code == 2
+        assert named in " ".join(result.output.replace("│", " ").split())
+        assert list(tmp_path.iterdir()) == []
+
+    def test_missing_data_says_in_one_line_what_to_download_and_run(self, tmp_path, monkeypatch):
+        """The default is a folder of the clone."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("CROWDFL_DATA", raising=False)
+        result = CliRunner().invoke(app, ["reproduce", "table3"])
+        assert isinstance(result.exception, DataMissing)
+        message = str(result.exception)
+        assert message.startswith(
+            "there is no data/wisdm_v1.1_crowdfl_2520x90x3.npz: run `crowdfl data fetch-wisdm data`"
+        )
+        assert "\n" not in message
+        assert "crowdfl data build-wisdm data/WISDM_ar_v1.1_raw.txt data" in message
+        assert list(tmp_path.iterdir()) == []
+
+    def test_options_and_data_are_in_the_key_and_in_what_is_said(self, tmp_path):
+        """One rate of dropouts on six people with two windows each; another number of rounds is measured anew."""
+        data = tmp_path / "six.npz"
+        _write_windows(data, 6)
+        words = ["reproduce", "fig3", "--data", str(data), "--hidden", "2", "--dropout", "0.4", "--profile", "shares"]
+        for rounds in ("1", "2"):
+            result = CliRunner().invoke(app, [*words, "--rounds", rounds, "--out", str(tmp_path)])
+            assert result.exit_code == 0, result.output
+        made = json.loads((tmp_path / "fig3" / "made.json").read_text())
+        assert made["command"] == "crowdfl reproduce fig3 --rounds 2 --hidden 2 --dropout 0.4 --profile shares"
+        learn, label = made["settings"]["learn"], named_data(str(data)).label
+        assert (learn["rounds"], learn["hidden"], learn["data"], learn["people"]) == (2, 2, label, 6)
+        points = (tmp_path / "points" / "encrypted-run.jsonl").read_text().splitlines()
+        assert len(points) == 2 * 2
+        assert all(label in line for line in points)
+
+    def test_all_takes_each_option_where_it_is_used(self):
+        """And leaves it out elsewhere."""
+        experiments = {each.name: each for each in _changed(["all"], {"rounds": 3, "lanes": 256})}
+        assert list(experiments) == list(CATALOG)
+        assert experiments["table3"].full.learn.rounds == experiments["fig7"].quick.paid.learn.rounds == 3
+        assert {run.lanes for run in experiments["fig4"].quick.runs} == {experiments["fig6"].full.lanes} == {256}
+        assert experiments["table4"] == CATALOG["table4"]
+
+
+class TestNamedData:
+    """What `--data` takes."""
+
+    def test_a_file_a_folder_and_a_spec_are_the_same_data_by_their_bytes(self, tmp_path):
+        """The label has no path in it, and changes with the contents."""
+        path = tmp_path / SET_FILE
+        _write_windows(path, 4)
+        found = [named_data(text) for text in (str(path), str(tmp_path), f"npz:{path}")]
+        assert len({each.label for each in found}) == 1
+        assert str(tmp_path) not in found[0].label
+        assert [len(each.source.people) for each in found] == [4] * 3
+        _write_windows(path, 5)
+        assert named_data(str(path)).label != found[0].label
+
+    def test_crowds_are_opened_and_single_persons_refused(self, tmp_path):
+        """Also data with fewer than three people."""
+        assert len(named_data("watch:").source.people) == 10
+        for text in ("watch:3", "npz:somewhere.npz#7"):
+            with pytest.raises(SettingsError, match="names one person"):
+                named_data(text)
+        path = tmp_path / "two.npz"
+        _write_windows(path, 2)
+        with pytest.raises(SettingsError, match="at least 3"):
+            named_data(f"npz:{path}")
+
+
+def _write_windows(path, people):
+    user = np.repeat(np.arange(people), 2)
+    arrays = {
+        "windows": np.zeros((len(user), 4, 3)),
+        "label": user % 2,
+        "user": user,
+        "train": np.arange(len(user)) % 2 == 0,
+    }
+    np.savez(path, **arrays, label_names=np.array(["a", "b"]))

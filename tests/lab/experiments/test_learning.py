@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.lab.experiments.accuracy import FIG_3, TABLE_3, mad
+from crowdfl.lab.experiments.accuracy import TABLE_3
 from crowdfl.lab.experiments.command import CATALOG
-from crowdfl.lab.experiments.federated import (
-    Attendance,
-    Clear,
-    Encrypted,
-    Keys,
-    LearnSettings,
-    federated,
-    load_crowd,
-)
+from crowdfl.lab.experiments.crowds import LearnSettings, load_crowd
+from crowdfl.lab.experiments.dropouts import FIG_3
+from crowdfl.lab.experiments.federated import Attendance, Clear, Encrypted, Keys, federated
+from crowdfl.lab.experiments.options import PROFILES, ProfileRun
 from crowdfl.lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
+from crowdfl.lab.experiments.scored import mad
+from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.metrics import Scores
 from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
@@ -28,7 +25,8 @@ from crowdfl.protocols.profile import InProcessMemory
 from tests.lab.experiments.running import KEY, bench, run, text_of, tiny
 from tests.learning.shared import shared_file
 
-LEARN = LearnSettings(hidden=6, source="synthetic", people=5, epochs=10, rate=0.03, rounds=2)
+LEARN = LearnSettings(hidden=6, people=5, epochs=10, rate=0.03, rounds=2)
+RUNS = (ProfileRun("paper", 1), ProfileRun("hardened", 6), ProfileRun("shares", 6))
 SHORT = Keys(key_bits=512, insecure_test_key=True)
 # The paper's table 3: accuracy, precision, recall, F1, and the MAD it prints.
 NN = Scores(0.7778, 0.6891, 0.6961, 0.6825)
@@ -51,7 +49,7 @@ def out(tmp_path_factory):
 def table3(out):
     """Its rows."""
     learn = replace(LEARN, hidden=8)
-    return run(tiny(TABLE_3, learn=learn, encrypted_hidden=6, seeds=(0, 1), keys=SHORT), out)
+    return run(tiny(TABLE_3, learn=learn, runs=RUNS, profiles=PROFILES, seeds=(0, 1), keys=SHORT), out)
 
 
 @pytest.mark.parametrize(("row", "printed"), PRINTED, ids=[f"FedAvg_{n}" for n in range(1, 6)])
@@ -64,18 +62,19 @@ class TestTable3:
     """NN, FedAvg, PriFedAvg."""
 
     def test_every_row_is_there(self, table3):
-        """Two seeds of NN, two splits and seeds of each round, and the encrypted pair with its NN."""
-        found = [(r["scheme"], r["split"], r["seed"]) for r in table3 if r["of"] != "pair"]
+        """Two seeds of NN, two splits and seeds of each round, and of each profile the encrypted pair with its NN."""
+        found = [(r["scheme"], r["split"], r["seed"]) for r in table3 if not r["of"]]
         assert len(set(found)) == len(found) == 2 + 2 * 2 * 2
-        assert [r["scheme"] for r in table3 if r["of"] == "pair"] == ["NN", "FedAvg_2", "PriFedAvg"]
+        assert [r["scheme"] for r in table3 if r["of"] == "pair"] == ["NN", "FedAvg_2", "PriFedAvg"] * 3
 
-    def test_prifedavg_equals_fedavg_in_every_printed_digit(self, table3, out):
+    @pytest.mark.parametrize("profile", PROFILES)
+    def test_prifedavg_equals_fedavg_in_every_printed_digit(self, table3, out, profile):
         """From the model that the requester read; and the report says so."""
-        _, plain, encrypted = (r for r in table3 if r["of"] == "pair")
+        _, plain, encrypted = (r for r in table3 if r["of"] == "pair" and r["profile"] == profile)
         for name in ("accuracy", "precision", "recall", "f1", "mad"):
             assert f"{float(encrypted[name]):.4f}" == f"{float(plain[name]):.4f}"
-        assert float(encrypted["accuracy"]) > 0.6  # one in three is a guess
-        assert "equal to FedAvg in every printed digit" in text_of(out)
+        assert float(encrypted["accuracy"]) > (1 / 3 if profile == "paper" else 0.6)  # one in three is a guess
+        assert f"PriFedAvg of {profile} is" in " ".join(text_of(out).split())
         assert "NOT equal" not in text_of(out)
 
     def test_mad_is_the_mean_difference_to_nn_of_the_same_seed(self, table3):
@@ -86,6 +85,30 @@ class TestTable3:
         wanted = np.mean([abs(float(row[name]) - float(base[name])) for name in names])
         assert float(row["mad"]) == pytest.approx(wanted)
 
+    def test_the_recipes_stand_beside(self, table3):
+        """Each with two splits, seeds and rounds; NN with its inputs; and an encrypted run equal to the clear one."""
+        rows = [r for r in table3 if r["of"] == "recipe"]
+        for name in ("spectral", "spectral, FedAvgM", "spectral, FedAdam"):
+            found = {(r["scheme"], r["split"], r["seed"]) for r in rows if r["recipe"] == name and r["scheme"] != "NN"}
+            assert len(found) == 2 * 2 * 2
+            plain, encrypted = (r for r in table3 if r["of"] == "recipe pair" and r["recipe"] == name)
+            assert (plain["scheme"], encrypted["scheme"]) == ("FedAvg_2", "PriFedAvg")
+            for score in ("accuracy", "precision", "recall", "f1"):
+                assert f"{float(encrypted[score]):.4f}" == f"{float(plain[score]):.4f}"
+        assert [r["seed"] for r in rows if r["scheme"] == "NN"] == ["0", "1"]
+
+    def test_a_server_step_changes_the_second_round(self, table3):
+        """FedAvgM starts as FedAvg does, and goes on another way; with the recipe's own rate and momentum."""
+        one, two = (
+            [
+                r["accuracy"]
+                for r in table3
+                if (r["of"], r["recipe"], r["split"], r["seed"]) == ("recipe", name, "user", "0")
+            ]
+            for name in ("spectral", "spectral, FedAdam")
+        )
+        assert one[-2:] != two[-2:]
+
     def test_the_report_prints_the_papers_numbers(self, out, table3):
         """And defines MAD, and shows mean and spread."""
         text = text_of(out)
@@ -95,11 +118,12 @@ class TestTable3:
     def test_the_sizes_are_the_papers(self):
         """270-1000-6, three seeds, the paper's training; the quick one encrypts 13,856 parameters."""
         full, quick = TABLE_3.full, TABLE_3.quick
-        sizes = full.learn.hidden, full.encrypted_hidden, quick.learn.hidden, quick.encrypted_hidden
-        assert sizes == (1000, 1000, 1000, 50)
+        full_runs, quick_runs = ({run.profile: run.hidden for run in each.chosen} for each in (full, quick))
+        assert full.learn.hidden == quick.learn.hidden == 1000
+        assert (full_runs, quick_runs) == ({"hardened": 1000, "shares": 1000}, {"hardened": 50, "shares": 1000})
         learn = full.plain(0)
         assert (learn.epochs, learn.batch, learn.rate, learn.rounds, learn.people) == (30, 50, 0.001, 5, 36)
-        assert 277 * quick.encrypted_hidden + 6 == 13_856
+        assert 277 * quick_runs["hardened"] + 6 == 13_856
         assert len(full.seeds) == 3
 
 
@@ -149,7 +173,7 @@ def _models(crowd, aggregator):
     """Every round's average, in a row."""
 
     class Kept:
-        lost_train = aggregator.lost_train
+        lost_train, steps = aggregator.lost_train, aggregator.steps
 
         def __init__(self):
             self.averages = []
@@ -170,7 +194,7 @@ class TestFig3:
     @classmethod
     def rows(cls, out):
         """Two rates."""
-        sizes = {"encrypted_hidden": 6, "rates": (0.0, 0.4), "checked_rate": 0.4, "seeds": (0, 1)}
+        sizes = {"runs": RUNS, "rates": (0.0, 0.4), "checked_rate": 0.4, "seeds": (0, 1)}
         return run(tiny(FIG_3, learn=LEARN, keys=SHORT, **sizes), out)
 
     def test_every_rate_seed_and_strategy_is_run(self, rows):
@@ -182,8 +206,9 @@ class TestFig3:
     def test_encrypted_runs_with_real_dropouts_agree(self, rows, out):
         """In every printed digit, for both strategies."""
         checks = [r for r in rows if r["how"].startswith("check")]
-        assert [r["scheme"] for r in checks] == ["CrowdFL-D"] * 2 + ["CrowdFL-R"] * 2
-        for plain, encrypted in (checks[:2], checks[2:]):
+        assert [r["scheme"] for r in checks] == (["CrowdFL-D"] * 2 + ["CrowdFL-R"] * 2) * 2
+        assert [r["profile"] for r in checks] == ["hardened"] * 4 + ["shares"] * 4
+        for plain, encrypted in zip(checks[0::2], checks[1::2], strict=True):
             assert f"{float(plain['accuracy']):.4f}" == f"{float(encrypted['accuracy']):.4f}"
         assert "They equal the runs in the clear in every printed digit" in text_of(out)
 
@@ -225,47 +250,63 @@ def _trained(seed):
     return np.random.default_rng(seed).normal(size=learner.shape.parameters), 3
 
 
+PAID = (ProfileRun("hardened", 2, lanes=1024), ProfileRun("shares", 2, lanes=1024))
+
+
 class TestRewards:
-    """Figures 4 and 7(a): a paid run."""
+    """Figures 4 and 7(a): paid runs."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def rows(cls, out):
-        """Four rounds of four people, distances exact: few parameters have no need of a sketch."""
-        learn = replace(LEARN, hidden=2, rounds=4, people=4)
-        settings = PaidSettings(learn, Keys(lanes=1024, **KEY))
-        return run(replace(FIG_4, quick=settings), out)
+        """Four rounds of four people; `hardened` with exact distances, `shares` with a sketch."""
+        learn = replace(LEARN, rounds=4, people=4)
+        return run(replace(FIG_4, quick=PaidSettings(learn, PAID, keys=Keys(**KEY))), out)
 
     def test_rounds_two_and_four_are_shown(self, rows):
-        """Everyone in both."""
-        assert [r["round"] for r in rows] == ["2"] * 4 + ["4"] * 4
+        """Everyone in both, with every profile."""
+        assert [r["round"] for r in rows] == (["2"] * 4 + ["4"] * 4) * 2
+        assert [r["profile"] for r in rows[::8]] == ["hardened", "shares"]
 
     def test_opened_values_agree_with_the_clear(self, rows):
-        """Distances and weights, opened with both shares, and the rewards that participants opened."""
+        """Distances and weights, opened by playing both servers, and the rewards that participants opened. `shares` always
+        sketches: its distances scatter."""
         for row in rows:
-            for name, close in (("distance", 1e-4), ("weight", 1e-3), ("reward", 1e-3)):
-                assert float(row[name]) == pytest.approx(float(row[f"{name} in the clear"]), rel=close)
+            off = 0.25 if row["profile"] == "shares" else 1e-3
+            for name in ("distance", "weight", "reward"):
+                assert float(row[name]) == pytest.approx(float(row[f"{name} in the clear"]), rel=off)
 
     def test_a_round_pays_its_budget_and_not_more(self, rows):
         """Up to the millionths that divisions drop."""
-        for number in ("2", "4"):
-            paid = sum(float(r["reward"]) for r in rows if r["round"] == number)
-            assert 36 - 1e-4 < paid <= 36
+        for profile in ("hardened", "shares"):
+            for number in ("2", "4"):
+                paid = sum(float(r["reward"]) for r in rows if (r["profile"], r["round"]) == (profile, number))
+                assert 36 - 1e-4 < paid <= 36
 
     def test_rewards_follow_weights_and_weights_distances(self, rows, out):
         """Everyone has as many samples here, so that the order is the distances'."""
-        for number in ("2", "4"):
-            mine = sorted((r for r in rows if r["round"] == number), key=lambda r: float(r["distance"]))
+        for profile in ("hardened", "shares"):
+            mine = [r for r in rows if (r["profile"], r["round"]) == (profile, "4")]
             for name in ("weight", "reward"):
-                values = [float(r[name]) for r in mine]
+                values = [float(r[name]) for r in sorted(mine, key=lambda r: float(r["distance"]))]
                 assert values == sorted(values, reverse=True)
         assert "Paper: The reward mu_i grows with w_i." in text_of(out)
+
+    def test_paper_opens_the_same(self):
+        """One round of three people: it takes a division for each parameter and person."""
+        world = PaidRounds(
+            replace(LEARN, hidden=1, rounds=1, people=3), Keys(lanes=1, profile="paper", **KEY), "36", bench()
+        )
+        list(federated(world.crowd, world, Attendance(world.crowd.names)))
+        for row in world.rows:
+            for name in ("distance", "weight", "reward"):
+                assert row[name] == pytest.approx(row[f"{name} in the clear"], rel=1e-3)
 
 
 def test_watching_adds_nothing_to_any_message():
     """Request by request, the watched rewards send CSP what SP's own send: as many messages, of the same kinds and sizes."""
-    settings = PaidSettings(replace(LEARN, hidden=2, rounds=1, people=3), Keys(lanes=1024, **KEY))
-    world = PaidRounds(settings, bench())
+    learn = replace(LEARN, hidden=2, rounds=1, people=3)
+    world = PaidRounds(learn, Keys(lanes=1024, **KEY), "36", bench())
     parties = world.parties
     answer, heard = parties.csp.answer, []
 
@@ -294,33 +335,40 @@ def test_eq_10_in_the_clear_is_the_oracles():
 class TestData:
     """Where the windows come from."""
 
-    def test_a_missing_file_is_named(self, tmp_path):
-        """With what to do."""
+    def test_without_data_nothing_is_trained(self):
+        """And the option is named."""
         with pytest.raises(DataMissing, match="--data"):
-            load_crowd(LearnSettings(), bench(tmp_path))
+            load_crowd(LearnSettings(), replace(bench(), data=None))
 
     def test_too_many_people_are_refused(self):
-        """The paper's set has 36."""
-        path = shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz")
-        with pytest.raises(SettingsError, match="36"):
-            load_crowd(LearnSettings(people=37), bench(path.parent))
+        """The made-up set has five."""
+        with pytest.raises(SettingsError, match="has 5"):
+            load_crowd(LearnSettings(people=6), bench())
 
     def test_the_papers_data_and_network(self):
         """36 people with 49 windows each, table 2's class totals, 277,006 parameters; dealt anew, the totals stay."""
-        path = shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz")
+        data = WindowFile(shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz"))
         for split in ("user", "random"):
-            crowd = load_crowd(LearnSettings(split=split), bench(path.parent))
+            crowd = load_crowd(LearnSettings(split=split), bench(data))
             assert [len(each.train) for each in crowd.splits] == [49] * 36
-            assert sorted(np.bincount(crowd.everyone().labels)) == [85, 92, 176, 200, 518, 693]
+            assert sorted(np.bincount(crowd.everyone()[1])) == [85, 92, 176, 200, 518, 693]
         assert crowd.learner().shape.parameters == 277_006
 
-    def test_real_windows_are_learnt(self, tmp_path):
+    def test_real_windows_are_learnt(self):
         """One round of six real people with a small network beats guessing the commonest activity."""
-        path = shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz")
-        crowd = load_crowd(LearnSettings(hidden=20, people=6, rounds=1), bench(path.parent))
+        data = WindowFile(shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz"))
+        crowd = load_crowd(LearnSettings(hidden=20, people=6, rounds=1), bench(data))
         (found,) = federated(crowd, Clear(), Attendance(crowd.names))
         labels = np.concatenate([split.held_out.labels for split in crowd.splits])
         assert found.accuracy > np.bincount(labels).max() / len(labels)
+
+    def test_inputs_are_scaled_by_each_ones_own_training_windows(self):
+        """Every training input has mean 0 and deviation 1; what is held out has not."""
+        crowd = load_crowd(replace(LEARN, scale_inputs=True), bench())
+        for one in crowd.fed:
+            assert one.inputs.mean(axis=0) == pytest.approx(np.zeros(one.inputs.shape[1]), abs=1e-5)
+            assert one.inputs.std(axis=0) == pytest.approx(np.ones(one.inputs.shape[1]), abs=1e-3)
+            assert np.abs(one.held_inputs.mean(axis=0)).max() > 1e-3
 
 
 def test_all_of_section_8_is_in_the_catalog():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed
-from crowdfl.lab.experiments.federated import dealt_at_random, merged
+from crowdfl.lab.experiments.crowds import dealt_at_random, merged
 from crowdfl.learning.datasets.data import Person, Split
 from crowdfl.learning.datasets.npz_files import WindowFile
 from tests.learning.shared import shared_file

@@ -14,7 +14,7 @@ from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
 from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
-from crowdfl.cli.task.links import code_in_letters, require_for_phones, write_codes, write_links
+from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
 from crowdfl.cli.task.listing import listed, problem_lines, task_lines
 from crowdfl.cli.task.trying import Try, tell_trials, trial_lines, tried
 from crowdfl.cli.task.words import SUMS, created_words, fund_words, order_words, status_words
@@ -26,8 +26,10 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import link_of, phone_page
+from crowdfl.roles.phones import require_for_phones
+from crowdfl.roles.words import short_state
 from crowdfl.settings import from_millionths, to_millionths
-from crowdfl.storage.model_files import FORMATS, require_model_path, write_model
+from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -36,6 +38,12 @@ _STATES = ("running", "paused", "cancelled", "finished", "settled")
 _LISTING = Backoff(deadline=3.0)  # a list of tasks says soon that the platform is away
 _Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
 _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
+_Initial = Annotated[
+    Path | None,
+    typer.Option(
+        "--initial", help='A model to start from, .safetensors or .npz; with learner = "own" it says what the model is.'
+    ),
+]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
 
 
@@ -52,6 +60,7 @@ def create(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    initial_file: _Initial = None,
     try_on: Try = None,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +69,8 @@ def create(
     tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
         found, least = read_settings(file), own.settings.min_claim_window
-        definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
+        start = None if initial_file is None else read_initial(initial_file)
+        definition, initial = defined(file, found, module, least, learner=learner, loss=loss, initial=start)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
@@ -81,12 +91,14 @@ def explain(
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
+    initial_file: _Initial = None,
     try_on: Try = None,
     as_json: Json = False,
 ) -> None:
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
     tell_code(module, learner, loss)
-    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss)
+    start = None if initial_file is None else read_initial(initial_file)
+    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss, initial=start)
     found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
@@ -214,7 +226,13 @@ def fetch(
     require_model_path(path)
     with open_requester(RequesterFile.read(settings)) as requester, waiting("opening the model", quiet=as_json):
         write_model(path, requester.definition(task), requester.model(task))
-    show({"model": str(path)}, str(path), as_json=as_json)
+        states = requester.states(task)
+    found = {"model": str(path)} | ({"states": states} if states else {})
+    show(found, str(path), *_state_lines(states), as_json=as_json)
+
+
+def _state_lines(states: Mapping[int, str]) -> list[str]:
+    return [f"state after round {number}: {short_state(state)}" for number, state in states.items()]
 
 
 @app.command()
@@ -304,4 +322,6 @@ class _Teller:
             return ", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in SUMS)
         if what == "funded":
             return fund_words(self._task, details["deposit"], to_millionths(details["amount"]))
+        if what == "fetched":
+            return "\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))])
         return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

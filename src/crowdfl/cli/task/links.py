@@ -4,20 +4,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.roles.documents import Definition
+from crowdfl.errors import PackageMissing
 from crowdfl.roles.invitation_link import link_of
 from crowdfl.storage.atomic import write_private
-
-
-def require_for_phones(definition: Definition) -> None:
-    """Before anyone is invited to what a browser cannot compute."""
-    profile = definition.settings.profile
-    if profile != "shares":
-        raise SettingsError(
-            f"a phone's browser takes part in tasks of the profile shares only, and this one's is {profile}: leave --links "
-            "and --qr out, and give out the invitation files"
-        )
 
 
 def write_links(invitations: Iterable[Path], page: str) -> list[Path]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crowdfl.settings import from_millionths
+from crowdfl.text import span_words
 
 SUMS = ("pending", "paid_in", "rewards", "returned")
 _AFTER: Mapping[str, str] = {
@@ -15,7 +16,6 @@ _AFTER: Mapping[str, str] = {
     "close": "enrolment is closed: nobody else can join, and KGC has destroyed the key that it kept for newcomers; "
     "`crowdfl task watch {task}` shows what the task waits for",
 }
-_UNITS = ((86400, "days"), (3600, "hours"), (60, "min"))
 
 
 def order_words(action: str, task: str) -> str:
@@ -48,7 +48,7 @@ def status_words(status: Mapping[str, Any]) -> str:
         lines.append(f"  the model is there: `crowdfl task fetch {task} model.safetensors`")
     left = status.get("claim_seconds_left")
     if left and status["state"] in ("finished", "cancelled"):
-        lines.append(f"  rewards can be claimed for another {in_words(left)}")
+        lines.append(f"  rewards can be claimed for another {span_words(left)}")
     return "\n".join(lines)
 
 
@@ -68,15 +68,7 @@ def _more(waited: str, task: str, status: Mapping[str, Any], now: float) -> str:
         return f": `crowdfl task fund {task} {from_millionths(status['to_fund']):.2f}` pays for all rounds"
     if waited.startswith("uploads"):
         left = max(0.0, status["rounds"][-1]["deadline"] - now)
-        return f"; the window closes in {in_words(left)}, or once all have come"
+        return f"; the window closes in {span_words(left)}, or once all have come"
     if waited.startswith("you"):
         return f": `crowdfl task resume {task}`"
     return ""
-
-
-def in_words(seconds: float) -> str:
-    """A time span as people say it: two of a unit or more, else the next smaller one."""
-    for length, name in _UNITS:
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {name}"
-    return f"{seconds:.0f} s"

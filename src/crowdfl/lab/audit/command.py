@@ -3,8 +3,8 @@
 `crowdfl audit incentives` is about people rather than servers: what cheaters earn under each rule of payment.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,8 @@ from crowdfl.lab.audit.statistics import tell_apart
 from crowdfl.lab.report.output import deliver, progress_to_stderr
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine
+from crowdfl.learning.datasets.wisdm_set import HOW_TO_GET, SET_FILE
+from crowdfl.settings import TaskSettings
 
 _COLUMNS = ("", "7.", "what, by whom", "of", "error", "blind", "verdict")
 _ABOUT = (
@@ -43,7 +45,7 @@ class _Scale:
 
 _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
 _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
-_DATA = Path("../shared/data")
+_DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 app = typer.Typer(invoke_without_command=True)
@@ -81,6 +83,8 @@ def incentives(
         Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
     ] = _DATA,
     out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+    server_step: Annotated[str, typer.Option(help="none, fedavgm or fedadam: docs/shares.md.")] = "none",
+    server_rate: Annotated[float, typer.Option(help="The step's rate.")] = 1.0,
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget, and who goes unpaid."""
     from crowdfl.lab.audit.incentives import campaign, report
@@ -91,10 +95,19 @@ def incentives(
     made_up = quick or bool(missing)
     made = campaign.IncentiveSettings
     settings = made.quick() if made_up else made.network() if network else made()
-    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found; name the folder with --data"] if missing else []
+    step = TaskSettings.of(profile="shares", server_step=server_step, server_rate=server_rate)  # refuses what it would
+    settings = replace(settings, server_step=step.server_step, server_rate=server_rate)
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
+    command += f" --server-step {server_step} --server-rate {server_rate:g}" * (server_step != "none")
     folder = None if made_up else data
     deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+
+
+def _how_to_get(missing: Sequence[str]) -> str:
+    """In one line; of MotionSense there is no command, for its NumPy form is not made here."""
+    name_it = "name the folder that has both with --data"
+    return f"{HOW_TO_GET}, and {name_it}" if SET_FILE in missing else name_it
 
 
 def attack_scene(scene: Scene) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ proposes and which is insecure: SP then holds all but the whole key.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,11 @@ from crowdfl.learning.models.torch_learner import TorchLearner
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.keyed import keyed_party
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
-from crowdfl.protocols.profile import ParticipantProtocol
+from crowdfl.protocols.profile import Average, ParticipantProtocol
 from crowdfl.settings import MILLION
 
-SCHEMES = ("hardened", "paper", "PPFDL")
+SCHEMES = ("hardened", "shares", "paper", "PPFDL")
+_FEWEST_LANES = 128  # of `shares`
 _INPUTS, _LABELS, _WINDOWS = 270, 6, 49  # the paper's network, and a person's windows
 
 
@@ -40,21 +42,33 @@ class ClockSettings(MadeUpSettings):
 
     hidden: tuple[int, ...] = (50, 100, 250, 500, 1000)
     hardened: tuple[int, ...] = (1_391, 2_776, 6_931, 13_856)
+    shares: tuple[int, ...] = (13_856, 69_256, 138_506, 277_006)
     paper: tuple[int, ...] = (5, 10, 20, 40)
     ppfdl: tuple[int, ...] = (1, 2, 4, 8)
     crowd: int = 5
     crowds: tuple[int, ...] = (5, 10, 20, 36)
     lanes: int = 1024
     repetitions: int = 3
+    schemes: tuple[str, ...] = SCHEMES
 
     def parameters(self, scheme: str) -> tuple[int, ...]:
-        return {"hardened": self.hardened, "paper": self.paper, "PPFDL": self.ppfdl}[scheme]
+        return {"hardened": self.hardened, "shares": self.shares, "paper": self.paper, "PPFDL": self.ppfdl}[scheme]
+
+
+def with_profiles(settings: ClockSettings, profiles: tuple[str, ...]) -> ClockSettings:
+    """These alone; PPFDL stays beside `paper`, which it is compared with."""
+    kept = (*profiles, *(["PPFDL"] if "paper" in profiles else []))
+    return replace(settings, schemes=tuple(scheme for scheme in SCHEMES if scheme in kept))
+
+
+def with_lanes(settings: ClockSettings, lanes: int) -> ClockSettings:
+    return replace(settings, lanes=lanes)
 
 
 def clock_points(settings: ClockSettings) -> list[ExperimentPoint]:
     """Both sweeps of every scheme; where they meet, one point serves both."""
     sizes: dict[tuple[str, int, int], None] = {}
-    for scheme in SCHEMES:
+    for scheme in settings.schemes:
         parameters = settings.parameters(scheme)
         sizes |= dict.fromkeys((scheme, each, settings.crowd) for each in parameters)
         sizes |= dict.fromkeys((scheme, parameters[0], n) for n in settings.crowds)
@@ -64,7 +78,8 @@ def clock_points(settings: ClockSettings) -> list[ExperimentPoint]:
 def _round_point(settings: ClockSettings, scheme: str, parameters: int, participants: int) -> ExperimentPoint:
     sizes: Record = {"scheme": scheme, "parameters": parameters, "participants": participants}
     facts = settings.facts(**sizes, lanes=settings.lanes, repetitions=settings.repetitions)
-    time_round = _time_ppfdl if scheme == "PPFDL" else partial(_time_profile, scheme)
+    other = {"PPFDL": _time_ppfdl, "shares": _time_shares}
+    time_round = other.get(scheme, partial(_time_profile, scheme))
     return ExperimentPoint(
         "timed round", facts, lambda bench: [facts | time_round(settings, parameters, participants, bench)]
     )
@@ -88,6 +103,43 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
         task.check(read())
     seconds |= _medians(variants, settings)
     return seconds | {"reward": timed(lambda: round_.reward(n * MILLION))}
+
+
+def _time_shares(settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Record:
+    """Averaging in a task that pays nothing, rewards in one that pays; each has the check of the uploads in it, which a round
+    does once. What KGC dealt is there before. A reader holds the model of the round before, each time anew."""
+    sizes: dict[str, Any] = {"profile": "shares", "lanes": max(settings.lanes, _FEWEST_LANES)}
+    plain = MadeUpTask(settings, bench, n, parameters, **sizes, rule="none")
+    paid = MadeUpTask(settings, bench, n, parameters, **sizes, rule="distance", budget=str(n))
+    for task in (plain, paid):
+        for side, role in ((task.parties.sp, "sp"), (task.parties.csp, "csp")):
+            side.supply({1: task.parties.dealer.dealt(role, 1)}.__getitem__)
+    reader = plain.parties.people["p00"]
+    held = reader.chain()
+
+    def average() -> bytes:
+        round_ = plain.parties.open(1)
+        for who, upload in plain.uploads.items():
+            round_.collect({who: upload})
+        return round_.average()
+
+    seconds, publication = timed_call(average)
+
+    def read() -> Average:
+        reader.follow(held, np.zeros(0))
+        return reader.read(publication, 1)
+
+    plain.check(read().weights)
+    variants: dict[str, Callable[[], object]] = {"encrypt": lambda: _encrypt(plain, reader, held), "decrypt": read}
+    found: Record = {"average": seconds}
+    round_ = paid.parties.open(1)
+    round_.collect(paid.uploads)
+    return found | _medians(variants, settings) | {"reward": timed(lambda: round_.reward(n * MILLION))}
+
+
+def _encrypt(task: MadeUpTask, reader: ParticipantProtocol, held: bytes | None) -> bytes:
+    reader.follow(held, np.zeros(0))
+    return reader.encrypt_update(task.models[0], 10, 1)
 
 
 def _small_reader(

@@ -11,18 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from rich.progress import Progress
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.errors import ExperimentUnavailable
+from crowdfl.errors import ExperimentUnavailable, SettingsError
 from crowdfl.lab.experiments.records import Records, Value
 from crowdfl.lab.report.html import page_html, result_section, section_html
 from crowdfl.lab.report.output import csv_text
 from crowdfl.lab.report.plots import Picture, has_matplotlib, save_picture
 from crowdfl.lab.report.results import Result, ResultTable
 from crowdfl.lab.timing import machine, timed_call
+from crowdfl.learning.datasets.data import Source
 from crowdfl.version import __version__
 
 Size = Literal["full", "quick", "mixed"]
@@ -31,10 +32,10 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Bench:
-    """What a measurement works with: where batches run, where data lies, whom to tell how far it is."""
+    """What a measurement works with: where batches run, the data, whom to tell how far it is."""
 
     backend: Backend
-    data: Path | None = None
+    data: Source | None = None
     progress: Callable[[int, int], None] = lambda done, total: None
 
 
@@ -104,6 +105,15 @@ class Part:
     remarks: tuple[str, ...] = ()
 
 
+def joined_parts(one: Part, other: Part) -> Part:
+    return Part(
+        [*one.records, *other.records],
+        one.tables + other.tables,
+        one.pictures + other.pictures,
+        one.remarks + other.remarks,
+    )
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[Settings]):
     """A table or figure of the paper. `default` is the size that runs when none is asked for."""
@@ -116,6 +126,24 @@ class Experiment(Generic[Settings]):
     quick: Settings
     default: Size = "full"
     mixed: Settings | None = None  # where one part of it has time for its full size and another has not
+    options: Mapping[str, Callable[[Settings, Any], Settings]] = field(default_factory=dict)
+
+    def changed(self, given: Mapping[str, Any]) -> Self:
+        """With these options at every size; one that it does not use is refused."""
+        for name in given:
+            if name not in self.options:
+                used = ", ".join(f"--{each}" for each in self.options) or "none"
+                raise SettingsError(
+                    f"{self.name} does not use --{name}; of the options that change it, it takes {used}"
+                )
+
+        def change(settings: Settings) -> Settings:
+            for name, value in given.items():
+                settings = self.options[name](settings, value)
+            return settings
+
+        mixed = None if self.mixed is None else change(self.mixed)
+        return replace(self, full=change(self.full), quick=change(self.quick), mixed=mixed)
 
     def settings(self, size: Size) -> Settings:
         return {"full": self.full, "quick": self.quick, "mixed": self.mixed or self.quick}[size]
@@ -153,7 +181,10 @@ def reproduce(
             "crowdfl": __version__,
             "machine": machine(),
         }
-        on_result(_write_part(out / experiment.name, experiment, experiment.present(settings, results), made))
+        part = experiment.present(settings, results)
+        if "data" in experiment.options and bench.data is not None:
+            part = replace(part, remarks=(*part.remarks, *bench.data.notes))
+        on_result(_write_part(out / experiment.name, experiment, part, made))
     return _assemble(out, catalog or experiments)
 
 

@@ -49,7 +49,8 @@ class MadeUpTask:
         spec = TaskSettings(max_participants=participants, key_bits=settings.key_bits, **task)
         tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key, observer=observer or Silent())
         self.parties = LocalParties(TaskSpec("made-up", spec, parameters), tools)
-        FreshRandomizers(self.parties.dealer.task.public).prepare()
+        if spec.profile != "shares":
+            FreshRandomizers(self.parties.dealer.task.public).prepare()
         self.models = made_up_models(participants, parameters, settings.seed)
         self.samples = [10 + i for i in range(participants)]
         updates = zip(self.models, self.samples, strict=True)

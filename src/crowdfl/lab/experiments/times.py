@@ -1,11 +1,14 @@
 """Figures 5, 6 and 7: how long training, encrypting, averaging, decrypting and rewards take; and everyone's rewards."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from crowdfl.lab.experiments import clocked
 from crowdfl.lab.experiments.clocked import SCHEMES, ClockSettings, clock_points, training_point
 from crowdfl.lab.experiments.experiment import Experiment, ExperimentPoint, Part
 from crowdfl.lab.experiments.published import FULL_PARAMETERS, remarks
@@ -13,7 +16,7 @@ from crowdfl.lab.experiments.records import Record, Records, joined, number, tab
 from crowdfl.lab.experiments.rewards import FIG_4, PaidSettings, paid_points, reward_part
 from crowdfl.lab.report.plots import Axes, Canvas, Picture, Series, lines, panels
 
-_MARKS = dict(zip(SCHEMES, ("o", "s", "^"), strict=True))
+_MARKS = dict(zip(SCHEMES, ("o", "D", "s", "^"), strict=True))
 _EXTRAPOLATED = "extrapolated to 277,006"
 _TRAINED = {
     "hidden units": "hidden",
@@ -59,22 +62,23 @@ class Sweeps:
     def fits(self) -> Records:
         """Seconds per parameter and per participant, and the extrapolation to the paper's model."""
         found: Records = []
-        for phase, scheme, over in product(self.phases, SCHEMES, ("parameters", "participants")):
+        for phase, scheme, over in product(self.phases, self.settings.schemes, ("parameters", "participants")):
             line = self.line(scheme, phase, over)
             if line is not None:
-                _, _, start, slope = line
+                x, _, start, slope = line
                 fit: Record = {"scheme": scheme, "phase": phase, "fit over": over, "intercept": start, "slope": slope}
                 # A line that falls is noise, or a cost that does not depend on the size: it leads nowhere.
-                whole = start + slope * FULL_PARAMETERS if over == "parameters" and slope > 0 else None
+                leads = over == "parameters" and slope > 0 and max(x) < FULL_PARAMETERS
+                whole = start + slope * FULL_PARAMETERS if leads else None
                 found.append(fit | {_EXTRAPOLATED: whole})
         return found
 
     def times(self, above: Sequence[tuple[str, str]], below: tuple[str, str]) -> str:
         """How many times as long some phases take together as another, by seconds per parameter; each is scheme and phase."""
         known = {(f["scheme"], f["phase"]): number(f, "slope") for f in self.fits() if f["fit over"] == "parameters"}
-        slopes = [known[each] for each in (*above, below)]
+        slopes = [known.get(each, 0.0) for each in (*above, below)]
         if min(slopes) <= 0:
-            return "an unknown number of times (one of the lines falls)"
+            return "an unknown number of times (one of the lines falls, or is not there)"
         return f"{sum(slopes[:-1]) / slopes[-1]:.3g} times"
 
     def part(self, name: str, before: Part, pictures: tuple[Picture, ...], **found: object) -> Part:
@@ -97,7 +101,7 @@ class Sweeps:
 
     def draw(self, axes: Axes, phase: str, over: str = "parameters", title: str = "") -> None:
         """Points, fitted lines and, over parameters, the extrapolation."""
-        series = [(scheme, phase, _MARKS[scheme], scheme) for scheme in SCHEMES]
+        series = [(scheme, phase, _MARKS[scheme], scheme) for scheme in self.settings.schemes]
         if phase == "decrypt":
             series.append(("paper", "decrypt, small", "v", "INSECURE: paper, small share"))
         for scheme, name, mark, label in series:
@@ -110,7 +114,7 @@ class Sweeps:
             heights = start + slope * along
             if heights.min() > 0:  # noise may tilt a short line below zero, which a logarithm does not show
                 axes.plot(along, heights, "--", color=drawn.get_color(), linewidth=1)
-                if over == "parameters":
+                if over == "parameters" and x[-1] < FULL_PARAMETERS:
                     axes.plot(along[-1:], heights[-1:], _MARKS[scheme], color=drawn.get_color(), fillstyle="none")
         axes.set(xlabel=over, ylabel=f"{phase}, s", yscale="log", title=title)
         if over == "parameters":
@@ -166,7 +170,8 @@ class RewardSettings:
 
 
 def _present_fig7(settings: RewardSettings, results: Sequence[Records]) -> Part:
-    sweeps = Sweeps(settings.clock, joined(results[1:]), ("average", "reward"))
+    paid = len(settings.paid.chosen)
+    sweeps = Sweeps(settings.clock, joined(results[paid:]), ("average", "reward"))
 
     def draw(canvas: Canvas) -> None:
         for axes, over in zip(panels(canvas, 2), ("participants", "parameters"), strict=True):
@@ -174,7 +179,7 @@ def _present_fig7(settings: RewardSettings, results: Sequence[Records]) -> Part:
 
     picture = Picture("fig7b", "(b) Time of the rewards", draw)
     both = sweeps.times([("paper", "average"), ("paper", "reward")], ("PPFDL", "average"))
-    return sweeps.part("fig7b", reward_part(settings.paid, results[0]), (picture,), both=both)
+    return sweeps.part("fig7b", reward_part(settings.paid, results[:paid]), (picture,), both=both)
 
 
 def _fig5_points(settings: ClockSettings) -> list[ExperimentPoint]:
@@ -185,10 +190,25 @@ def _fig7_points(settings: RewardSettings) -> list[ExperimentPoint]:
     return [*paid_points(settings.paid), *clock_points(settings.clock)]
 
 
+def _change_both(name: str, settings: RewardSettings, value: Any) -> RewardSettings:  # noqa: ANN401 -- any option's
+    clock = _TIMED[name](settings.clock, value) if name in _TIMED else settings.clock
+    return replace(settings, paid=FIG_4.options[name](settings.paid, value), clock=clock)
+
+
 _FULL = ClockSettings()
-_QUICK = ClockSettings(hidden=(10, 50), hardened=(566, 2_776), paper=(2, 5), ppfdl=(1, 2), crowds=(5, 10))
-FIG_5 = Experiment("fig5", "Figure 5: training and encrypting", _fig5_points, _present_fig5, _FULL, _QUICK)
-FIG_6 = Experiment("fig6", "Figure 6: averaging and decrypting", clock_points, _present_fig6, _FULL, _QUICK)
+_QUICK = ClockSettings(
+    hidden=(10, 50), hardened=(566, 2_776), shares=(2_776, 13_856), paper=(2, 5), ppfdl=(1, 2), crowds=(5, 10)
+)
+_TIMED: dict[str, Callable[[ClockSettings, Any], ClockSettings]] = {
+    "lanes": clocked.with_lanes,
+    "profile": clocked.with_profiles,
+}
+FIG_5 = Experiment(
+    "fig5", "Figure 5: training and encrypting", _fig5_points, _present_fig5, _FULL, _QUICK, options=_TIMED
+)
+FIG_6 = Experiment(
+    "fig6", "Figure 6: averaging and decrypting", clock_points, _present_fig6, _FULL, _QUICK, options=_TIMED
+)
 FIG_7 = Experiment(
     "fig7",
     "Figure 7: rewards and their time",
@@ -198,4 +218,5 @@ FIG_7 = Experiment(
     RewardSettings(FIG_4.quick, _QUICK),
     "mixed",
     RewardSettings(FIG_4.quick, _FULL),
+    options={name: partial(_change_both, name) for name in FIG_4.options},
 )

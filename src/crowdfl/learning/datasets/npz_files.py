@@ -34,6 +34,10 @@ STANDARDISED = (
     " with statistics that partly rest on what is held out here."
 )
 SWAPPED = "25 swaps within users make the training windows per class equal the paper's table 2."
+BUILT = (
+    "The WISDM windows are standardised per user, time step and axis by that user's training windows alone.",
+    "A fixed rule chose them, so that the training windows per class equal the paper's table 2.",
+)
 
 _WINDOWS = ("windows", "x_z", "z")  # the last two are the WISDM sets'
 
@@ -85,6 +89,8 @@ class WindowFile(Source):
 
     @property
     def notes(self) -> tuple[str, ...]:
+        if "rule" in self._arrays:  # of `crowdfl data build-wisdm`
+            return BUILT
         standardised = _windows_in(self._arrays) != "windows"
         return (STANDARDISED,) * standardised + (SWAPPED,) * ("src_index" in self._arrays)
 

@@ -28,6 +28,7 @@ FORMS: Mapping[str, str] = MappingProxyType(
 )
 _LINES = [f"\n  {form}" for form in FORMS.values()]
 _CSV = ("csv", "csv-by-folder")
+_NUMBERED = ("watch", "synthetic")  # their people have numbers, and there is no file
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def parse_spec(text: str) -> Spec:
         return Spec("csv", Path(text).expanduser(), None)
     if not colon or kind not in FORMS or not rest:
         raise SettingsError(f"{text!r} does not name any data; {_hint(text)}write one of:" + "".join(_LINES))
-    if kind in ("watch", "synthetic"):
+    if kind in _NUMBERED:
         if not rest.isdecimal():
             raise SettingsError(f"{text!r}: after the colon comes a number, as in {kind}:3")
         return Spec(kind, Path(), rest)
@@ -85,11 +86,20 @@ def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = ()) 
     return makers[spec.kind]()
 
 
+def open_crowd(text: str) -> Source:
+    """Everyone of a data set: `watch:`, `synthetic:`, or a spec that names no person."""
+    kind, colon, rest = text.partition(":")
+    spec = Spec(kind, Path(), None) if colon and not rest and kind in _NUMBERED else parse_spec(text)
+    if spec.person is not None:
+        raise SettingsError(f"{text!r} names one person: leave that out, as in watch: or npz:FILE")
+    return open_source(spec)
+
+
 def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> tuple[Source, int]:
     spec = parse_spec(text)
     source = open_source(spec, cut, values)
     people = list(source.people)
-    if spec.kind in ("watch", "synthetic"):
+    if spec.kind in _NUMBERED:
         return source, int(spec.person or 0)
     if spec.person is None and isinstance(source, CsvPeople):
         raise DataMissing(two_readings(spec.path))

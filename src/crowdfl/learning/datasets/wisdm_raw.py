@@ -17,6 +17,7 @@ import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut, Source, Split, person_at
+from crowdfl.learning.datasets.download import WISDM_URL
 from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
 ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
@@ -81,7 +82,9 @@ class WisdmRaw(Source):
             with self.path.open(encoding="ascii", errors="replace") as lines:
                 found = read_wisdm(lines)
         except FileNotFoundError as error:
-            raise DataMissing(f"there is no {self.path}: `crowdfl data fetch-wisdm` downloads it") from error
+            raise DataMissing(
+                f"there is no {self.path}: `crowdfl data fetch-wisdm FOLDER` downloads it from {WISDM_URL}"
+            ) from error
         if not found[0]:
             raise DataMalformed(f"{self.path} has no record `user,activity,timestamp,x,y,z;`: is it WISDM's raw text?")
         return found

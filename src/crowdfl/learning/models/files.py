@@ -11,8 +11,9 @@ from io import BytesIO
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import FormatError, ModelMismatch
+from crowdfl.errors import FormatError, ModelMismatch, NotFinite
 from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
+from crowdfl.learning.models.forms import named_arrays
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 _FLOATS = ("<f4", "<f8")
@@ -91,3 +92,43 @@ def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[
         raise FormatError(f"the array {name!r} does not hold as many bytes as its shape says")
     flat = np.frombuffer(content, dtype=dtype)
     return flat.reshape(wanted, order="F" if fortran else "C").astype(np.float64)
+
+
+def read_arrays(data: bytes, ending: str) -> dict[str, npt.NDArray[np.float64]]:
+    """The arrays of a file of one's own, `.npz` or `.safetensors`, in its order; integers in it are left out.
+
+    Raises:
+        FormatError: It cannot be read.
+        EncodingError: An array does not hold real numbers.
+        NotFinite: An array holds NaN or infinity.
+    """
+    found = _npz_arrays(data) if ending == ".npz" else _safetensors_arrays(data)
+    arrays = named_arrays(found)
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise NotFinite(f"{name} holds NaN or infinity")
+    return arrays
+
+
+def _npz_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise FormatError("the model is a single array: write it by `numpy.savez`, under a name")
+            return {name: file[name] for name in file.files}
+    except UNREADABLE as error:
+        raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+    from safetensors import SafetensorError
+    from safetensors import numpy as safetensors_numpy
+
+    try:
+        return dict(safetensors_numpy.load(data))
+    except KeyError as kind:
+        raise FormatError(
+            f"the model holds numbers of the type {kind}, which NumPy lacks: write it as float32"
+        ) from None
+    except SafetensorError as error:
+        raise FormatError(f"the model is not a readable safetensors file: {error}") from error

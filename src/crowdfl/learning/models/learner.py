@@ -102,6 +102,10 @@ def value_score(found: npt.NDArray[np.float64], values: npt.NDArray[np.floating]
     check_pairs(found, values)
     if not len(values):
         raise DataMalformed("there is nothing to evaluate on: no samples are held out")
+    if not np.isfinite(found).all():
+        raise DataMalformed(
+            "the model's values are not finite: training diverged; lower `rate`, or scale the values nearer to 1"
+        )
     wanted = values.astype(np.float64)
     errors = found - wanted
     left, spread = (errors**2).sum(axis=0), ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)

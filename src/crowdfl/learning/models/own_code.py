@@ -15,6 +15,8 @@ from typing import Any
 from crowdfl.errors import CrowdFLError, OwnCodeError, SettingsError
 from crowdfl.settings import is_code
 
+_LONGEST = 300  # characters of another's error that a message repeats
+
 
 def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whatever the user's module holds
     """What the name stands for; the current folder is looked in first, as Python does for a script."""
@@ -23,7 +25,7 @@ def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whateve
     place, _, attribute = name.partition(":")
     try:
         with _current_folder_first():
-            return getattr(importlib.import_module(place), attribute)
+            module = importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"{name}: {error.name!r} is not installed, and not in {Path.cwd()}: install it, or go to the folder that has it"
@@ -34,6 +36,9 @@ def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whateve
         ) from error
     except (Exception, RecursionError) as error:  # a module may fail in any way while it is imported
         raise SettingsError(f"{name} cannot be loaded: {described(error)}") from error
+    if not hasattr(module, attribute):  # perhaps another module of that name, which was loaded first
+        raise SettingsError(f"{name} cannot be loaded: {getattr(module, '__file__', place)} has no {attribute!r}")
+    return getattr(module, attribute)
 
 
 def code_file(name: str) -> str:
@@ -74,10 +79,13 @@ def guarded(what: str) -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """In a line: the kind of error, its words, and the innermost place."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """In a line: the kind of error, its words, and the innermost place in the user's own files, or else at all."""
+    every = traceback.extract_tb(error.__traceback__)
+    libraries = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), "<")
+    frames = [frame for frame in every if not frame.filename.startswith(libraries)] or every
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    words = " ".join(str(error).split())[:_LONGEST]
+    return f"{type(error).__name__}: {words}{place}"
 
 
 @contextmanager

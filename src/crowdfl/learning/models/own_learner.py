@@ -58,7 +58,7 @@ class OwnLearner:
 
     def train(self, inputs: Inputs, labels: npt.NDArray[Any], training: Training) -> int:
         with guarded(f"{self._name}.train()"):
-            used = self._learner.train(inputs, labels, training)
+            used = self._learner.train(inputs.copy(), labels.copy(), training)  # the next round needs them as they are
         if used is None:
             return len(labels)
         if isinstance(used, bool) or not isinstance(used, int | np.integer) or not 0 <= used <= len(labels):
@@ -70,7 +70,7 @@ class OwnLearner:
     def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
         wanted = (len(inputs), self._outputs)
         with guarded(f"{self._name}.predict()"):
-            found = np.asarray(self._learner.predict(inputs), dtype=np.float64)
+            found = np.asarray(self._learner.predict(inputs.copy()), dtype=np.float64)
         if self._values and found.shape == wanted[:1] and self._outputs == 1:
             found = found[:, None]  # one value each, as most libraries return it
         if found.shape != wanted:
@@ -90,7 +90,7 @@ class OwnLearner:
         if not callable(own := getattr(self._learner, "evaluate", None)):
             return scored(self.predict(inputs), labels)
         with guarded(f"{self._name}.evaluate()"):
-            found = own(inputs, labels)
+            found = own(inputs.copy(), labels.copy())
         wanted = ValueScores if self._values else ModelScores
         if not isinstance(found, wanted):
             raise OwnCodeError(

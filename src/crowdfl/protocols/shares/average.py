@@ -175,9 +175,10 @@ def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord
 
 @dataclass(frozen=True)
 class OpenedAverage:
-    """What a reader gets out of a publication: the next model, the total, and who is in."""
+    """What a reader gets out of a publication: the next model, the average that it comes from, the total, and who is in."""
 
     chain: ModelChain
+    average: Integers = field(repr=False)
     total: int
     members: AcceptedSet
 
@@ -200,7 +201,10 @@ class AverageReader:
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
         base = next_base(chain.base, sha256(message.record), sha256(publication))
-        return OpenedAverage(chain.after(number, base, rounded_quotient(sums, total)), total, record.members)
+        change = rounded_quotient(sums, total)
+        return OpenedAverage(
+            chain.after(number, base, change, self._shape.step), chain.averaged(change), total, record.members
+        )
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import ChainBroken, FormatError, NotFinite, SlotOverflow
+from crowdfl.protocols.shares.steps import Moments, ServerStep
 
 HASH_BYTES = 32
 ROUND_BYTES = 4
@@ -52,35 +53,58 @@ def sha256(data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ModelChain:
-    """The model that a reader holds: integers of 10^-L, the same on every device, and which round they come from."""
+    """The model that a reader holds: integers of 10^-L, the same on every device, and which round they come from.
+
+    In a task with a server step also what the step carries from round to round.
+    """
 
     number: int  # 0: the initial weights
     base: bytes
     weights: Integers = field(repr=False)
+    moments: Moments = field(default=(), repr=False)
 
     @classmethod
-    def start(cls, task: str, initial: npt.NDArray[np.float64], unit: int) -> "ModelChain":
+    def start(
+        cls, task: str, initial: npt.NDArray[np.float64], unit: int, step: ServerStep | None = None
+    ) -> "ModelChain":
         flat = np.asarray(initial, dtype=np.float64).reshape(-1)
         if not np.isfinite(flat).all():
             raise NotFinite("an initial weight is NaN or infinite")
-        return cls(0, first_base(task), _in_range(np.rint(flat * unit)))
+        moments = () if step is None else step.start(len(flat))
+        return cls(0, first_base(task), _in_range(np.rint(flat * unit)), moments)
 
-    def after(self, number: int, base: bytes, change: Integers) -> "ModelChain":
-        """The next model."""
+    def averaged(self, change: Integers) -> Integers:
+        """The model that this change leads to, before any step."""
+        return _in_range(self.weights + change)
+
+    def after(self, number: int, base: bytes, change: Integers, step: ServerStep | None = None) -> "ModelChain":
+        """The next model: `change` is what the round's average is from this one."""
         if number <= self.number:
             raise ChainBroken(f"round {number} was published after round {self.number}: averages are read in order")
-        return ModelChain(number, base, _in_range(self.weights + change))
+        moments = self.moments
+        if step is not None:
+            change, moments = step.apply(change, moments)
+        return ModelChain(number, base, self.averaged(change), moments)
+
+    def digest(self) -> str:
+        """The same on every device that has read the same rounds, and on no other."""
+        return hashlib.sha256(b"crowdfl state 1" + self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        return self.number.to_bytes(ROUND_BYTES, "big") + self.base + self.weights.astype("<i8").tobytes()
+        arrays = self.weights.astype("<i8"), *(moment.astype("<f8") for moment in self.moments)
+        return self.number.to_bytes(ROUND_BYTES, "big") + self.base + b"".join(array.tobytes() for array in arrays)
 
     @classmethod
-    def from_bytes(cls, data: bytes, parameters: int) -> "ModelChain":
-        start = ROUND_BYTES + HASH_BYTES
-        if len(data) != start + 8 * parameters:
+    def from_bytes(cls, data: bytes, parameters: int, step: ServerStep | None = None) -> "ModelChain":
+        start, count = ROUND_BYTES + HASH_BYTES, 0 if step is None else step.moments
+        if len(data) != start + 8 * parameters * (1 + count):
             raise FormatError(f"{len(data)} bytes are not the model of this task, which has {parameters} weights")
-        weights = np.frombuffer(data, dtype="<i8", offset=start).astype(np.int64)
-        return cls(int.from_bytes(data[:ROUND_BYTES], "big"), data[ROUND_BYTES:start], weights)
+        weights = np.frombuffer(data, dtype="<i8", count=parameters, offset=start).astype(np.int64)
+        carried = np.frombuffer(data, dtype="<f8", offset=start + 8 * parameters).astype(np.float64)
+        if not np.isfinite(carried).all():
+            raise FormatError("the state that was kept with the model is damaged: delete it, and it is read again")
+        moments = tuple(carried.reshape(count, parameters)) if count else ()
+        return cls(int.from_bytes(data[:ROUND_BYTES], "big"), data[ROUND_BYTES:start], weights, moments)
 
 
 def rounded_quotient(sums: Integers, total: int) -> Integers:
@@ -92,7 +116,7 @@ def rounded_quotient(sums: Integers, total: int) -> Integers:
 
 
 def _in_range(weights: npt.NDArray[np.float64] | Integers) -> Integers:
-    if max(weights.max(), -weights.min()) >= _LARGEST:
+    if not (weights.max() < _LARGEST and weights.min() > -_LARGEST):
         raise SlotOverflow(
             "a weight is too large to be counted in units of 10^-decimals: lower `decimals`, or start again"
         )

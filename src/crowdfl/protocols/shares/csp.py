@@ -23,6 +23,7 @@ from crowdfl.protocols.hardened.shape import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
+from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.average import RoundRecord
 from crowdfl.protocols.shares.books import CspBooks, SumOpened
 from crowdfl.protocols.shares.chain import RoundPlace, sha256
@@ -41,6 +42,7 @@ class SharesCsp:
     def __init__(self, party: Party, shape: SharesShape, keys: CspKeys, fingerprint: bytes) -> None:
         self.party, self.fingerprint, self._shape, self._keys = party, fingerprint, shape, keys
         self.roster = Roster()
+        self.watch: rules.Watch = rules.unwatched
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
         self._last_sum: tuple[int, bytes] | None = None
@@ -147,6 +149,7 @@ class SharesCsp:
             self._previous_sum,
             self.roster.reading,
             self.party.view.saw,
+            self.watch,
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
 

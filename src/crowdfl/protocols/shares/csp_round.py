@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.crypto.shares.expansion import expand
+from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.average import AverageCoins, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace
 from crowdfl.protocols.shares.checks import Checked, CheckInputs, CheckVerdict, check_program
@@ -38,6 +39,7 @@ class CspInputs:
     previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     saw: Callable[[str, Sequence[int]], None]  # told what CSP sees
+    watch: rules.Watch = rules.unwatched
 
 
 @dataclass(repr=False)
@@ -108,7 +110,7 @@ class CspRound:
 
     def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
         names, divider = self._members.accepted, CspDivider(side, self._inputs.saw)
-        shares = yield from reward_program(divider, self._shape, self._dealt, checked)
+        shares = yield from reward_program(divider, self._shape, self._dealt, checked, self._inputs.watch)
         commitments = side.heard(HASH_BYTES * len(names))
         context = self._shape.spec.context(self.place.number)
         sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)

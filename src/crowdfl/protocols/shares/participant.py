@@ -28,11 +28,11 @@ class _ChainReader:
         self._model: ModelChain | None = None
 
     def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
-        spec = self._shape.spec
+        spec, step = self._shape.spec, self._shape.step
         if chain is None:
-            self._model = ModelChain.start(spec.name, initial, self._shape.widths.unit)
+            self._model = ModelChain.start(spec.name, initial, self._shape.widths.unit, step)
         else:
-            self._model = ModelChain.from_bytes(chain, spec.parameters)
+            self._model = ModelChain.from_bytes(chain, spec.parameters, step)
 
     def chain(self) -> bytes | None:
         return None if self._model is None else self._model.to_bytes()
@@ -40,8 +40,11 @@ class _ChainReader:
     def read(self, publication: bytes, round_number: int) -> Average:
         opened = self._reader.read(publication, round_number, self._followed())
         self._model = opened.chain
-        weights = opened.chain.weights / self._shape.widths.unit
-        return Average(weights, opened.total, self._standing(opened))
+        unit, standing = self._shape.widths.unit, self._standing(opened)
+        if self._shape.step is None:
+            return Average(opened.average / unit, opened.total, standing)
+        model, state = opened.chain.weights / unit, opened.chain.digest()
+        return Average(opened.average / unit, opened.total, standing, model, state)
 
     def _followed(self) -> ModelChain:
         if self._model is None:

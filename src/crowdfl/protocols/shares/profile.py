@@ -40,7 +40,8 @@ class SharesProfile:
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
         paid = shape.widths.is_checked and shape.payment
-        return shape.widths.explain() + (f"\n{shape.rule_widths.explain()}" if paid else "")
+        lines = [shape.widths.explain(), *([shape.rule_widths.explain()] if paid else [])]
+        return "\n".join(lines if shape.step is None else [*lines, shape.step.explain(float(settings.clip))])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)

@@ -33,7 +33,9 @@ class SealedRewards(Message, kind=64):
     sealed: tuple[bytes, ...]
 
 
-def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
+def reward_program(
+    divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked, watch: rules.Watch = rules.unwatched
+) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in the order of the accepted slots."""
     if dealt.rewards is None:
         raise ProtocolError("nothing was dealt for the rewards of this task")
@@ -44,7 +46,7 @@ def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, chec
     shown = added(unpack(mine, bits), unpack(products.beside, bits), bits)
     opened = None if mask is None else Masked(shown, mask.share)
     scores = _scores(dealt, checked, products, opened)
-    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment))
+    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment, watch))
 
 
 def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> RoundScores:

@@ -7,6 +7,7 @@
 | `distance` | operands, divisions (2), products, division (2), products: 7 |
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crowdfl.protocols.shares import agreement, distance, gate, payout
@@ -14,6 +15,9 @@ from crowdfl.protocols.shares.correlations import Cards, Dealt
 from crowdfl.protocols.shares.program import Half
 from crowdfl.protocols.shares.reciprocal import Divider
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
+
+Watch = Callable[[RoundScores, Sequence[int]], None]
+"""Told a server's shares of the scores and of the weights: both servers' together open them."""
 
 _DealtRule = gate.DealtGate | agreement.DealtAgreement | distance.DealtDistance
 
@@ -52,9 +56,19 @@ def weights(divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: R
     return (yield from distance.weights(divider, widths, dealt.rule, scores))
 
 
+def unwatched(scores: RoundScores, weights: Sequence[int]) -> None:
+    """The watch of every server but a laboratory's."""
+
+
 def rewards(
-    divider: Divider, widths: RuleWidths, dealt: DealtRewards, scores: RoundScores, budget: int
+    divider: Divider,
+    widths: RuleWidths,
+    dealt: DealtRewards,
+    scores: RoundScores,
+    budget: int,
+    watch: Watch = unwatched,
 ) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in millionths, in the order of the scores."""
     weighed = yield from weights(divider, widths, dealt, scores)
+    watch(scores, weighed)
     return (yield from payout.rewards(divider, widths.payout, dealt.payout, weighed, budget))

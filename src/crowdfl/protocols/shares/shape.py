@@ -9,6 +9,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
 from crowdfl.protocols.shares.rule_widths import RuleWidths
+from crowdfl.protocols.shares.steps import ServerStep
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 
@@ -31,6 +32,11 @@ class SharesShape:
     def rule_widths(self) -> RuleWidths:
         """Of a task that pays."""
         return RuleWidths.of(self.widths, self.spec.settings)
+
+    @cached_property
+    def step(self) -> ServerStep | None:
+        """What readers make of an average, if they do not take it as it is."""
+        return ServerStep.of(self.spec.settings)
 
     @cached_property
     def ring(self) -> Ring:

@@ -30,6 +30,7 @@ from crowdfl.protocols.hardened.shape import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.checks import Checked, CheckInputs, check_program
@@ -84,6 +85,7 @@ class SharesSp:
         self.party, self.fingerprint, self._shape = party, fingerprint, shape
         self._csp_key, self._seed = csp_key, dealt
         self.roster = Roster()
+        self.watch: rules.Watch = rules.unwatched
         self._claims = claims.ClaimsSp(shape.spec.name, csp_key, self.roster.signing, shape.limits())
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
@@ -231,7 +233,7 @@ class SharesSp:
         if not self._shape.payment:
             return
         divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)))
-        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
+        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked, self.watch))
         masks = RewardMasks.of(now.members.accepted, shares, now.seed)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
         self._envelopes = masks.envelopes(reply)

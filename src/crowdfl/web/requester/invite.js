@@ -16,14 +16,14 @@ export function inviteCard(task, signal) {
   const days = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 3660, value: 30 }));
   const button = /** @type {HTMLButtonElement} */ (h("button.main", { type: "submit" }, "Make invitations"));
   const make = async () => {
-    const { invitations } = await post(`tasks/${task.task}/invitations`, { count: Number(count.value), days: Number(days.value) }, signal);
+    const { invitations, no_phones } = await post(`tasks/${task.task}/invitations`, { count: Number(count.value), days: Number(days.value) }, signal);
     place.replaceChildren(notice(`${invitations.length} ${invitations.length === 1 ? "invitation was" : "invitations were"} made.`));
-    list.replaceChildren(codes(invitations), sheetLink(task));
+    list.replaceChildren(codes(invitations, no_phones), no_phones ? "" : sheetLink(task));
   };
   const older = actionButton("button", "Show those made before", place, async () => {
-    const { invitations } = await get(`tasks/${task.task}/invitations`, signal);
+    const { invitations, no_phones } = await get(`tasks/${task.task}/invitations`, signal);
     place.replaceChildren(invitations.length ? "" : notice("No invitation was made here yet."));
-    list.replaceChildren(codes(invitations), invitations.length ? sheetLink(task) : "");
+    list.replaceChildren(codes(invitations, no_phones), invitations.length && !no_phones ? sheetLink(task) : "");
   });
   const form = h("form", { onSubmit: (/** @type {Event} */ event) => { event.preventDefault(); void guarded(button, place, make); } },
     h("div.inline", null, labelled("count", "How many", count), labelled("days", "Good for days", days), h("div", null, button)));
@@ -35,9 +35,10 @@ export function inviteCard(task, signal) {
 /** @param {Task} task */
 const sheetLink = (task) => h("p", null, h("a", { href: `#/tasks/${task.task}/sheet` }, "A sheet to print"));
 
-/** @param {readonly Invitation[]} invitations */
-function codes(invitations) {
-  return h("ul.codes", null, ...invitations.map((one) => h("li", null, h("h3", null, `Invitation ${one.number}`), ...(one.link ? withLink(one) : withFile(one)))));
+/** @param {readonly Invitation[]} invitations @param {string | null} noPhones Why a phone cannot take part. */
+function codes(invitations, noPhones) {
+  const list = h("ul.codes", null, ...invitations.map((one) => h("li", null, h("h3", null, `Invitation ${one.number}`), ...(one.link ? withLink(one) : withFile(one)))));
+  return h("div", null, noPhones && invitations.length ? notice(`A phone cannot take part: ${noPhones}.`) : null, list);
 }
 
 /** @param {Invitation} invitation */
@@ -53,4 +54,4 @@ function withLink({ number, link, picture, file }) {
 }
 
 /** @param {Invitation} invitation */
-const withFile = ({ file }) => [h("p", null, "Phones cannot take part in this profile. Hand over the file: "), h("p.link", null, file)];
+const withFile = ({ file }) => [h("p", null, "Hand over the file: "), h("p.link", null, file)];

@@ -8,11 +8,12 @@ import { actionButton, card, labelled, notice, progress } from "./parts.js";
 
 /** @typedef {import("./task.js").Task} Task */
 /** @typedef {import("./task.js").Standing} Standing */
-/** @typedef {{ number: number, accuracy: number, loss: number, windows: number }} Score */
+/** @typedef {{ number: number, state: string | null, accuracy: number, loss: number, windows: number }} Score `state`: its digest, after a server step. */
 /** @typedef {{ windows: number, precision: number, recall: number, f1: number }} ClassScore */
 /** @typedef {{ accuracy: number, loss: number, windows: number, labels: string[], classes: Record<string, ClassScore>, confusion: number[][] }} Evaluation */
 
 const DATA = "crowdfl-data";
+const SHOWN = 16; // digits of a state, as the commands show them
 const HINT = "One a line: watch:0, csv:FOLDER or npz:FILE#7, on this machine. What each holds out is tested on. It never leaves this machine.";
 
 /** @param {string} id */
@@ -53,11 +54,14 @@ export function accuracyCard(task, signal) {
 
 /** @param {Task} task @param {readonly Score[]} scores */
 function curve(task, scores) {
-  const rows = scores.map(({ number, accuracy, loss, windows }) => [number, percent(accuracy), loss.toFixed(3), windows]);
+  const isStepped = task.step !== "none";
+  const rows = scores.map(({ number, accuracy, loss, windows, state }) =>
+    [number, percent(accuracy), loss.toFixed(3), windows, ...(isStepped ? [h("span.id", null, state ? state.slice(0, SHOWN) : "")] : [])]);
   return [
     plot("Accuracy by round", scores.map(({ number }) => number), [{ name: "accuracy", values: scores.map(({ accuracy }) => accuracy) }],
       { xLabel: "round", yLabel: "accuracy", yRange: [0, 1], yFormat: percent }),
-    table(`Scores, of ${task.rounds} rounds`, ["round", "accuracy", "loss", "windows"], rows, { numbers: [0, 1, 2, 3] }),
+    table(`Scores, of ${task.rounds} rounds`, ["round", "accuracy", "loss", "windows", ...(isStepped ? ["state"] : [])], rows, { numbers: [0, 1, 2, 3] }),
+    ...(isStepped ? [h("p.soft", null, "Every reader makes the next model from a round's average by the task's server step. Participants see the same digits of its state after each round that they may read.")] : []),
   ];
 }
 
@@ -82,7 +86,7 @@ export function modelCard(task, signal) {
     result.replaceChildren(...tables(await follow(job, (now) => place.replaceChildren(progress(now)), signal)));
     place.replaceChildren();
   });
-  return card("The model", h("p", null, "The newest average that you may read."),
+  return card("The model", h("p", null, task.step === "none" ? "The newest average that you may read." : "What the task's server step makes of the newest average that you may read."),
     h("div.row", null, fetchAs("safetensors"), fetchAs("npz")),
     h("div.inline", null, labelled("model-path", "Or a file on this machine", path), h("div", null, save)),
     element, h("div.row", null, evaluate), place, result);

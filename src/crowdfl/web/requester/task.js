@@ -12,7 +12,7 @@ import { actionButton, card, confirmed, notice, progress, showFailure } from "./
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} key @property {string[]} labels @property {string} folder
+ * @property {string} key @property {string} step @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */

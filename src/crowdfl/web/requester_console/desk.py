@@ -12,6 +12,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.invitation_link import phone_page
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import RequesterSettings, to_millionths
@@ -142,9 +143,10 @@ class Desk:
         return self.folder / "invitations" / self.requester.definition(task).task
 
     def _shown(self, task: str, paths: Sequence[Path]) -> dict[str, Any]:
-        with_link = self.requester.definition(task).settings.profile == "shares"  # the only one that phones speak
-        page = phone_page(self.settings) if with_link else None
-        return {"folder": str(self._invitations(task)), "invitations": [shown_invitation(path, page) for path in paths]}
+        why = phone_obstacle(self.requester.definition(task))
+        page = phone_page(self.settings) if why is None else None
+        shown = [shown_invitation(path, page) for path in paths]
+        return {"folder": str(self._invitations(task)), "invitations": shown, "no_phones": why}
 
 
 def _summary(definition: Definition) -> dict[str, Any]:
@@ -159,5 +161,6 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "least": settings.min_participants,
         "most": settings.max_participants,
         "key": settings.key,
+        "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }

@@ -5,7 +5,7 @@ What does not convert stays as it was typed: the settings' own rules refuse it, 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,9 +13,10 @@ from pydantic.fields import FieldInfo
 
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.defining import WATCH_TASK, defined, explained
+from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.participant import LEAST_PARTICIPANTS
+from crowdfl.roles.phones import phone_obstacle
 from crowdfl.schema import Settings, expected, settable, types_of
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 
@@ -35,8 +36,9 @@ _USUAL = {
         "max_samples",
         "budget",
         "max_norm",
+        "server_step",
     ),
-    "training": ("labels", "channels", "learner", "hidden", "features", "epochs"),
+    "training": ("labels", "channels", "learner", "hidden", "features", "scale_inputs", "epochs", "proximal"),
 }
 _LONG = ("purpose", "terms", "readers")
 _SECONDS = ("claim_window", "window", "grace")  # of the task, not the window of samples
@@ -110,10 +112,16 @@ def answer(values: Values, min_claim_window: float) -> Answer:
         return Answer(errors)
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
-        return Answer(explanation=explained(definition))
+        return Answer(explanation=_with_phones(explained(definition), definition))
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words))
+
+
+def _with_phones(explanation: Explanation, definition: Definition) -> Explanation:
+    """A task of the phones' own profile that they cannot take part in is worth a word; of others nobody expects it."""
+    why = phone_obstacle(definition) if definition.settings.profile == "shares" else None
+    return explanation if why is None else replace(explanation, warnings=[*explanation.warnings, f"no phones: {why}"])
 
 
 def faults(values: Values) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What was learnt: the model as files, how well it does, and accuracy by round. Computed here, where the data lies."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,16 +53,16 @@ class Learned:
         """The newest model on somebody's held-out windows."""
         steps = len(data) + 2
         progress(0, steps, "opening the model")
-        recipe, arrays = Recipe.of(self.requester.definition(task).training), self.model(task)
+        recipe, arrays = recipe_shown(self.requester.definition(task).training), self.model(task)
         samples = _loaded(recipe, data, lambda done, words: progress(done + 1, steps, words))
         progress(steps - 1, steps, "evaluating")
         return {**_scored(recipe, recipe.make_learner(), arrays, samples), "labels": list(recipe.labels)}
 
     def by_round(self, task: str, data: Sequence[str], progress: Progress) -> dict[str, Any]:
-        """Accuracy of the initial weights, which are round 0, and of each average that the requester may read."""
+        """Accuracy of the initial weights, which are round 0, and of the model after each round that the requester may read."""
         progress(0, 0, "looking at the rounds")
         numbers = [0, *self._readable(task)]
-        recipe = Recipe.of(self.requester.definition(task).training)
+        recipe = recipe_shown(self.requester.definition(task).training)
         missing = [number for number in numbers if (task, tuple(data), number) not in self._scores]
         unread: list[dict[str, Any]] = []
         if missing:
@@ -79,7 +79,8 @@ class Learned:
                 kept = {name: found[name] for name in ("accuracy", "loss", "windows")}
                 self._scores[task, tuple(data), number] = kept
         known = [number for number in numbers if (task, tuple(data), number) in self._scores]
-        rounds = [{"number": number, **self._scores[task, tuple(data), number]} for number in known]
+        states = self.requester.states(task)
+        rounds = [{"number": n, "state": states.get(n), **self._scores[task, tuple(data), n]} for n in known]
         return {"rounds": rounds, "unread": unread}
 
     def _readable(self, task: str) -> list[int]:
@@ -93,8 +94,19 @@ class Learned:
         if number == 0:
             return self.requester.initial(task)
         with self._reading:
-            flat = self.requester.read(task, number).weights
+            flat = self.requester.read(task, number).model
         return self.requester.definition(task).shape.arrays(flat)
+
+
+def recipe_shown(training: Mapping[str, Any]) -> Recipe:
+    """Of a task whose model this page evaluates: it runs nobody's code, and shows classes. A loss is not needed any more."""
+    recipe = Recipe.of(training).changed(loss=None)
+    if recipe.learns_values or recipe.learner in ("module", "own"):
+        raise SettingsError(
+            "this page evaluates models of its own kinds that tell labels apart: for this task use `crowdfl task fetch`, then "
+            "`crowdfl evaluate`"
+        )
+    return recipe
 
 
 def _place(path: str) -> Path:

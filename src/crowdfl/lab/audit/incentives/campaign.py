@@ -12,20 +12,19 @@ from types import MappingProxyType
 import numpy as np
 
 from crowdfl.errors import DataMissing
-from crowdfl.lab.audit.incentives.cheats import Cheat, CheaterView, Flat, scaled
+from crowdfl.lab.audit.incentives.cheats import CHEATS, STEP_CHEATS, Cheat, CheaterView, Flat, scaled
 from crowdfl.learning.datasets.data import Cut, Labels, Source
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
+from crowdfl.learning.datasets.wisdm_set import SET_FILE
 from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, Training
 from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
-from crowdfl.learning.oracle import fedavg, updates_of
+from crowdfl.learning.oracle import PlainStep, fedavg, updates_of
 
-FILES: Mapping[str, str] = MappingProxyType(
-    {"WISDM": "wisdm_v1.1_crowdfl_2520x90x3.npz", "MotionSense": "motionsense_24subj_acc50hz.npz"}
-)
+FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
 MADE_UP = "made-up people"
 SPECTRAL, RAW = "spectral features", "raw windows"
 _FEATURES = {SPECTRAL: "motion", RAW: "flat"}
@@ -47,6 +46,8 @@ class IncentiveSettings:
     rate: float = 0.05
     lanes: int = 4096
     seed: int = 0
+    server_step: str = "none"
+    server_rate: float = 1.0
 
     @classmethod
     def quick(cls) -> "IncentiveSettings":
@@ -56,6 +57,10 @@ class IncentiveSettings:
     def network(cls) -> "IncentiveSettings":
         """One hidden layer, by torch; fewer draws, for it takes longer."""
         return cls(draws=1, hidden=64, epochs=10, rate=0.005)
+
+    @property
+    def cheats(self) -> tuple[Cheat, ...]:
+        return CHEATS if self.server_step == "none" else (*CHEATS, *STEP_CHEATS)
 
     @property
     def people(self) -> int:
@@ -145,29 +150,33 @@ class CheatedCampaign:
     def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
         """Every round with the first `group` cheaters; none of them without a cheat."""
         averages, previous, rounds = [self._start], None, list[RoundUploads]()
+        step, last = PlainStep(self._settings.server_step, self._settings.server_rate), self._start
         counts = [len(one.labels) for one in self._honest]
         samples = [*counts, *[max(counts)] * group]
         for number in range(1, self._settings.rounds + 1):
-            models = self._models(averages, number, cheat, group)
+            models = self._models(averages, last, number, cheat, group)
             updates = updates_of(models, samples, averages[-1])
             rounds.append(RoundUploads(updates, tuple(samples), previous))
             previous = updates.sum(axis=0)
-            averages.append(fedavg(models, samples))
+            last = fedavg(models, samples)
+            averages.append(step.next_model(averages[-1], last))
         return rounds
 
-    def _models(self, averages: Sequence[Flat], number: int, cheat: Cheat | None, group: int) -> list[Flat]:
+    def _models(self, averages: Sequence[Flat], last: Flat, number: int, cheat: Cheat | None, group: int) -> list[Flat]:
         base = averages[-1]
         changes = list(self._first) if number == 1 else [self._train(base, number, one) for one in self._honest]
         if cheat is not None:
-            changes += [cheat.change(self._view(averages, number, place)) for place in range(group)]
+            changes += [cheat.change(self._view(averages, last, number, place)) for place in range(group)]
         # A phone scales its update down to the bound; an upload that is larger would be left out.
         return [base + scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
 
-    def _view(self, averages: Sequence[Flat], number: int, place: int) -> CheaterView:
+    def _view(self, averages: Sequence[Flat], last: Flat, number: int, place: int) -> CheaterView:
         seed = self._settings.seed, self._draw, number
         own, common = np.random.default_rng([*seed, place + 1]), np.random.default_rng([*seed, 0])
         one, base = self._cheaters[place], averages[-1]
-        return CheaterView(averages, self.bound, own, common, lambda flip: self._train(base, number, one, flip=flip))
+        return CheaterView(
+            averages, self.bound, own, common, lambda flip: self._train(base, number, one, flip=flip), last
+        )
 
     def _train(self, base: Flat, number: int, one: Pupil, *, flip: bool = False) -> Flat:
         shape, labels = self._learner.shape, self._labels - 1 - one.labels if flip else one.labels

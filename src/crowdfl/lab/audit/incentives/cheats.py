@@ -16,13 +16,17 @@ _FAINT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class CheaterView:
-    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped."""
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped.
+
+    In a task with a server step they are the models that rounds started from, and `last` is the last average.
+    """
 
     averages: Sequence[Flat]
     bound: float
     own: np.random.Generator
     common: np.random.Generator
     train: Callable[[bool], Flat]
+    last: Flat | None = None
 
     def step(self, ago: int) -> Flat:
         """By what an average differed from the one before; 1 is the last. Zero where there were not that many rounds."""
@@ -71,5 +75,12 @@ CHEATS = (
         "all upload one common noise, as long as allowed",
         lambda view: _noise(view.common, view.averages[-1], view.bound),
         least=2,
+    ),
+)
+STEP_CHEATS = (  # without a server step the last average is the base, and this is an echo
+    Cheat(
+        "average again",
+        "uploads the last average",
+        lambda v: (v.averages[-1] if v.last is None else v.last) - v.averages[-1],
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.lab.audit.incentives.campaign import CheatedCampaign, CrowdData, IncentiveSettings, RoundUploads
-from crowdfl.lab.audit.incentives.cheats import CHEATS, Cheat, Flat
+from crowdfl.lab.audit.incentives.cheats import Cheat, Flat
 from crowdfl.learning.oracle import agreement_weights, count_weights, distance_weights, gate_weights, rewards_from
 
 REFERENCE = "count"  # pay by declared samples: no rule of the protocol, but what the others are measured by
@@ -53,7 +53,7 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
         say(f"{crowd.name}: people drawn, {draw + 1} of {settings.draws}")
         campaigns.append(CheatedCampaign(crowd, settings, draw))
     yield from _judged(crowd, settings, None, 0, [campaign.play(None) for campaign in campaigns])
-    for cheat in CHEATS:
+    for cheat in settings.cheats:
         say(f"{crowd.name}: {cheat.name}")
         for group in (size for size in settings.groups if size >= cheat.least):
             played = [campaign.play(cheat, group) for campaign in campaigns]

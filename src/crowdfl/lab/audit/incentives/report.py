@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from crowdfl.lab.audit.incentives.campaign import MADE_UP, RAW, SPECTRAL, CrowdData, IncentiveSettings, load_crowds
-from crowdfl.lab.audit.incentives.cheats import CHEATS
 from crowdfl.lab.audit.incentives.outcome import NOBODY, REFERENCE, RULES, Outcome, PaceOutcome, outcomes, paces
 from crowdfl.lab.report.plots import Axes, Canvas, Picture, panels
 from crowdfl.lab.report.results import Result, ResultTable
@@ -38,7 +37,7 @@ def audit_incentives(
         where,
         asdict(settings),
         tables=(_summary(found), *_details(found, settings), _pace_table(trained)),
-        notes=(*notes, *said, *conclusions(found), *(f"{cheat.name}: {cheat.does}" for cheat in CHEATS)),
+        notes=(*notes, *said, *conclusions(found), *(f"{cheat.name}: {cheat.does}" for cheat in settings.cheats)),
         pictures=(_picture(name, found),),
         data={"outcomes": [one.to_dict() for one in found], "paces": [one.to_dict() for one in trained]},
         command=command,
@@ -112,7 +111,7 @@ def _details(found: Sequence[Outcome], settings: IncentiveSettings) -> Iterator[
         unpaid = {(one.cheat, one.rule, one.group): one.unpaid for one in of}
         calm = ["-"] * len(RULES) + [percent(unpaid[NOBODY, rule, 0]) for rule in _WITHHOLDING]
         rows = [(NOBODY, *calm)]
-        for cheat in CHEATS:
+        for cheat in settings.cheats:
             earned = [_cell(shares.get((cheat.name, rule, size)) for size in settings.groups) for rule in RULES]
             lost = [_cell(unpaid.get((cheat.name, rule, size)) for size in settings.groups) for rule in _WITHHOLDING]
             rows.append((cheat.name, *earned, *lost))

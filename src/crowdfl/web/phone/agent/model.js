@@ -22,7 +22,7 @@ export class KeptModel {
     const { protocol } = this._affairs;
     const task = await this._affairs.shares();
     const kept = await this._kept.get("chain");
-    return kept ? protocol.chainFromBytes(kept, task.parameters) : protocol.startChain(task, await this._initialWeights());
+    return kept ? protocol.chainFromBytes(kept, task) : protocol.startChain(task, await this._initialWeights());
   }
 
   /** The last average read, or the initial weights. */
@@ -61,23 +61,25 @@ export class KeptModel {
       return false;
     }
     const metrics = await this.evaluate(trainer, protocol.chainWeights(opened.chain, task.unit));
-    await this._keep(number, opened, metrics);
-    tell("read", { round: number, ...metrics });
+    const known = { ...metrics, ...(task.step ? { state: await protocol.stateDigest(opened.chain) } : {}) };
+    await this._keep(number, opened, known);
+    tell("read", { round: number, ...known });
     return true;
   }
 
   /**
    * With the model, in one write: whether both servers left this participant's upload out.
-   * @param {number} number @param {import("../protocol/average.js").Opened} opened @param {Metrics | null} metrics
+   * @param {number} number @param {import("../protocol/average.js").Opened} opened
+   * @param {Partial<Metrics> & {state?: string}} known
    */
-  async _keep(number, opened, metrics) {
+  async _keep(number, opened, known) {
     const { protocol, tell } = this._affairs;
     const { who } = await this._affairs.keys();
     const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
     const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
     await this._kept.change({
       chain: protocol.chainToBytes(opened.chain),
-      [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...metrics },
+      [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...known },
       ...(news ? { [named(number, "no-reward")]: why } : {}),
     }, ["initial"]);
     if (news) tell("upload rejected", { round: number, why });

@@ -4,7 +4,7 @@
 export { readPublication, standing } from "../protocol/average.js";
 export { openBundle } from "../protocol/bundle.js";
 export { hex, sha256 } from "../protocol/bytes.js";
-export { chainFromBytes, chainToBytes, chainWeights, startChain } from "../protocol/chain.js";
+export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } from "../protocol/chain.js";
 export { checkReceipt, openAppointment, openDefinition, requireKey } from "../protocol/documents.js";
 export { enrolmentRequest, openEnrolled } from "../protocol/enrolment.js";
 export { newKeys } from "../protocol/keys.js";

@@ -18,6 +18,7 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} why Why it was refused or is not paid.
  * @property {number | null} samples
  * @property {string | null} receipt
+ * @property {string | null} digest Of the model and its server step after the round; null in a task without one.
  */
 
 /**
@@ -101,6 +102,7 @@ async function roundOf(kept, number, said) {
     why: refused?.why ?? nothing?.why ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
     samples: trained?.samples ?? null,
     receipt: receipt ?? lost ?? null,
+    digest: average?.state ?? null,
   };
 }
 

@@ -36,11 +36,12 @@ export class Uploads {
     await this._affairs.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       if ((await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
+      const recordings = await this._recordings(); // now: one that comes while this trains must be tried next
       try {
         await this._train(number, trainer);
       } catch (nothing) {
         if (!(nothing instanceof NothingToContribute)) throw nothing;
-        await this._noteNothing(number, nothing);
+        await this._noteNothing(number, nothing, recordings);
         return true;
       }
     }
@@ -56,9 +57,9 @@ export class Uploads {
     return before !== undefined && before.recordings === (await this._recordings());
   }
 
-  /** @param {number} number @param {Error} nothing */
-  async _noteNothing(number, nothing) {
-    const found = { why: nothing.message, recordings: await this._recordings() };
+  /** @param {number} number @param {Error} nothing @param {string} recordings Those that it was made of. */
+  async _noteNothing(number, nothing, recordings) {
+    const found = { why: nothing.message, recordings };
     await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
     this._affairs.tell("nothing to contribute", { round: number, why: nothing.message });
   }

@@ -12,6 +12,7 @@
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
  *   why: string | null,
+ *   digest: string | null,
  * }} RoundView
  */
 

@@ -1,13 +1,14 @@
 // What the training worker does with the messages that it gets; worker.js only joins this to a worker's port.
 import { Cancelled, CrowdFLError } from "../protocol/errors.js";
-import { features } from "./features.js";
+import { features, scaled } from "./features.js";
 import { makeLearner } from "./learners.js";
 import { trainingSeed } from "./random.js";
-import { parseRecipe, requireBearable } from "./recipe.js";
+import { inputs, parseRecipe, requireBearable } from "./recipe.js";
 import { splitRecordings } from "./recordings.js";
 
 /** @typedef {import("./recordings.js").Recording} Recording */
 /** @typedef {import("./recordings.js").Side} Side */
+/** @typedef {import("./recipe.js").Recipe} Recipe */
 /** @typedef {import("./training.js").Learner} Learner */
 /** @typedef {import("./training.js").Progress} Progress */
 /** @typedef {import("./training.js").Scores} Scores */
@@ -49,7 +50,7 @@ export function prepare(job) {
 export function evaluate(job) {
   const { recipe, learner, split } = opened(job);
   learner.load(job.weights);
-  return scoresOf(learner, fed(split.heldOut, recipe.features));
+  return scoresOf(learner, fed(split, recipe).heldOut);
 }
 
 /**
@@ -59,12 +60,12 @@ export function evaluate(job) {
  */
 export async function train(job, onBatch = () => {}) {
   const { recipe, learner, split } = opened(job);
-  const [mine, heldOut] = [fed(split.train, recipe.features), fed(split.heldOut, recipe.features)];
+  const { train: mine, heldOut } = fed(split, recipe);
   learner.load(job.weights);
   const before = scoresOf(learner, heldOut);
-  const { epochs, batch, rate } = recipe;
+  const { epochs, batch, rate, proximal } = recipe;
   const seed = await trainingSeed(recipe.seed, job.round, job.name);
-  for (const progress of learner.steps(mine.inputs, mine.labels, { epochs, batch, rate, seed })) await onBatch(progress);
+  for (const progress of learner.steps(mine.inputs, mine.labels, { epochs, batch, rate, proximal, seed })) await onBatch(progress);
   return { weights: learner.weights(), samples: mine.labels.length, before, after: scoresOf(learner, heldOut) };
 }
 
@@ -76,8 +77,12 @@ function opened({ training, shape, recordings }) {
   return { recipe, learner, split: splitRecordings(recordings, recipe) };
 }
 
-/** @param {Side} side @param {"motion" | "flat"} name */
-const fed = ({ windows, labels }, name) => ({ inputs: features(name, windows), labels });
+/** What the learner is fed of both sides. @param {import("./recordings.js").Split} split @param {Recipe} recipe */
+function fed({ train, heldOut }, recipe) {
+  const made = [train, heldOut].map(({ windows }) => features(recipe.features, windows));
+  const [mine, other] = recipe.scaleInputs ? made.map((rows) => scaled(rows, made[0], inputs(recipe))) : made;
+  return { train: { inputs: mine, labels: train.labels }, heldOut: { inputs: other, labels: heldOut.labels } };
+}
 
 /** @param {Learner} learner @param {{ inputs: Float32Array, labels: Int32Array }} data */
 const scoresOf = (learner, { inputs, labels }) => (labels.length ? learner.evaluate(inputs, labels) : null);

@@ -45,6 +45,8 @@ export function multiply(out, rows, columns, a, aRow, aStep, b, bRow, bStep, inn
 class Parameters {
   #means;
   #squares;
+  /** @type {Float32Array | null} What FedProx draws them back to. */
+  #start = null;
 
   /** @param {number} count */
   constructor(count) {
@@ -57,6 +59,14 @@ class Parameters {
   forget() {
     this.#means.fill(0);
     this.#squares.fill(0);
+    this.#start = null;
+  }
+
+  /** FedProx: the slopes of proximal / 2 |values - start|^2; the first values that it sees are the start. @param {number} proximal */
+  drawBack(proximal) {
+    const { values, slopes } = this;
+    const start = (this.#start ??= values.slice());
+    for (let at = 0; at < values.length; at++) slopes[at] += proximal * (values[at] - start[at]);
   }
 
   /** @param {number} pace The rate, and @param {number} spread the divisor, both corrected for this step. */
@@ -147,6 +157,12 @@ export class Linear {
   forget() {
     this.#weight.forget();
     this.#bias.forget();
+  }
+
+  /** @param {number} proximal */
+  drawBack(proximal) {
+    this.#weight.drawBack(proximal);
+    this.#bias.drawBack(proximal);
   }
 
   /** @param {number} pace @param {number} spread */

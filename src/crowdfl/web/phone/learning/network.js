@@ -65,6 +65,7 @@ export class NetworkLearner {
     let step = 0;
     return yield* overBatches(labels.length, training, (batch) => {
       this.#slopes(space, inputs, labels, batch);
+      if (training.proximal) for (const layer of this.#linear) layer.drawBack(training.proximal);
       const { pace, spread } = adamFactors(training.rate, ++step);
       for (const layer of this.#linear) layer.step(pace, spread);
     });

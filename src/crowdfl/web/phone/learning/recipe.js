@@ -1,16 +1,19 @@
 // A task's [training] section: the same entries, defaults, bounds and refusals as Python's `Recipe`.
 import { SettingsError, UnsupportedTask } from "../protocol/errors.js";
+import { featuresPerWindow } from "./features.js";
 import { expectedShape, noConvolutions, stackOf } from "./networks.js";
 
+/** @typedef {import("./features.js").FeatureName} FeatureName */
 /**
  * @typedef {object} Recipe
  * @property {"network" | "softmax"} learner
  * @property {readonly number[]} hidden
  * @property {readonly string[]} layers
- * @property {"motion" | "flat"} features
+ * @property {FeatureName} features
  * @property {readonly string[]} labels
  * @property {number} channels
  * @property {boolean} standardise
+ * @property {boolean} scaleInputs
  * @property {number} window Samples in a window.
  * @property {number} step Samples from one window to the next.
  * @property {number} heldOut Share of a recording that is tested on, at its end.
@@ -19,6 +22,7 @@ import { expectedShape, noConvolutions, stackOf } from "./networks.js";
  * @property {number} epochs
  * @property {number} batch
  * @property {number} rate
+ * @property {number} proximal FedProx's mu; 0: without it.
  * @property {bigint} seed
  */
 
@@ -28,10 +32,11 @@ import { expectedShape, noConvolutions, stackOf } from "./networks.js";
 
 const LONGEST = 10_000; // of what a phone is asked to do
 const ENDLESS = 2 ** 63;
-const FREQUENCIES = 6;
 const SHOWN = 60; // characters of a wrong value that a message repeats
 const LISTED = 5;
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|\p{Cc}/u;
+const LOSSES = ["squared", "absolute", "huber"]; // of values
+const CODE = /^[\p{ID_Start}_]\p{ID_Continue}*(\.[\p{ID_Start}_]\p{ID_Continue}*)*:[\p{ID_Start}_]\p{ID_Continue}*$/u; // package.module:Name
 const MOST_LAYERS = 100;
 const MOST_LABELS = 1000;
 const LONGEST_LABEL = 200; // characters
@@ -63,6 +68,15 @@ function above(end, words, usual) {
   return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a number, above 0 and below ${words}`, usual };
 }
 
+/** @param {number} end @param {string} words @param {number} usual @returns {Entry} */
+function notNegative(end, words, usual) {
+  const fits = (/** @type {any} */ value) => isNumber(value) && value >= 0 && value < end;
+  return { read: (value) => (fits(value) ? Number(value) : undefined), words: `a number, at least 0 and below ${words}`, usual };
+}
+
+/** @param {boolean} usual @returns {Entry} */
+const flag = (usual) => ({ read: (value) => (typeof value === "boolean" ? value : undefined), words: "true or false", usual });
+
 /** @param {readonly string[]} choices @returns {Entry} */
 function oneOf(choices) {
   const words = choices.map((choice) => `"${choice}"`).join(" or ");
@@ -78,19 +92,27 @@ function list(fits, words, usual) {
 const areTexts = (items) => items.every((item) => typeof item === "string");
 
 /** @param {unknown} value */
+const isLoss = (value) => typeof value === "string" && (LOSSES.includes(value) || CODE.test(value));
+
+/** @param {unknown} value */
 const seedOf = (value) => (isWhole(value) ? BigInt(/** @type {number | bigint} */ (value)) : -1n);
 
 /** In the order of Python's: of several wrong entries the first is named. @type {Record<string, Entry>} */
 const ENTRIES = {
-  learner: oneOf(["network", "conv", "softmax", "module"]),
+  learner: oneOf(["network", "conv", "softmax", "module", "own"]),
   hidden: list((items) => items.every(isWhole), "whole numbers, as in [32]", [32]),
   layers: list(areTexts, 'strings, as in ["linear 32", "relu"]', []),
   module: { read: (value) => (typeof value === "string" ? value : undefined), words: "a string", usual: "" },
-  features: oneOf(["motion", "flat"]),
+  form: oneOf(["numpy", "torch"]),
+  features: oneOf(["motion", "flat", "spectral", "windows"]),
+  scale_inputs: flag(false),
+  target: oneOf(["label", "value"]),
   labels: list((items) => items.length > 0 && areTexts(items) && new Set(items).size === items.length,
     'different strings, as in ["sitting", "walking"]'),
+  loss: optional({ read: (value) => (isLoss(value) ? value : undefined), words: '"squared", "absolute", "huber" or package.module:function' }),
+  proximal: notNegative(ENDLESS, "2^63", 0),
   channels: small(6),
-  standardise: { read: (value) => (typeof value === "boolean" ? value : undefined), words: "true or false", usual: false },
+  standardise: flag(false),
   window: small(100),
   step: optional(whole(1, ENDLESS, "at least 1 and below 2^63", null)),
   held_out: above(1, "1", 0.3),
@@ -127,7 +149,7 @@ export function parseRecipe(training) {
 
 /** Numbers that the model is fed per window. @param {Recipe} recipe */
 export function inputs({ features, window, channels }) {
-  return channels * (features === "flat" ? window : 3 + Math.min(FREQUENCIES, window >> 1));
+  return featuresPerWindow(features, window, channels);
 }
 
 /**
@@ -169,22 +191,39 @@ function requireKnown(found) {
   throw new SettingsError(`[training]: unknown setting ${listed}; the settings here are ${known}`);
 }
 
+/** What nobody can follow, whatever the program. @param {string} learner @param {string} target @param {string | null} loss */
+function requireFitting(learner, target, loss) {
+  if (target === "label" && loss !== null && LOSSES.includes(loss)) {
+    throw new SettingsError(`[training]: \`loss\` is '${loss}', which is of values; with labels leave it out, or say target = "value"`);
+  }
+  if (target === "value" && learner === "softmax") {
+    throw new SettingsError('[training]: softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)');
+  }
+}
+
 /** @param {any} entries @returns {Recipe} */
-function supported({ held_out, step, gap, module, ...rest }) {
-  if (rest.learner === "module") {
-    throw new UnsupportedTask(`this task trains its own code (${module.slice(0, SHOWN)}), which a web page does not run: `
-      + "take part with the Python program");
+function supported({ held_out, scale_inputs, step, gap, module, form: _form, target, loss, ...rest }) {
+  requireFitting(rest.learner, target, loss);
+  if (rest.learner === "module" || rest.learner === "own") {
+    throw refused(`trains its own code (${module.slice(0, SHOWN)}), which a web page does not run`);
   }
   if (rest.learner === "conv") throw noConvolutions();
+  if (target === "value") throw refused("learns values, and this page learns labels only");
+  if (loss !== null) throw refused("names a loss, and this page knows the cross entropy only");
+  if (rest.features === "windows") throw refused("feeds whole windows to code of its own, which a web page does not run");
   const recipe = {
     ...rest,
     heldOut: held_out,
+    scaleInputs: scale_inputs,
     step: step ?? Math.max(1, rest.window >> 2),
     gap: gap ?? rest.window,
   };
   stackOf(recipe, inputs(recipe)); // refuses layers that cannot be built
   return Object.freeze(recipe);
 }
+
+/** @param {string} what */
+const refused = (what) => new UnsupportedTask(`this task ${what}: take part with the Python program`);
 
 /** A wrong value as Python's messages show it. @param {unknown} value */
 function shown(value) {

@@ -35,7 +35,12 @@ export class SoftmaxLearner {
   *steps(inputs, labels, training) {
     requirePairs(inputs, labels, this.#inputs, this.#labels);
     const errors = new Float64Array(Math.min(training.batch, labels.length) * this.#labels);
-    return yield* overBatches(labels.length, training, (batch) => this.#descend(inputs, labels, batch, training.rate, errors));
+    const start = training.proximal ? this.weights() : null;
+    return yield* overBatches(labels.length, training, (batch) => {
+      this.#predictErrors(inputs, labels, batch, errors);
+      if (start) this.#drawBack(start, training.rate * (training.proximal ?? 0));
+      this.#descend(inputs, batch, training.rate, errors);
+    });
   }
 
   /** @param {Float32Array} inputs @param {Int32Array} labels @param {Training} training */
@@ -67,15 +72,27 @@ export class SoftmaxLearner {
   }
 
   /**
-   * @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch @param {number} rate @param {Float64Array} errors
+   * The loss's gradient before the matrix.
+   * @param {Float32Array} inputs @param {Int32Array} labels @param {Int32Array} batch @param {Float64Array} errors
    */
-  #descend(inputs, labels, batch, rate, errors) {
-    const step = rate / batch.length;
+  #predictErrors(inputs, labels, batch, errors) {
     for (let place = 0; place < batch.length; place++) {
       const error = errors.subarray(place * this.#labels, (place + 1) * this.#labels);
       this.#predict(inputs, batch[place], error);
-      error[labels[batch[place]]] -= 1; // the loss's gradient before the matrix
+      error[labels[batch[place]]] -= 1;
     }
+  }
+
+  /** FedProx: a step towards where training started. @param {Float64Array} start @param {number} share */
+  #drawBack(start, share) {
+    const [matrix, bias] = [this.#matrix, this.#bias];
+    for (let at = 0; at < matrix.length; at++) matrix[at] -= share * (matrix[at] - start[at]);
+    for (let at = 0; at < bias.length; at++) bias[at] -= share * (bias[at] - start[matrix.length + at]);
+  }
+
+  /** @param {Float32Array} inputs @param {Int32Array} batch @param {number} rate @param {Float64Array} errors */
+  #descend(inputs, batch, rate, errors) {
+    const step = rate / batch.length;
     for (let place = 0; place < batch.length; place++) this.#add(inputs, batch[place], errors, place * this.#labels, -step);
   }
 

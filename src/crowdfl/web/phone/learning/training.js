@@ -11,6 +11,7 @@ import { Generator as RandomNumbers } from "./random.js";
  * @property {number} batch
  * @property {number} rate
  * @property {number | bigint} seed
+ * @property {number} [proximal] FedProx's mu: how strongly weights are drawn back to those that training starts from.
  * @property {(epoch: number) => void} [onEpoch] Called after each, from 1 on.
  * @property {(progress: Progress) => void} [onBatch]
  */
@@ -30,10 +31,11 @@ const TINY = 2.2250738585072014e-308; // the smallest normal number; keeps the l
  * @param {number} samples @param {Training} training @param {(batch: Int32Array) => void} trainOn
  * @returns {Generator<Progress, number>}
  */
-export function* overBatches(samples, { epochs, batch, rate, seed, onEpoch, onBatch }, trainOn) {
+export function* overBatches(samples, { epochs, batch, rate, seed, proximal = 0, onEpoch, onBatch }, trainOn) {
   if (!(epochs >= 0 && batch >= 1 && rate > 0 && rate < Infinity)) {
     throw new SettingsError("training needs epochs >= 0, a batch >= 1 and a rate > 0");
   }
+  if (!(proximal >= 0 && proximal < Infinity)) throw new SettingsError("training needs proximal >= 0");
   const random = new RandomNumbers(seed);
   const of = epochs * Math.ceil(samples / batch);
   for (let epoch = 1, done = 0; epoch <= epochs; epoch++) {

@@ -54,7 +54,7 @@ export async function readPublication(task, bundle, chain, publication, round) {
     );
   }
   const base = await nextBase(chain.base, message.record, publication);
-  const next = after(chain, round, base, roundedQuotient(sums, total));
+  const next = after(task, chain, round, base, roundedQuotient(sums, total));
   return { chain: next, total: Number(total), accepted: record.accepted, rejected: record.rejected };
 }
 

@@ -1,18 +1,21 @@
 // @ts-check
 // The chain of models, as protocols/shares/chain.py: integers of 10^-L, the same on every device, and the base that names them.
 
-import { bind, concat, sha256, u32, utf8 } from "./bytes.js";
+import { bind, concat, hex, sha256, u32, utf8 } from "./bytes.js";
 import { ChainBroken, FormatError, LengthMismatch, NotFinite, SlotOverflow } from "./errors.js";
 import { littleEndian } from "./ring.js";
+import { applyStep, momentCount, rint } from "./steps.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {BigInt64Array<ArrayBuffer>} Integers */
+/** @typedef {Float64Array<ArrayBuffer>} Floats */
 /**
  * @typedef {object} Chain
  * @property {number} number The round that the model comes from; 0: the initial weights.
  * @property {Bytes} base
  * @property {Integers} weights
+ * @property {Floats[]} moments What a server step carries from round to round; empty in a task without one.
  */
 
 const HASH_BYTES = 32;
@@ -30,7 +33,8 @@ export async function startChain(task, initial) {
     throw new LengthMismatch(`${initial.length} weights where the model has ${task.parameters}`);
   }
   const base = await sha256(concat(utf8("crowdfl base 1"), utf8(task.task)));
-  return { number: 0, base, weights: inUnits(initial, task.unit) };
+  const moments = Array.from({ length: momentCount(task.step) }, () => new Float64Array(initial.length));
+  return { number: 0, base, weights: inUnits(initial, task.unit), moments };
 }
 
 /**
@@ -55,27 +59,39 @@ function inRange(weight) {
 }
 
 /**
- * The nearest integer, halves to the even one: NumPy's rint.
- * @param {number} value
- */
-export function rint(value) {
-  const up = Math.round(value);
-  return up - value === 0.5 && up % 2 !== 0 ? up - 1 : up;
-}
-
-/**
- * The next model.
+ * The next model: `change` is what the round's average is from this one.
+ * @param {SharesTask} task
  * @param {Chain} chain
  * @param {number} number
  * @param {Bytes} base
  * @param {Integers} change
  * @returns {Chain}
  */
-export function after(chain, number, base, change) {
+export function after(task, chain, number, base, change) {
   if (number <= chain.number) {
     throw new ChainBroken(`round ${number} was published after round ${chain.number}: averages are read in order`);
   }
-  return { number, base, weights: chain.weights.map((weight, i) => inRange(weight + change[i])) };
+  const average = moved(chain, change);
+  if (!task.step) return { number, base, weights: average, moments: [] };
+  const step = applyStep(task.step, task.unit, change, chain.moments);
+  return { number, base, weights: moved(chain, step.change), moments: step.moments };
+}
+
+/**
+ * @param {Chain} chain
+ * @param {Integers} change
+ * @returns {Integers}
+ */
+function moved({ weights }, change) {
+  return weights.map((weight, i) => inRange(weight + change[i]));
+}
+
+/**
+ * The same on every device that has read the same rounds, and on no other.
+ * @param {Chain} chain
+ */
+export async function stateDigest(chain) {
+  return hex(await sha256(concat(utf8("crowdfl state 1"), chainToBytes(chain))));
 }
 
 /**
@@ -128,20 +144,26 @@ function nearest(sum, total) {
  * @returns {Bytes}
  */
 export function chainToBytes(chain) {
-  return concat(u32(chain.number), chain.base, littleEndian(chain.weights));
+  return concat(u32(chain.number), chain.base, littleEndian(chain.weights), ...chain.moments.map(littleEndian));
 }
 
 /**
  * @param {Bytes} bytes
- * @param {number} parameters
+ * @param {Pick<SharesTask, "parameters" | "step">} task
  * @returns {Chain}
  */
-export function chainFromBytes(bytes, parameters) {
-  if (bytes.length !== HEAD + 8 * parameters) {
+export function chainFromBytes(bytes, { parameters, step }) {
+  const [width, count] = [8 * parameters, momentCount(step)];
+  if (bytes.length !== HEAD + width * (1 + count)) {
     throw new FormatError(`${bytes.length} bytes are not the model of this task, which has ${parameters} weights`);
   }
+  const part = (/** @type {number} */ place) => bytes.slice(HEAD + place * width, HEAD + (place + 1) * width).buffer;
+  const moments = Array.from({ length: count }, (_, place) => new Float64Array(part(place + 1)));
+  if (!moments.every((moment) => moment.every(Number.isFinite))) {
+    throw new FormatError("the state that was kept with the model is damaged: ask for another invitation, and join again");
+  }
   const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
-  return { number, base: bytes.slice(ROUND_BYTES, HEAD), weights: new BigInt64Array(bytes.slice(HEAD).buffer) };
+  return { number, base: bytes.slice(ROUND_BYTES, HEAD), weights: new BigInt64Array(part(0)), moments };
 }
 
 /**

@@ -109,7 +109,7 @@ export class Integers64 {
 
 /**
  * The bytes of 64-bit numbers, as every processor that runs a browser keeps them.
- * @param {BigInt64Array<ArrayBuffer>} numbers
+ * @param {BigInt64Array<ArrayBuffer> | Float64Array<ArrayBuffer>} numbers
  */
 export function littleEndian(numbers) {
   return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);

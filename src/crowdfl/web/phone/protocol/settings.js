@@ -24,6 +24,15 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {number} window Seconds in which a round takes uploads.
  * @property {string} rule What rewards follow.
  * @property {string} check Whether uploads out of bounds are left out.
+ * @property {ServerStep | null} step What readers make of a round's average; null: they take it as it is.
+ */
+/**
+ * @typedef {object} ServerStep
+ * @property {"fedavgm" | "fedadam"} kind
+ * @property {number} rate
+ * @property {number} momentum
+ * @property {number} squares
+ * @property {number} floor
  */
 
 export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too much about one
@@ -62,6 +71,15 @@ const FITS = {
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
+};
+
+/** Of a server step: a task without one names none of them. @type {Record<string, (value: unknown) => boolean>} */
+const STEP_FITS = {
+  server_step: (value) => value === "fedavgm" || value === "fedadam",
+  server_rate: above(0, 1000),
+  server_momentum: within(0, 1, (value) => value < 1),
+  server_squares: within(0, 1, (value) => value < 1),
+  server_floor: within(1e-12, 1000),
 };
 
 /**
@@ -116,7 +134,19 @@ export function sharesTask({ task, body }) {
     window: settings.window,
     rule,
     check: settings.check,
+    step: serverStep(settings),
   };
+}
+
+/**
+ * @param {Record<string, any>} settings
+ * @returns {ServerStep | null}
+ */
+function serverStep(settings) {
+  if (!Object.hasOwn(settings, "server_step")) return null;
+  const { server_step: kind, server_rate: rate, server_momentum: momentum, server_squares: squares, server_floor: floor } = settings;
+  if (kind === "fedadam" && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
+  return { kind, rate, momentum, squares, floor };
 }
 
 /** @param {unknown} profile */
@@ -128,10 +158,11 @@ function requireShares(profile) {
 
 /** @param {Record<string, any>} settings */
 function requireSettings(settings) {
-  for (const [name, fits] of Object.entries(FITS)) {
+  const wanted = Object.hasOwn(settings, "server_step") ? { ...FITS, ...STEP_FITS } : FITS;
+  for (const [name, fits] of Object.entries(wanted)) {
     if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
   }
-  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
+  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(wanted, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");

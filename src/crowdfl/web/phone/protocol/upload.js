@@ -3,11 +3,12 @@
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
 import { requireRing } from "./bundle.js";
-import { chainWeights, placeOf, rint } from "./chain.js";
+import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
 import { encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
 import { sealTo, sign } from "./seal.js";
+import { rint } from "./steps.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */

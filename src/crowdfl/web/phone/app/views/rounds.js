@@ -6,11 +6,13 @@ import { moment, money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { button, notice, part, title } from "../parts.js";
 import { hashOf } from "../router.js";
-import { mineWord, roundWord, sentence } from "../words.js";
+import { grouped, mineWord, roundWord, sentence } from "../words.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").RoundView} RoundView */
+
+const SHOWN = 16; // digits of a digest, as the Python program shows them
 
 /**
  * @param {Model} model
@@ -104,7 +106,17 @@ function outcome(rounds) {
       { name: "before the round", values: measured.map(({ accuracyBefore }) => accuracyBefore) },
       { name: "after the round", values: measured.map(({ accuracyAfter }) => accuracyAfter) },
     ], { xLabel: "round", yLabel: "accuracy", yRange: [0, 1], yFormat: percent }),
+    states(rounds),
   ];
+}
+
+/** Of a task with a server step. @param {RoundView[]} rounds */
+function states(rounds) {
+  const known = rounds.filter(({ digest }) => digest);
+  if (!known.length) return null;
+  return h("details.card", { id: "states" }, h("summary", null, "Does everyone have the same model?"),
+    h("p", null, "In this campaign each device makes the next model from the average itself. It comes to the same on all of them: these digits are equal for everyone who has read the same rounds. Compare them with another participant, or with whoever asked."),
+    table("State of the model", ["After round", "Digits"], known.map(({ number, digest }) => [number, h("span.id", null, grouped((digest ?? "").slice(0, SHOWN)))]), { numbers: [0] }));
 }
 
 /** @param {RoundView} round */

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from crowdfl.cli.task.words import in_words
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import TaskSettings, is_code
+from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
     "motion": "nine numbers per channel and window",
@@ -42,12 +42,14 @@ def _training(definition: Definition) -> list[str]:
         recipe = Recipe.of(definition.training)
     except SettingsError as wrong:
         return [f"Training: your device cannot do it: {wrong}"]
+    if recipe.learner == "own" and not recipe.module:
+        return ["Trained: by a function of your own, on data of your own, which stays on your device"]
     sensors = f" ({_SENSORS[recipe.channels]})" if recipe.channels in _SENSORS else ""
     learned = f"{'values' if recipe.learns_values else 'labels'}: {', '.join(recipe.labels)}"
     return [
         f"Recorded: {recipe.channels} channels{sensors}, {recipe.hertz:g} samples a second; "
         f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
-        f"Trained: {_learner(recipe)}, fed with {_FED[recipe.features]}; "
+        f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
         f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",
     ]
 
@@ -69,9 +71,13 @@ def _learner(recipe: Recipe) -> str:
     )
 
 
+def _loss(recipe: Recipe) -> str:
+    return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
+
+
 def _rounds(settings: TaskSettings) -> str:
-    late = f", and late ones for {in_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
-    return f"Rounds: {settings.rounds}; each takes uploads for {in_words(settings.window)}{late}"
+    late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
+    return f"Rounds: {settings.rounds}; each takes uploads for {span_words(settings.window)}{late}"
 
 
 def _rewards(definition: Definition) -> str:
@@ -80,5 +86,5 @@ def _rewards(definition: Definition) -> str:
         return "Rewards: none"
     return (
         f"Rewards: {budget} a round for all participants together; yours can be claimed for "
-        f"{in_words(definition.claim_window)} after the end, then they return to the requester"
+        f"{span_words(definition.claim_window)} after the end, then they return to the requester"
     )

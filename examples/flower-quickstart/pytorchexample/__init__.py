@@ -1,0 +1,1 @@
+"""pytorchexample: Flower's PyTorch quickstart, protected by CrowdFL."""

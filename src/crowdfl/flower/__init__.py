@@ -1,0 +1,38 @@
+"""CrowdFL as a plug-in of Flower: `CrowdFLStrategy` around a FedAvg on the server, `crowdfl_mod` at the clients.
+
+Needs the extra `flower`. docs/flower.md says what changes, who learns what, and how to deploy it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from crowdfl.errors import PackageMissing
+
+if TYPE_CHECKING:
+    from crowdfl.flower.mod import CrowdFLMod, crowdfl_mod
+    from crowdfl.flower.owner import PreparedTask, open_model, prepare
+    from crowdfl.flower.strategy import CrowdFLStrategy
+
+__all__ = ["CrowdFLMod", "CrowdFLStrategy", "PreparedTask", "crowdfl_mod", "open_model", "prepare"]
+
+_PLACES = {
+    "CrowdFLMod": "mod",
+    "CrowdFLStrategy": "strategy",
+    "PreparedTask": "owner",
+    "crowdfl_mod": "mod",
+    "open_model": "owner",
+    "prepare": "owner",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- as a module's
+    """Loaded when asked for: a client needs nothing of the server, and nobody needs Flower to import this."""
+    from importlib import import_module
+
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "flwr":
+            raise
+        raise PackageMissing(f"{__name__}.{name} needs Flower: `pip install 'crowdfl[flower]'`") from None

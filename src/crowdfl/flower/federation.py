@@ -1,0 +1,245 @@
+"""The server's half without Flower: one task on SP, who its clients are, what each has not read yet, and its rounds."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
+from crowdfl.flower.owner import PreparedTask, PublishedRounds
+from crowdfl.flower.servers import LocalServers, ServiceServers
+from crowdfl.flower.wire import ENROL, READ, WORK, Answer, Instruction, states_text
+from crowdfl.learning.models.shape import Weights
+from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.sp.rounds import RoundState
+from crowdfl.roles.sp.uploads import PendingUpload
+from crowdfl.settings import to_millionths
+
+_log = logging.getLogger("flwr.crowdfl")
+_CSP_PATIENCE = 300.0  # seconds that a CSP may be away while a round waits for it
+_REST = 2.0
+_MOST_STARTS = 3  # or one node could use up everyone's invitations
+
+
+@dataclass
+class Client:
+    """A node of Flower's, as this run knows it."""
+
+    invitation: str = field(default="", repr=False)
+    sealed: bytes = field(default=b"", repr=False)  # KGC's answer, until the client shows its certificate
+    who: str = ""  # its name at SP, once KGC was asked
+    enrolled: bool = False
+    last: int = -1  # the last round that it has read; -1: it has not even the initial weights
+    starts: int = 1  # how often it was a newcomer
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """`number` is the task's own; None if too few uploads came for one."""
+
+    number: int | None
+    averaged: tuple[int, ...]  # nodes
+    left_out: Mapping[int, str]  # nodes, and why
+
+
+class Federation:
+    """A task of one run. `owner`: the keys of the task's owner, where averages are to be opened in this process."""
+
+    def __init__(self, servers: LocalServers | ServiceServers, prepared: PreparedTask, owner: Blobs | None) -> None:
+        self.servers, self.sp, self._prepared, self._owner = servers, servers.sp, prepared, owner
+        self.task = self.sp.create_task(prepared.definition, prepared.appointment, prepared.initial)
+        self.settings = self.sp.definition(self.task).settings
+        self.clients: dict[int, Client] = {}
+        self._invitations = iter(prepared.invitations)
+        self._csp_patience, self._sleep = _CSP_PATIENCE, time.sleep
+
+    @property
+    def budget(self) -> int:
+        """Millionths, of each round."""
+        return to_millionths(self.settings.budget or 0)
+
+    @property
+    def next_number(self) -> int:
+        rounds = self.sp.store.rounds(self.task)
+        return rounds[-1].number + 1 if rounds else 1
+
+    def require_rounds(self, wanted: int) -> None:
+        have = self.settings.rounds - self.next_number
+        if wanted > have:
+            raise SettingsError(f"{wanted} rounds are asked for, and the task has {have} left: prepare one with more")
+
+    # Newcomers.
+
+    def is_new(self, node: int) -> bool:
+        """Whether KGC must be asked through this server, before the node can do anything."""
+        client = self.clients.setdefault(node, Client())
+        return not client.enrolled and not client.sealed
+
+    def introduction(self, node: int) -> Instruction:
+        client = self.clients[node]
+        if not client.invitation and client.starts <= _MOST_STARTS:
+            client.invitation = next(self._invitations, "")  # none left: the node must bring its own
+        return self._instruction(ENROL, client)
+
+    def take_request(self, node: int, answer: Answer) -> None:
+        """A newcomer's request to enrol goes to KGC; whose it is, is known from here on."""
+        client = self.clients[node]
+        if answer.certificate:  # it has asked KGC itself
+            self._enrol(node, client, answer.certificate)
+            return
+        if not client.invitation:
+            raise InvitationRefused("there is no invitation left for this node: the task's owner must give it one")
+        who = participant_name(EnrolmentRequest.open(answer.request).signing)
+        self._require_own(node, who)
+        client.sealed = self.servers.enrol(self.task, client.invitation, answer.request)
+        client.who = who
+
+    def _require_own(self, node: int, who: str) -> None:
+        """One node cannot come as another."""
+        if any(other.who == who for number, other in self.clients.items() if number != node):
+            raise InvitationRefused("this node shows the keys of another node of the run")
+
+    def _enrol(self, node: int, client: Client, certificate: str) -> None:
+        if client.enrolled:
+            return
+        who = Certificate.open(certificate, self.servers.kgc_key).identity.who
+        if client.who not in ("", who):
+            raise InvitationRefused("this node shows the certificate of another node of the run")
+        self._require_own(node, who)
+        self.sp.enrol(self.task, certificate)
+        client.who, client.enrolled, client.sealed = who, True, b""
+
+    def forget(self, node: int) -> None:
+        """A node that has lost its keys is a newcomer again. An invitation that KGC has not seen serves once more."""
+        client = self.clients[node]
+        used = client.enrolled or bool(client.sealed)
+        self.clients[node] = Client("" if used else client.invitation, starts=client.starts + used)
+
+    def refuses(self, node: int) -> None:
+        """A node that says no before it was ever in may have other keys than KGC's answer was sealed to."""
+        if not self.clients[node].enrolled:
+            self.forget(node)
+
+    # What a client is sent.
+
+    def instruction(self, node: int, *, training: bool, arrays_key: str, weight_key: str) -> Instruction:
+        return self._instruction(
+            WORK,
+            self.clients[node],
+            number=self.next_number if training else 0,
+            arrays_key=arrays_key,
+            weight_key=weight_key,
+        )
+
+    def reminder(self, node: int) -> Instruction:
+        """After the last round: a client's reward, and the average that it came with."""
+        return self._instruction(READ, self.clients[node])
+
+    def _instruction(self, step: str, client: Client, **more: object) -> Instruction:
+        new = not client.enrolled
+        papers = (self._prepared.definition, self._prepared.appointment, client.invitation) if new else ("", "", "")
+        unread = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task) if r.number > client.last]
+        done = [number for number, state in unread if state == RoundState.REWARDED and step != ENROL]
+        envelopes = self._envelopes(client, done)
+        return Instruction(
+            step,
+            self.task,
+            self.servers.is_local,
+            self.servers.kgc_key,
+            *papers,
+            sealed=client.sealed,
+            initial=self._prepared.initial if step != ENROL and client.last < 0 else b"",
+            states=states_text(unread),
+            numbers=done,
+            publications=[self.publication(number) for number in done],
+            rewarded=list(envelopes),
+            envelopes=list(envelopes.values()),
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _envelopes(self, client: Client, numbers: Iterable[int]) -> dict[int, bytes]:
+        """A client's rewards; it alone can open them."""
+        if not self.budget or not client.enrolled:
+            return {}
+        found = {}
+        for number in numbers:
+            took_part = self.sp.store.upload(self.task, number, client.who) is not None
+            if took_part and client.who not in self.sp.rejected(self.task, number):
+                found[number] = self.sp.envelope(self.task, number, client.who)
+        return found
+
+    def publication(self, number: int) -> bytes:
+        return self.sp.publication(self.task, number, None)
+
+    # Rounds.
+
+    def note(self, node: int, answer: Answer) -> None:
+        """Whatever a client has answered: who it is, and how far it has read."""
+        if answer.task != self.task:
+            raise InvitationRefused("this node answers for another task")
+        client = self.clients[node]
+        self._enrol(node, client, answer.certificate)
+        client.last = min(max(answer.last, 0), self.next_number - 1)
+
+    def play(self, uploads: Mapping[int, bytes], left_out: Mapping[int, str]) -> RoundOutcome:
+        """One round from what came: check, average and reward with CSP. Uploads that do not pass are left out, by name."""
+        left, fewest = dict(left_out), self.settings.min_participants
+        if len(uploads) < fewest:
+            return RoundOutcome(None, (), left)
+        if self.budget:
+            name = f"round {self.next_number}"
+            self.sp.deposit(self.task, name, self.budget)
+            self.sp.confirm_deposit(self.task, name, self.budget)
+        number = self.sp.steps.open(self.task, self.budget)
+        left |= self._receive(number, uploads)
+        self._run(number)
+        self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them
+        if self.sp.store.round(self.task, number).state is RoundState.ABORTED:
+            return RoundOutcome(number, (), left)
+        left |= self._rejected(number)
+        return RoundOutcome(number, tuple(node for node in uploads if node not in left), left)
+
+    def _receive(self, number: int, uploads: Mapping[int, bytes]) -> dict[int, str]:
+        arrivals = [PendingUpload.of(self.clients[node].who, upload) for node, upload in uploads.items()]
+        outcomes = zip(uploads, self.sp.receive_all(self.task, number, arrivals), strict=True)
+        return {node: in_words(one) for node, one in outcomes if isinstance(one, CrowdFLError)}
+
+    def _rejected(self, number: int) -> dict[int, str]:
+        nodes = {client.who: node for node, client in self.clients.items()}
+        return {nodes[who]: why for who, why in self.sp.rejected(self.task, number).items() if who in nodes}
+
+    def _run(self, number: int) -> None:
+        """To the round's end. A CSP that is away is waited for; then the run ends with what CSP's client says."""
+        store, deadline = self.sp.store, time.monotonic() + self._csp_patience
+        while not (current := store.round(self.task, number)).is_over:
+            self.servers.clock.time = max(self.servers.clock.time, current.last_call(self.settings))
+            try:
+                self.sp.tick()
+            except ServiceError:
+                if time.monotonic() > deadline:
+                    raise
+                _log.warning("CrowdFL: CSP does not answer; round %s waits for it", number)
+                self._sleep(_REST)
+
+    def read(self, number: int) -> Weights | None:
+        """The model that a round led to, where the owner has lent its keys."""
+        if self._owner is None:
+            return None
+        average = self.published().reader(self._owner).read(self.task, number)
+        return self.sp.definition(self.task).shape.arrays(average.model)
+
+    def published(self) -> PublishedRounds:
+        rounds = [(r.number, str(r.state)) for r in self.sp.store.rounds(self.task)]
+        done = [number for number, state in rounds if state == RoundState.REWARDED]
+        return PublishedRounds(self.task, rounds, {number: self.publication(number) for number in done})
+
+    def write(self, home: Path) -> Path:
+        """The sealed averages, for the owner of the model."""
+        self.published().write(home / "published")
+        return home / "published"
+
+
+def in_words(wrong: Exception) -> str:
+    return f"{type(wrong).__name__}: {wrong}"

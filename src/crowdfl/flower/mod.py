@@ -1,0 +1,262 @@
+"""The client's half: a Flower mod around the app's own functions. The app sees plain arrays; what leaves is shared and sealed.
+
+An existing app says `ClientApp(mods=[crowdfl_mod])`. The mod is CrowdFL's participant: it makes its keys, has them certified,
+reads the averages in order, and turns what was trained into an upload.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+
+from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError
+from crowdfl.flower.arrays import Template
+from crowdfl.flower.invitation import NodeInvitation, kgc_of
+from crowdfl.flower.portal import AskedToEnrol, MessageSp, RelayedKgc, pruned
+from crowdfl.flower.state import open_blobs
+from crowdfl.flower.wire import ENROL, READ, RECORD, Answer, Instruction
+from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.profile import Tools
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant
+
+LEAST_PARTICIPANTS = 3
+# In a node's configuration.
+_KEY, _INVITATION, _LEAST = "crowdfl-kgc-key", "crowdfl-invitation", "crowdfl-least-participants"
+_TRIAL = "crowdfl-trial"
+_REWARDS = "crowdfl.rewards"  # in the context's state: millionths by round, for the app
+_log = logging.getLogger("flwr.crowdfl")
+
+
+class CrowdFLMod:
+    """`kgc_key`: KGC's public key in hex, which a deployment must know from elsewhere than the server; a node's own
+    configuration (`crowdfl-kgc-key`) goes before it. `trial=True` takes the server's word for it, where KGC and CSP are the
+    server's own: Flower's simulation engine does so anyway. `train_metrics=False` lets no number of training out of here."""
+
+    def __init__(
+        self,
+        *,
+        kgc_key: str | None = None,
+        least_participants: int = LEAST_PARTICIPANTS,
+        train_metrics: bool = True,
+        trial: bool = False,
+    ) -> None:
+        self.kgc_key, self.least_participants = kgc_key, least_participants
+        self.train_metrics, self.trial = train_metrics, trial
+
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        category = message.metadata.message_type.partition(".")[0]
+        if category not in ("train", "evaluate"):
+            return call_next(message, context)
+        found = message.content.config_records.get(RECORD)
+        if found is None:  # an update in the clear must not leave because the server has forgotten its half
+            raise ProtocolError(
+                f"this client's app has CrowdFL's mod, and the server sent a plain {category!r} message: put CrowdFLStrategy "
+                "around the server's strategy, or take the mod out of the app"
+            )
+        instruction = Instruction.of(found)
+        try:
+            client = _Client(self, instruction, context)
+            if instruction.step == ENROL:
+                return _reply(message, client.asking())
+            if instruction.step == READ:
+                return _reply(message, client.reading())
+            return client.work(message, call_next, is_training=category == "train")
+        except _AppFailed as failed:
+            return failed.reply
+        except CrowdFLError as wrong:
+            return _reply(message, Answer(instruction.task, refused=f"{type(wrong).__name__}: {wrong}"))
+
+
+crowdfl_mod = CrowdFLMod()
+
+
+def _reply(message: Message, answer: Answer) -> Message:
+    return Message(RecordDict({RECORD: ConfigRecord(answer.values())}), reply_to=message)
+
+
+class _AppFailed(Exception):
+    """The app's own function answered with an error, which goes to the server as it is."""
+
+    def __init__(self, reply: Message) -> None:
+        super().__init__()
+        self.reply = reply
+
+
+class _Client:
+    """One participant of one task, for the time of one message."""
+
+    def __init__(self, mod: CrowdFLMod, instruction: Instruction, context: Context) -> None:
+        self.mod, self.instruction, self.context = mod, instruction, context
+        self.blobs = open_blobs(context, instruction.task)
+        self.events: list[tuple[str, Mapping[str, Any]]] = []
+        self.invitation = NodeInvitation.read(context.node_config.get(_INVITATION))
+        self.relay = RelayedKgc(instruction.sealed)
+        self.sp = MessageSp(instruction, self.blobs)
+        self.person = Participant(
+            instruction.task,
+            self.blobs,
+            self.relay,
+            self.sp,
+            self._kgc_key(),
+            Tools.unwatched(),
+            on_event=self._told,
+            least_participants=self._least(),
+        )
+
+    def _kgc_key(self) -> bytes:
+        """Whoever makes this key up can read everything: only a trial in one process takes the server's word for it."""
+        pinned = self.context.node_config.get(_KEY) or self.mod.kgc_key
+        known = self.invitation.kgc_key if self.invitation else str(pinned) if pinned else None
+        sent = self.instruction.kgc_key
+        if known is not None and known.lower() != sent.hex():
+            raise KeyMismatch("the server names another KGC than this node knows: nothing is sent; ask who runs it")
+        if known is None and not (self.instruction.local and self._is_trial()):
+            raise SettingsError(
+                "this node does not know KGC's public key, and whoever makes one up reads everything: start it with "
+                f"{_INVITATION} or {_KEY} in --node-config, as docs/flower.md says; for a trial, with {_TRIAL}=true"
+            )
+        return sent
+
+    def _is_trial(self) -> bool:
+        """Asked for here, or in Flower's simulation engine: a server cannot talk a node into one."""
+        ray = sys.modules.get("ray")
+        simulated = ray is not None and bool(ray.is_initialized())
+        return simulated or self.mod.trial or self.context.node_config.get(_TRIAL) is True
+
+    def _least(self) -> int:
+        least = self.context.node_config.get(_LEAST, self.mod.least_participants)
+        if isinstance(least, bool) or not isinstance(least, int) or least < 1:
+            raise SettingsError(f"the node's {_LEAST!r} is {least!r}: expected a whole number of at least 1")
+        return least
+
+    def _told(self, what: str, details: Mapping[str, Any]) -> None:
+        self.events.append((what, details))
+        if "scaled" in details:
+            _log.warning(
+                "CrowdFL: this update is longer than the task's max_norm and was scaled by %s: tell the app's owner",
+                details["scaled"],
+            )
+        if details.get("clipped"):
+            _log.warning("CrowdFL: %s weights changed by more than the task's clip", details["clipped"])
+        if what == "rewarded":
+            _log.info("CrowdFL: round %s earned %s millionths", details["round"], details["millionths"])
+            before = self.context.state.metric_records.get(_REWARDS, {})
+            earned = {**before, f"round-{details['round']}": details["millionths"]}
+            self.context.state[_REWARDS] = MetricRecord(earned)
+        if what in ("upload rejected", "reward refused", "reward missing", "average missing"):
+            _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
+
+    def asking(self) -> Answer:
+        """First contact: keys are made here, and KGC is asked to certify them, through the server."""
+        if self.instruction.local:
+            _log.warning("CrowdFL: KGC and CSP run in the server's process: this is a trial, and hides nothing from it")
+        try:
+            self._join()
+        except AskedToEnrol:
+            return Answer(self.instruction.task, request=self.relay.request)
+        return Answer(self.instruction.task, certificate=self.sp.certificate)
+
+    def _join(self) -> None:
+        """With an invitation of this node's own, KGC is asked directly: the server learns nothing that it could use."""
+        if self.invitation is None:
+            self.person.join(self.instruction.invitation)
+            return
+        self.invitation.require(self.instruction.task)
+        with kgc_of(self.invitation) as kgc:
+            self.person.kgc = kgc
+            self.person.join(self.invitation.invitation)
+
+    def work(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:
+        if not self.blobs.has("certificate"):
+            if not self.instruction.sealed:
+                return _reply(message, Answer(self.instruction.task, lost=True))
+            self._join()
+        if is_training:
+            return self._train(message, call_next)
+        self.reading()
+        reply = call_next(self._plain(message, self.person.model()), self.context)
+        return reply if reply.has_error() else self._answered(reply, b"")
+
+    def reading(self) -> Answer:
+        """New averages and rewards, without the app."""
+        self.person.step(_no_training)
+        last = pruned(self.blobs, self.instruction)
+        return Answer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
+
+    def _train(self, message: Message, call_next: ClientAppCallable) -> Message:
+        number, replies = self.instruction.number, []
+
+        def train(model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:
+            replies.append(call_next(self._plain(message, model), self.context))
+            if replies[0].has_error():
+                raise _AppFailed(replies[0])
+            return self._trained(replies[0].content)
+
+        self.person.step(train)
+        name = f"rounds/{number}/upload"
+        if not self.blobs.has(name):
+            raise NotReady(self._why_not())
+        reply = replies[0] if replies else Message(RecordDict(), reply_to=message)  # asked twice: the same upload again
+        return self._answered(reply, self.blobs.get(name))
+
+    def _why_not(self) -> str:
+        reasons = [str(details["why"]) for _, details in self.events if "why" in details]
+        return reasons[-1] if reasons else "this client did not take part in the round"
+
+    def _plain(self, message: Message, model: Weights) -> Message:
+        """The message as the app expects it."""
+        content, key = RecordDict(dict(message.content)), self.instruction.arrays_key
+        kept = content.array_records.get(key, ArrayRecord())
+        content[key] = self._template().record(model, kept)
+        del content[RECORD]
+        message.content = content
+        return message
+
+    def _template(self) -> Template:
+        body = json.loads(self.blobs.get("definition"))
+        return Template.from_training(Definition.from_body(body).training)
+
+    def _trained(self, content: RecordDict) -> tuple[Weights, int]:
+        if len(content.array_records) != 1 or len(content.metric_records) != 1:
+            raise ProtocolError("a training function's reply has one ArrayRecord and one MetricRecord, as for FedAvg")
+        (arrays,), (metrics,) = content.array_records.values(), content.metric_records.values()
+        return self._template().weights(arrays), _whole(metrics, self.instruction.weight_key)
+
+    def _answered(self, reply: Message, upload: bytes) -> Message:
+        """What the app has answered, less its arrays and its number of samples: these are in the upload."""
+        content = RecordDict(dict(reply.content))
+        if upload:
+            for key in list(content.array_records):
+                del content[key]
+            self._hide_samples(content)
+        last = pruned(self.blobs, self.instruction)
+        certificate = self.blobs.get("certificate").decode()
+        answer = Answer(self.instruction.task, certificate=certificate, upload=upload, last=last)
+        content[RECORD] = ConfigRecord(answer.values())
+        reply.content = content
+        return reply
+
+    def _hide_samples(self, content: RecordDict) -> None:
+        for key, metrics in list(content.metric_records.items()):
+            shown = {name: value for name, value in metrics.items() if name != self.instruction.weight_key}
+            content[key] = MetricRecord(shown if self.mod.train_metrics else {})
+
+
+def _no_training(_model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:
+    raise ProtocolError("the server asked for an evaluation, and opened a round in it")
+
+
+def _whole(metrics: MetricRecord, key: str) -> int:
+    value = metrics.get(key)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ProtocolError(
+            f"the metric {key!r} is the number of samples, a whole number, and the app has not given one"
+        )
+    return value

@@ -1,0 +1,304 @@
+"""`crowdfl.join`: take part in a real campaign with somebody's own two functions."""
+
+import html
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from crowdfl.display import html_table, in_notebook, text_table
+from crowdfl.errors import PackageMissing, SettingsError
+from crowdfl.learning.functions import EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
+from crowdfl.learning.models.forms import ModelForm, dictionary_form
+from crowdfl.roles.agent import Agent
+from crowdfl.roles.described import described
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant
+from crowdfl.roles.words import event_words
+from crowdfl.settings import ParticipantSettings, from_millionths
+from crowdfl.text import printable_lines
+
+_NOT_METRICS = ("round", "state")
+_QUIET = ("waiting",)  # of what happens, what is shown and not kept
+_TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
+
+
+@dataclass(frozen=True)
+class JoinedRound:
+    """One round, as this participant saw it.
+
+    Attributes:
+        number: From 1.
+        samples: How many samples it trained on; None if it did not train since the program was started.
+        metrics: What `evaluate` returned for the round's average; the last average is for the requester alone.
+        reward: What it earned, if the task pays rewards.
+        trouble: Why its update is not in the average, or not paid.
+    """
+
+    number: int
+    samples: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    reward: Decimal | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JoinResult:
+    """What became of taking part. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
+
+    Attributes:
+        task: The task's id.
+        who: The name that this participant went by.
+        state: The task's state at the end: "finished", "cancelled", "settled", or "left".
+        rounds: The rounds that it had to do with, in order.
+        model: The newest average that it has read, in the form that its functions know.
+        paid: What was claimed and accepted; None without rewards, or before the claim.
+    """
+
+    task: str
+    who: str
+    state: str
+    rounds: tuple[JoinedRound, ...]
+    model: Any
+    paid: Decimal | None
+
+    @property
+    def rewards(self) -> dict[int, Decimal]:
+        """What was earned, by round."""
+        return {one.number: one.reward for one in self.rounds if one.reward is not None}
+
+    def __str__(self) -> str:
+        paid = [] if self.paid is None else [f"paid: {self.paid:f}"]
+        return "\n".join([text_table(*self._table()), f"the task is {self.state}", *paid])
+
+    def __repr__(self) -> str:
+        return f"<JoinResult: {len(self.rounds)} rounds as {self.who}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        paid = "" if self.paid is None else f"; paid: {self.paid:f}"
+        return f"{html_table(*self._table())}<p>the task is {html.escape(self.state)}{paid}</p>"
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        metrics = list(dict.fromkeys(name for one in self.rounds for name in one.metrics))
+        rows = [
+            [
+                str(one.number),
+                "-" if one.samples is None else str(one.samples),
+                *(f"{one.metrics[name]:.4g}" if name in one.metrics else "-" for name in metrics),
+                "-" if one.reward is None else f"{one.reward:f}",
+                one.trouble,
+            ]
+            for one in self.rounds
+        ]
+        return ["round", "samples", *metrics, "reward", ""], rows
+
+
+@dataclass(frozen=True)
+class Joining:
+    """An invitation that was agreed to; `run` takes part."""
+
+    invitation: ParticipantSettings = field(repr=False)
+    home: Path
+    least_participants: int | None = None
+
+    def run(
+        self,
+        train: TrainFunction,
+        evaluate: EvaluateFunction | None = None,
+        data: Any = None,  # noqa: ANN401 -- handed on as it is
+        *,
+        model: Any = None,  # noqa: ANN401 -- any form that a model has
+        claim: bool = True,
+        progress: bool = True,
+    ) -> JoinResult:
+        """Join and take part until the task ends; after an interruption, continue where it stopped.
+
+        The functions are those of `crowdfl.simulate`. Nothing but encrypted or shared updates leaves this machine.
+
+        Args:
+            train: `train(model, data)`, `train(model)` or `train(model, data, info)`: returns the trained model,
+                `(model, samples)`, or an `Update`.
+            evaluate: `evaluate(model, data)`: a dictionary of numbers, a number, or None. It sees each average but the last.
+            data: Handed to the functions as it is; leave it out if they know where to find it.
+            model: An example of the form that the functions want, such as `network.state_dict()`; its numbers are not used,
+                but for integers, which are not averaged. Without it the task's own names decide: a list of float64 arrays
+                where the arrays have none, else a dictionary of them; with `form = "torch"` in the task's [training]
+                section, tensors of float32.
+            claim: Claim the rewards once the task has ended; False leaves that to `crowdfl participant claim`.
+            progress: Show what happens, line by line.
+
+        Returns:
+            The rounds, what was earned and paid, and the newest average.
+
+        What your functions raise comes out as it is, with a note which round it was; run it again to continue.
+        """
+        try:
+            with _opened(self) as person:
+                return _Taking(person, _teller(shown=progress)).part(self, train, evaluate, data, model, claim=claim)
+        except FunctionRaised as raised:
+            error = raised.error
+        raise error
+
+    def look(self) -> str:
+        """What the task is for, its terms, and who will read the model. Sends nothing about you."""
+        with _opened(self) as person:
+            return printable_lines(described(person.look(), person.least_participants))
+
+
+def join(
+    invitation: str | os.PathLike[str],
+    *,
+    home: str | os.PathLike[str] | None = None,
+    yes: bool = False,
+    least_participants: int | None = None,
+) -> Joining:
+    """Accept an invitation to a real campaign: shows what the task is, and asks whether to take part.
+
+    Nothing is sent about you before `run`, which joins: `crowdfl.join("invitation.json").run(train, evaluate, data)`.
+
+    Args:
+        invitation: The file that you were given.
+        home: The folder for your keys and your state in this task, which `run` needs to continue; by default beside the
+            invitation, with the ending `.home`.
+        yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
+        least_participants: Take part only if every average is of at least so many people; 5 by default.
+
+    Returns:
+        What `run` is called on.
+
+    Raises:
+        SettingsError: There is no such invitation, or nobody can be asked, or the answer was no.
+        TooFewParticipants: The task's averages may be of fewer people than you accept.
+        PackageMissing: httpx is not installed.
+    """
+    path = Path(invitation)
+    joining = Joining(_invited().read_invitation(path), _home(path, home), least_participants)
+    with _opened(joining) as person:
+        if not Agent(person, time.sleep).has_joined:
+            _ask(person, path, yes=yes)
+    return joining
+
+
+def _home(invitation: Path, home: str | os.PathLike[str] | None) -> Path:
+    return invitation.with_suffix(".home") if home is None else Path(home)
+
+
+def _ask(person: Participant, path: Path, *, yes: bool) -> None:
+    definition = person.look()
+    person.require_company(definition)  # no question about what is then refused
+    if yes:
+        return
+    words = printable_lines(described(definition, person.least_participants))
+    if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
+        raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
+    sys.stdout.write(f"{words}\n")
+    if input("Join? [y/N]: ").strip().lower() not in ("y", "yes"):
+        raise SettingsError("nothing was joined: the answer was no")
+
+
+@dataclass
+class _Taking:
+    """One participant on its way through a task, and what happens to it."""
+
+    person: Participant
+    tell: Callable[[str], None]
+    seen: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    paid: Decimal | None = None
+
+    def part(
+        self,
+        joining: Joining,
+        train: TrainFunction,
+        evaluate: EvaluateFunction | None,
+        data: Any,  # noqa: ANN401
+        model: Any,  # noqa: ANN401
+        *,
+        claim: bool,
+    ) -> JoinResult:
+        agent = Agent(self.person, time.sleep)
+        self.person.on_event = self._note
+        definition = agent.look()
+        form = _form(definition, model)
+        seed = definition.training.get("seed", 0)
+        trainer = FunctionTrainer(train, evaluate, data, form, "you", definition.settings.rounds, seed)
+        trainer.keep(model)
+        agent.take_part(definition, _Named(trainer, self.person), joining.invitation.invitation, claim=claim)
+        return self._result(definition, form)
+
+    def _note(self, what: str, details: Mapping[str, Any]) -> None:
+        if what not in _QUIET and "round" in details:
+            self.seen[what, details["round"]] = dict(details)
+        if what == "paid":
+            self.paid = from_millionths(details["millionths"])
+        self.tell(event_words(what, details))
+
+    def _result(self, definition: Definition, form: ModelForm) -> JoinResult:
+        earned = self.person.rewards() if definition.settings.budget is not None else {}
+        numbers = sorted({number for _, number in self.seen} | set(earned))
+        rounds = tuple(self._round(number, earned.get(number)) for number in numbers)
+        model, who = form.model(self.person.model()), self.person.keys.who
+        return JoinResult(definition.task, who, self.person.state, rounds, model, self.paid)
+
+    def _round(self, number: int, earned: int | None) -> JoinedRound:
+        trained, read = self.seen.get(("trained", number), {}), self.seen.get(("read", number), {})
+        told = [event_words(what, self.seen[what, number]) for what in _TROUBLES if (what, number) in self.seen]
+        return JoinedRound(
+            number=number,
+            samples=trained.get("samples"),
+            metrics={name: value for name, value in read.items() if name not in _NOT_METRICS},
+            reward=None if earned is None else from_millionths(earned),
+            trouble="; ".join(line.removeprefix(f"round {number}: ") for line in told),
+        )
+
+
+@dataclass
+class _Named:
+    """A trainer that goes by the participant's own name once it has one: its seeds follow from it."""
+
+    trainer: FunctionTrainer
+    participant: Participant
+
+    def prepare(self, shape: Any) -> None:  # noqa: ANN401
+        self.trainer.prepare(shape)
+
+    def train(self, arrays: Any, settings: Mapping[str, Any], number: int) -> Any:  # noqa: ANN401
+        self.trainer.person = self.participant.keys.who
+        return self.trainer.train(arrays, settings, number)
+
+    def evaluate(self, arrays: Any) -> Mapping[str, float]:  # noqa: ANN401
+        return self.trainer.evaluate(arrays)
+
+
+def _form(definition: Definition, model: Any) -> ModelForm:  # noqa: ANN401
+    """The form that the functions want, in the order of the task's model."""
+    if model is not None:
+        return ModelForm.of(model).ordered_as(definition.shape)
+    return dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
+
+
+def _teller(*, shown: bool) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        stream = sys.stdout if in_notebook() else sys.stderr
+        stream.write(f"{line}\n")
+        stream.flush()
+
+    return tell if shown else lambda _line: None
+
+
+def _opened(joining: Joining) -> Any:  # noqa: ANN401
+    return _invited().invited(joining.invitation, joining.home, Participant, least=joining.least_participants)
+
+
+def _invited() -> Any:  # noqa: ANN401
+    """Loaded late: `import crowdfl` needs no network."""
+    try:
+        from crowdfl.services.client import invited
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("crowdfl"):
+            raise
+        raise PackageMissing(f"`crowdfl.join` needs {missing.name}: `pip install 'crowdfl[participant]'`") from None
+    return invited

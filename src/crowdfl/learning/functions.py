@@ -1,0 +1,262 @@
+"""Somebody's own two functions as a participant's trainer: one that trains a model, and one that evaluates it.
+
+The functions get the model in the form that they know (`crowdfl.learning.models.forms`), and the data as it was given. What
+they raise comes out as it is: an agent that waits for a platform must not take it for the platform's trouble.
+"""
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any
+
+from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute
+from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.models.update import Update
+
+TrainFunction = Callable[..., Any]
+"""`train(model, data)`, `train(model)` or `train(model, data, info)`: the model, (model, samples) or an `Update`."""
+EvaluateFunction = Callable[..., Any]
+"""`evaluate(model, data)` or `evaluate(model)`: a mapping of numbers, a number, or None."""
+
+_WHAT_TO_RETURN = "return the trained model, (model, samples), or crowdfl.Update(model, samples)"
+_TAKEN = {"round", "state"}  # what an agent tells beside the metrics
+WEIGHT = "samples"  # the metric that says how much the others count
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """What a training function may ask for as its third argument, or as one that is called `info`.
+
+    Attributes:
+        round: The number of the round, from 1; 0 where the model that everyone starts from is made.
+        rounds: How many rounds there are.
+        person: Whose data it is.
+        seed: A number for random choices, of this person and round alone; the same in every run.
+    """
+
+    round: int
+    rounds: int
+    person: str
+    seed: int
+
+    @classmethod
+    def of(cls, number: int, rounds: int, person: str, seed: int) -> "TrainingInfo":
+        """With a seed of its own, from one that all share."""
+        digest = hashlib.sha256(f"{seed}/{number}/{person}".encode()).digest()
+        return cls(number, rounds, person, int.from_bytes(digest[:4]))
+
+
+class FunctionRaised(Exception):
+    """Carries what a function has raised past everyone who handles errors of CrowdFL's own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass
+class FunctionTrainer:
+    """A person's data and functions, as `crowdfl.roles.agent.Trainer` wants them."""
+
+    train_function: TrainFunction
+    evaluate_function: EvaluateFunction | None
+    data: Any = field(repr=False)
+    form: ModelForm
+    person: str
+    rounds: int
+    seed: int = 0
+    samples: int | None = None  # of the last training
+    _counts: dict[str, Any] = field(default_factory=dict, repr=False)  # this person's own entries that are not averaged
+
+    def prepare(self, shape: ModelShape) -> None:
+        shape.match(self.form.shape)
+
+    def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
+        place = f"{self.person}, round {number}"
+        model, info = self.form.model(arrays, self._counts), self.info(number)
+        with _named(place):
+            returned = _called(self.train_function, model, self.data, info)
+        try:
+            trained, samples = split_result(returned, self.data)
+            weights = self.form.arrays(trained)
+            self._counts = {} if isinstance(returned, Update) else self.form.counts(trained)
+        except NothingToContribute:
+            raise
+        except CrowdFLError as wrong:
+            raise type(wrong)(f"{place}: {wrong}") from None
+        self.samples = samples
+        return weights, samples
+
+    def evaluate(self, arrays: Weights) -> dict[str, float]:
+        if self.evaluate_function is None:
+            return {}
+        model = self.form.model(arrays, self._counts)
+        with _named(f"evaluating with the data of {self.person}"):
+            returned = _called(self.evaluate_function, model, self.data, None)
+        try:
+            return metrics_of(returned)
+        except LearningError as wrong:
+            raise LearningError(f"evaluating with the data of {self.person}: {wrong}") from None
+
+    def info(self, number: int) -> TrainingInfo:
+        return TrainingInfo.of(number, self.rounds, self.person, self.seed)
+
+    def keep(self, model: object) -> None:
+        """Take the entries that are not averaged from an example."""
+        if model is not None:
+            self._counts = self.form.counts(model)
+
+    @property
+    def weight(self) -> int:
+        """How much this person's metrics count: its samples, as far as they are known."""
+        return self.samples or samples_of(self.data) or 1
+
+
+def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401
+    """The model that a training function makes of nothing but data."""
+    place = f"train(None, data of {info.person}) makes the model that everyone starts from; pass `initial` in its place"
+    with _named(place):
+        returned = _called(train, None, data, info)
+    if returned is None:
+        raise LearningError(f"{place}: it returned nothing")
+    if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
+        return returned[0]
+    return _model_of(returned) if isinstance(returned, Update) else returned
+
+
+def _model_of(update: Update) -> Weights | dict[str, Any]:
+    named = dict(zip(update.names, update.weights, strict=True))
+    return update.weights if all(name.startswith("array ") for name in named) else named
+
+
+def split_result(returned: object, data: object) -> tuple[object, int]:
+    """The trained model, and the number of samples that it was trained on."""
+    if isinstance(returned, Update):
+        return _model_of(returned), _whole(returned.samples)
+    if returned is None:
+        raise LearningError(f"the training function returned nothing: {_WHAT_TO_RETURN}")
+    if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
+        return returned[0], _whole(returned[1])
+    samples = samples_of(data)
+    if samples is None:
+        raise LearningError(
+            "how many samples the model was trained on does not follow from the data: return (model, samples)"
+        )
+    return returned, samples
+
+
+def samples_of(data: object) -> int | None:
+    """How many samples data holds, where its own length says that; None where it is not clear.
+
+    Of arrays that belong together, as in (inputs, labels), the common length; of a torch DataLoader, its data set's.
+    """
+    if isinstance(data, str | bytes) or data is None:
+        return None
+    if hasattr(data, "dataset"):
+        data = data.dataset
+    parts = list(data.values()) if isinstance(data, Mapping) else data
+    if isinstance(parts, list | tuple) and (together := _common_length(parts)) is not None:
+        return together
+    if isinstance(data, Mapping | tuple) or not isinstance(data, Sized):
+        return None
+    try:
+        return len(data)
+    except TypeError:  # a DataLoader over a stream, an array without a side
+        return None
+
+
+def metrics_of(returned: object) -> dict[str, float]:
+    """What an evaluating function returned, as numbers by name; a single number is the `score`."""
+    if returned is None:
+        return {}
+    found: Mapping[Any, Any] = returned if isinstance(returned, Mapping) else {"score": returned}
+    metrics = {}
+    for name, value in found.items():
+        if not isinstance(name, str) or name in _TAKEN:
+            raise LearningError(f"a metric cannot be called {name!r}: choose another name")
+        try:
+            metrics[name] = float(value + 0)  # a string is not a number, though `float` reads some
+        except (TypeError, ValueError):
+            raise LearningError(
+                f"the metric {name!r} is a {type(value).__name__}: return a number, or a dictionary of numbers"
+            ) from None
+    return metrics
+
+
+def weighted_mean(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    """The mean of each metric over people, by their weights; one that has a metric `samples` counts so often itself."""
+    sums: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for metrics, usual in rows:
+        weight = metrics.get(WEIGHT, usual)
+        for name, value in metrics.items():
+            sums[name] = sums.get(name, 0.0) + (value if name == WEIGHT else value * weight)
+            weights[name] = 1.0 if name == WEIGHT else weights.get(name, 0.0) + weight
+    return {name: total / weights[name] if weights[name] else math.nan for name, total in sums.items()}
+
+
+def _common_length(parts: list[Any] | tuple[Any, ...]) -> int | None:
+    """Of arrays that describe the same samples; a list of arrays that are all alike is a list of samples."""
+    shapes = [getattr(part, "shape", None) for part in parts]
+    if not shapes or not all(shapes) or len({shape[0] for shape in shapes if shape}) != 1:
+        return None
+    alike = isinstance(parts, list) and len({tuple(shape) for shape in shapes if shape}) == 1
+    return None if alike else int(shapes[0][0])  # type: ignore[index]
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401
+    try:
+        index(value)
+    except TypeError:
+        return isinstance(value, float)
+    return not isinstance(value, bool) and getattr(value, "shape", ()) == ()
+
+
+def _whole(samples: Any) -> int:  # noqa: ANN401
+    if isinstance(samples, float) and samples.is_integer():
+        samples = int(samples)
+    try:
+        whole = index(samples)
+    except TypeError:
+        raise DataMalformed(f"samples are counted in whole numbers, not {samples!r}") from None
+    if whole < 0:
+        raise DataMalformed(f"{whole} samples: a number of samples is not negative")
+    return whole
+
+
+def _called(function: Callable[..., Any], model: object, data: object, info: TrainingInfo | None) -> Any:  # noqa: ANN401
+    """With the model, the data as the second argument, and `info` where it is asked for."""
+    try:
+        wanted = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in another language
+        return function(model, data)
+    if any(one.kind is one.VAR_POSITIONAL for one in wanted):
+        return function(model, data)
+    places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][1:]
+    given: list[object] = [model]
+    if places and places[0].name != "info":
+        given.append(data)
+        places = places[1:]
+    if info is None:
+        return function(*given)
+    if any(one.name == "info" for one in wanted):
+        return function(*given, info=info)
+    asks = bool(places) and places[0].default is inspect.Parameter.empty
+    return function(*given, *([info] if asks else []))
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Around a call of somebody's function: what it raises is carried out, with a note where it happened."""
+    try:
+        yield
+    except NothingToContribute:  # the one thing that a function may say of its data by an error
+        raise
+    except Exception as error:
+        error.add_note(f"(from CrowdFL: {place})")
+        raise FunctionRaised(error) from error

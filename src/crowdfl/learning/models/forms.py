@@ -1,0 +1,233 @@
+"""The forms that a model may have in somebody's program, and the arrays that are averaged.
+
+A model is a list or tuple of arrays, a single array, or a dictionary of arrays: NumPy's, torch's (a `state_dict`), or whatever
+NumPy reads. `ModelForm` notes which it is, copies the numbers out as float64, and builds the same form again from an average.
+
+Entries of a dictionary that hold integers or truth values, such as BatchNorm's `num_batches_tracked`, are not averaged:
+whoever builds a model says which ones to put there.
+"""
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import EncodingError, LearningUnavailable, ModelMismatch, NotFinite
+from crowdfl.learning.models.shape import ModelShape, Weights
+
+_COUNTS = "iub"  # kinds of NumPy types that count, and are not averaged in a dictionary
+_SINGLE = "array 0"
+
+
+def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
+    """Copies of a model's arrays by name; `array 0` and so on, if it has no names. Integers in a dictionary are left out.
+
+    Raises:
+        EncodingError: An entry does not hold real numbers; the error names it.
+    """
+    entries = _entries(model)
+    counts = {name for name, entry in entries.items() if _is_count(name, entry)} if isinstance(model, Mapping) else ()
+    arrays = {name: _copied(name, entry) for name, entry in entries.items() if name not in counts}
+    if not arrays:
+        raise EncodingError("the model holds nothing that can be averaged: it needs an array of real numbers")
+    return arrays
+
+
+def numpy_entries(model: object) -> dict[str, npt.NDArray[Any]]:
+    """Everything in a model by name, integers too, as NumPy arrays of the types that files hold."""
+    found = {}
+    for name, entry in _entries(model).items():
+        array = entry.detach().cpu() if _is_tensor(entry) else np.asarray(entry)
+        if _is_tensor(entry):
+            array = (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
+        found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
+    return found
+
+
+@dataclass(frozen=True)
+class ModelForm:
+    """The form of one model: its container, and the kind of each array."""
+
+    shape: ModelShape  # of what is averaged
+    kept: tuple[str, ...]  # entries with integers, which are not
+    _example: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, model: object) -> "ModelForm":
+        """The form of this model. A model outside a dictionary must not hold integers: they would be cut off."""
+        arrays, entries = named_arrays(model), _entries(model)
+        for name, entry in entries.items():
+            if not isinstance(model, Mapping) and _is_count(name, entry):
+                raise EncodingError(f"{name} holds integers: make it floating point, as in `array.astype(float)`")
+        kept = tuple(name for name in entries if name not in arrays)
+        return cls(ModelShape.of(arrays), kept, _snapshot(model))
+
+    def arrays(self, model: object) -> Weights:
+        """Copies of the averaged arrays of a model that has this form.
+
+        Raises:
+            ModelMismatch: An array is missing, is one too many, or has another shape.
+            NotFinite: An array holds NaN or infinity.
+        """
+        if isinstance(self._example, Mapping) and not isinstance(model, Mapping):
+            raise ModelMismatch(f"the model is a {type(model).__name__} where a dictionary of arrays is expected")
+        found = {name: _copied(name, entry) for name, entry in _entries(model).items() if name not in self.kept}
+        ordered = {name: found.pop(name) for name in self.shape.names if name in found} | found
+        self.shape.match(ModelShape.of(ordered))
+        for name, array in ordered.items():
+            if not np.isfinite(array).all():
+                raise NotFinite(f"{name} holds NaN or infinity: the training has diverged, or divides by zero")
+        return list(ordered.values())
+
+    def ordered_as(self, shape: ModelShape) -> "ModelForm":
+        """The same form, whose averaged arrays come in the order of a task's model; `ModelMismatch` if it has others."""
+        own = dict(zip(self.shape.names, self.shape.shapes, strict=True))
+        names = [name for name in shape.names if name in own] + [name for name in own if name not in shape.names]
+        ordered = ModelShape(tuple(names), tuple(own[name] for name in names))
+        shape.match(ordered)
+        return replace(self, shape=ordered)
+
+    def counts(self, model: object) -> dict[str, Any]:
+        """Copies of the entries that are not averaged."""
+        entries = _entries(model)
+        return {name: _snapshot_entry(entries[name]) for name in self.kept if name in entries}
+
+    def model(self, arrays: Sequence[npt.ArrayLike], counts: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        """A model of this form, and of its types of numbers, that holds these arrays and shares no memory with anything."""
+        fresh = dict(zip(self.shape.names, self.shape.check(arrays), strict=True))
+        old, own = _entries(self._example), dict(counts or {})
+        built = {
+            name: _like(entry, fresh[name]) if name in fresh else _snapshot_entry(own.get(name, entry))
+            for name, entry in old.items()
+        }
+        if isinstance(self._example, Mapping):
+            filled = copy.copy(self._example)  # with its own attributes, such as a state_dict's versions
+            filled.update(built)  # type: ignore[attr-defined]
+            return filled
+        if isinstance(self._example, list | tuple):
+            return type(self._example)(built.values())
+        return built[_SINGLE]
+
+
+def dictionary_form(shape: ModelShape, *, torch: bool = False) -> ModelForm:
+    """The form that a task's own names suggest: a list where they are `array 0` and so on, else a dictionary.
+
+    Of NumPy's float64; with `torch`, of tensors of float32.
+    """
+    zeros: dict[str, Any] = {name: np.zeros(sides) for name, sides in zip(shape.names, shape.shapes, strict=True)}
+    if torch:
+        library = _torch()
+        zeros = {name: library.from_numpy(array.astype(np.float32)) for name, array in zeros.items()}
+    if shape.names == tuple(f"array {i}" for i in range(len(shape.names))):
+        return ModelForm.of(list(zeros.values()))
+    return ModelForm.of(zeros)
+
+
+def _entries(model: object) -> dict[str, Any]:
+    """The parts of a model by name, as they are."""
+    if isinstance(model, Mapping):
+        for name in model:
+            if not isinstance(name, str):
+                raise EncodingError(
+                    f"the model's entry {name!r} has a name of type {type(name).__name__}, not a string"
+                )
+        return dict(model)
+    if hasattr(model, "state_dict"):
+        raise EncodingError(f"{type(model).__name__} is a module: pass its `state_dict()`")
+    if isinstance(model, list | tuple):
+        return {f"array {i}": entry for i, entry in enumerate(model)}
+    return {_SINGLE: model}
+
+
+def _is_tensor(entry: object) -> bool:
+    """Without loading torch: whoever has a tensor has loaded it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(entry, torch.Tensor)
+
+
+def _is_count(name: str, entry: Any) -> bool:  # noqa: ANN401
+    if _is_tensor(entry):
+        return not (entry.is_floating_point() or entry.is_complex() or entry.is_quantized)
+    return _as_numpy(name, entry).dtype.kind in _COUNTS
+
+
+def _copied(name: str, entry: Any) -> npt.NDArray[np.float64]:  # noqa: ANN401
+    """The numbers of one entry, in memory of their own."""
+    array = _tensor_numbers(name, entry) if _is_tensor(entry) else _as_numpy(name, entry)
+    if array.dtype.kind not in "f" + _COUNTS and not _is_small_float(array.dtype):
+        raise EncodingError(f"{name} holds {array.dtype}: a model's arrays hold real numbers")
+    if array.size == 0:
+        raise EncodingError(f"{name} has the shape {array.shape}, which holds no number: leave it out")
+    return np.array(array, dtype=np.float64, order="C", copy=True)
+
+
+def _as_numpy(name: str, entry: object) -> npt.NDArray[Any]:
+    if entry is None or isinstance(entry, str | bytes | Mapping | set | frozenset | np.ma.MaskedArray):
+        raise EncodingError(f"{name} is a {type(entry).__name__}: a model's entries are arrays of numbers")
+    try:
+        return np.asarray(entry)
+    except (ValueError, TypeError) as wrong:
+        raise EncodingError(f"{name} is not an array of numbers: {wrong}") from None
+
+
+def _tensor_numbers(name: str, tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    if tensor.is_complex() or tensor.is_quantized or str(tensor.layout) != "torch.strided":
+        kind = tensor.dtype if tensor.is_complex() or tensor.is_quantized else f"{tensor.layout} numbers"
+        raise EncodingError(f"{name} holds {kind}: a model's tensors are dense and real")
+    if tensor.device.type == "meta":
+        raise EncodingError(f"{name} is on the device `meta`, which holds no numbers")
+    found: npt.NDArray[Any] = tensor.detach().cpu().double().numpy()
+    return found
+
+
+def _is_small_float(dtype: np.dtype[Any]) -> bool:
+    """bfloat16 and the like, which other packages add to NumPy."""
+    return dtype.kind == "V" and dtype.names is None and dtype.name.startswith(("bfloat", "float"))
+
+
+def _like(entry: Any, array: npt.NDArray[np.float64]) -> Any:  # noqa: ANN401
+    """The numbers as the entry held its own."""
+    if _is_tensor(entry):
+        torch = _torch()
+        tensor = torch.from_numpy(np.array(array)).to(device=entry.device, dtype=entry.dtype)
+        if isinstance(entry, torch.nn.Parameter):
+            return torch.nn.Parameter(tensor, requires_grad=entry.requires_grad)
+        return tensor.requires_grad_(entry.requires_grad)
+    if isinstance(entry, float) and not isinstance(entry, np.floating):
+        return float(array)
+    dtype = np.asarray(entry).dtype
+    return np.array(array, dtype=np.float64 if dtype.kind in _COUNTS else dtype)
+
+
+def _snapshot(model: object) -> Any:  # noqa: ANN401
+    """The same form, whose numbers nobody else can alter."""
+    entries = {name: _snapshot_entry(entry) for name, entry in _entries(model).items()}
+    if isinstance(model, Mapping):
+        copied = copy.copy(model) if isinstance(model, dict) else {}
+        copied.update(entries)
+        return copied
+    if isinstance(model, list | tuple):
+        return list(entries.values()) if isinstance(model, list) else tuple(entries.values())
+    return entries[_SINGLE]
+
+
+def _snapshot_entry(entry: Any) -> Any:  # noqa: ANN401
+    if not _is_tensor(entry):
+        return entry if isinstance(entry, int | float) else np.array(entry)
+    fresh = entry.detach().clone()
+    parameter = _torch().nn.Parameter
+    if isinstance(entry, parameter):
+        return parameter(fresh, requires_grad=entry.requires_grad)
+    return fresh.requires_grad_(entry.requires_grad)
+
+
+def _torch() -> Any:  # noqa: ANN401
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        raise LearningUnavailable("tensors need torch: `pip install 'crowdfl[learning]'`") from missing
+    return torch

@@ -1,0 +1,91 @@
+"""Server steps: what every reader makes of a round's average before the next round starts from it.
+
+With S the model that the round started from, A the round's average and g = A - S, both in plain numbers, not in units:
+
+    fedavgm    m = momentum * m + g                                                       S' = S + rate * m
+    fedadam    m = momentum * m + (1 - momentum) * g
+               v = squares * v + (1 - squares) * (g * g)                                  S' = S + rate * m / (sqrt(v) + floor)
+
+Every device computes the same bits: each operation is one of IEEE doubles, correctly rounded, element by element and in this
+order, from left to right; what is added to S is rounded to whole units, halves to the even one.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import SlotOverflow
+from crowdfl.settings import TaskSettings
+
+Floats = npt.NDArray[np.float64]
+Moments = tuple[Floats, ...]
+"""m, and of `fedadam` v: what a reader carries from round to round."""
+
+_TINY = 2.0**-256  # less is 0: some programs' doubles have no subnormal numbers
+_LARGEST = 2.0**62  # units
+
+
+@dataclass(frozen=True)
+class ServerStep:
+    """One task's step."""
+
+    kind: str
+    unit: int
+    rate: float
+    momentum: float
+    squares: float
+    floor: float
+
+    @classmethod
+    def of(cls, settings: TaskSettings) -> Self | None:
+        """None where readers take the average as it is."""
+        if settings.server_step == "none":
+            return None
+        decays = float(settings.server_momentum), float(settings.server_squares)
+        unit, rate = 10**settings.decimals, float(settings.server_rate)
+        return cls(settings.server_step, unit, rate, *decays, float(settings.server_floor))
+
+    @property
+    def moments(self) -> int:
+        """How many arrays of doubles a reader carries."""
+        return 2 if self.kind == "fedadam" else 1
+
+    def explain(self, clip: float) -> str:
+        """How far a round can move a weight, if nobody's update is above `clip`: docs/shares.md has the proof."""
+        if self.kind == "fedavgm":
+            furthest = self.rate * clip / (1 - self.momentum)
+        else:
+            by_squares = (1 - self.squares) * (1 - self.momentum**2 / self.squares)
+            furthest = min(self.rate * (1 - self.momentum) / by_squares**0.5, self.rate * clip / self.floor)
+        return f"server step    {self.kind}: moves a weight by at most {furthest:.3g} in a round"
+
+    def start(self, parameters: int) -> Moments:
+        return tuple(np.zeros(parameters) for _ in range(self.moments))
+
+    def apply(self, change: npt.NDArray[np.int64], moments: Moments) -> tuple[npt.NDArray[np.int64], Moments]:
+        """What is added to the model, in units, from what the average would add; and the moments after it."""
+        g = change.astype(np.float64) / self.unit
+        if self.kind == "fedavgm":
+            after: Moments = (_plain(self.momentum * moments[0] + g),)
+            step = self.rate * after[0]
+        else:
+            m, v = moments
+            m = _plain(self.momentum * m + (1 - self.momentum) * g)
+            v = _plain(self.squares * v + (1 - self.squares) * (g * g))
+            after, step = (m, v), self.rate * m / (np.sqrt(v) + self.floor)
+        return _whole(step * self.unit), after
+
+
+def _plain(values: Floats) -> Floats:
+    values[np.abs(values) < _TINY] = 0.0
+    return values
+
+
+def _whole(step: Floats) -> npt.NDArray[np.int64]:
+    if not np.abs(step).max() < _LARGEST:
+        raise SlotOverflow(
+            "the server step takes a weight out of range: this task's `server_rate` is too large; tell the requester"
+        )
+    return np.rint(step).astype(np.int64)

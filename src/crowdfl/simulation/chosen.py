@@ -1,0 +1,77 @@
+"""The settings of a simulated task: what was asked for, and the rest as the data and everyone's first training suggest."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import SettingsError, TooFewParticipants
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.protocols.registry import profile_named
+from crowdfl.settings import TaskSettings
+
+_FEWEST = 3
+_HEADROOM = 4  # of bounds, over what the first training needed
+_LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
+_MORE_SAMPLES = 2  # of later rounds, over the first
+
+
+def require_enough(people: Sequence[str]) -> None:
+    if len(people) < _FEWEST:
+        raise TooFewParticipants(
+            f"{len(people)} people; a simulation needs at least {_FEWEST}: with two, each could work out the other's model"
+        )
+
+
+def settings_for(
+    asked: Mapping[str, Any], shape: ModelShape, initial: Weights, trained: Sequence[Weights], samples: Sequence[int]
+) -> TaskSettings:
+    """The task's settings, checked: they fit the model.
+
+    Args:
+        asked: What the caller has set; it is taken as it is.
+        shape: The model's.
+        initial: What everyone starts from.
+        trained: The models after the first training.
+        samples: Everyone's number of samples, as far as it is known.
+    """
+    start = shape.flat(initial)
+    models = [shape.flat(weights) for weights in trained]
+    usual: dict[str, Any] = {
+        "max_participants": max(_FEWEST, len(samples)),
+        "max_samples": _MORE_SAMPLES * max(samples),
+    }
+    if asked.get("profile") == "shares":
+        usual |= _bounds_of_changes([model - start for model in models])
+    else:
+        usual |= _bounds_of_weights([start, *models])
+        usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
+    settings = TaskSettings.of(**usual | dict(asked))
+    profile_named(settings.profile).check(settings, shape.parameters)
+    return settings
+
+
+def _bounds_of_changes(changes: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
+    """Within the norm, no single weight can change by more than it."""
+    norm = rounded_up(_HEADROOM * max([float(np.linalg.norm(change)) for change in changes] + [0.0]))
+    return {"max_norm": norm, "clip": norm} if norm else {}
+
+
+def _bounds_of_weights(models: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
+    largest = rounded_up(_HEADROOM * max(float(np.abs(model).max()) for model in models))
+    return {"clip": largest} if largest else {}
+
+
+def rounded_up(value: float) -> float:
+    """To two digits; 0 stays 0."""
+    if value <= 0:
+        return 0.0
+    if value > _LARGEST:
+        raise SettingsError(
+            f"the first training needs room for {value:.2g}, and bounds end at {_LARGEST:.0g}: lower its learning rate, or "
+            "scale the model"
+        )
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / step) * step:.3g}")

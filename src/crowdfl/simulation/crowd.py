@@ -1,0 +1,260 @@
+"""Everyone in a simulated campaign: each a participant with its own agent, in turns; time passes when nothing else happens."""
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crowdfl.crypto.compute import default_backend
+from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable
+from crowdfl.learning.functions import FunctionTrainer
+from crowdfl.local import LocalHost, MemoryDisk
+from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.retry import no_jitter
+from crowdfl.roles.agent import Agent, Waits
+from crowdfl.roles.documents import Definition
+from crowdfl.roles.participant import Participant
+from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.settings import to_millionths
+from crowdfl.simulation.dropouts import Away
+from crowdfl.storage.memory import ManualClock, MemoryBlobs
+
+_FOREVER = 10.0**9  # seconds
+_INTERNED = 1024  # bytes: what is longer is held once, however many people have it
+_STANDSTILLS = 200  # looks without anything happening
+_WAIT = 3600.0  # seconds that pass then
+
+
+class Counters(Silent):
+    """Costs by role; nothing that was opened is kept."""
+
+    def __init__(self) -> None:
+        self.by_role: dict[str, Costs] = {}
+
+    def costs(self, role: str) -> Costs:
+        return self.by_role.setdefault(role, Costs())
+
+
+class _LeanBlobs(MemoryBlobs):
+    """Blobs that everyone has the same, such as averages, are in memory once."""
+
+    def __init__(self, common: dict[bytes, bytes]) -> None:
+        super().__init__()
+        self._common = common
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        super().put_all({name: self._interned(data) for name, data in blobs.items()})
+
+    def _interned(self, data: bytes) -> bytes:
+        return self._common.setdefault(hashlib.sha256(data).digest(), data) if len(data) > _INTERNED else data
+
+
+class _LeanDisk(MemoryDisk):
+    def __init__(self) -> None:
+        super().__init__()
+        self._common: dict[bytes, bytes] = {}
+
+    def blobs(self, name: str) -> MemoryBlobs:
+        return self._blobs.setdefault(name, _LeanBlobs(self._common) if name.startswith("people/") else MemoryBlobs())
+
+
+@dataclass
+class Seen:
+    """What happened, by round and person."""
+
+    events: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
+    late: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    dropped: dict[int, frozenset[str]] = field(default_factory=dict)
+    up: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes from participants
+    down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
+    began: dict[int, float] = field(default_factory=dict)
+    ended: dict[int, float] = field(default_factory=dict)
+    paid: dict[str, int] = field(default_factory=dict)  # millionths
+
+    def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
+        """The events of one kind in a round, by person."""
+        return self.events.get((what, number), {})
+
+
+class _Link:
+    """SP as one person reaches it: not at all while that person is away. Everything else is SP's own."""
+
+    def __init__(self, sp: Any, crowd: "SimulatedCrowd", name: str) -> None:  # noqa: ANN401
+        self._sp, self._crowd, self._name = sp, crowd, name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if self._name in self._crowd.away:
+            raise ServiceUnavailable(f"{self._name} is away in this round, as the simulation has it")
+        return getattr(self._sp, name)
+
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
+        receipt = str(self.__getattr__("send")(task, number, keys, upload))
+        self._crowd.note_upload(self._name, number, len(upload))
+        return receipt
+
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return self._counted(number, "average", task, number, keys)
+
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
+        return self._counted(number, "reward", task, number, keys)
+
+    def initial_weights(self, task: str) -> bytes:
+        return self._counted(1, "initial_weights", task)
+
+    def _counted(self, number: int, name: str, *given: Any) -> bytes:  # noqa: ANN401
+        found: bytes = self.__getattr__(name)(*given)
+        self._crowd.seen.down[number] += len(found)
+        return found
+
+
+@dataclass
+class _Person:
+    name: str
+    participant: Participant
+    turns: Waits[None]
+    is_done: bool = False
+
+
+class SimulatedCrowd:
+    """The host with its roles, and everyone's agent. `run` lasts until all of them are done."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        initial: Any,  # noqa: ANN401 -- arrays, as the requester takes them
+        trainers: Mapping[str, FunctionTrainer],
+        away_in: Away,
+        *,
+        insecure_test_key: bool = False,
+        on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
+    ) -> None:
+        self.settings, self.counters, self.seen = definition.settings, Counters(), Seen()
+        self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
+        self.clock = ManualClock(1.0)
+        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock)
+        self.task = self.host.create(definition, initial)
+        invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
+        posted = self.host.requester.definition(self.task)
+        self._people = [
+            self._person(posted, name, trainer, invitation)
+            for (name, trainer), invitation in zip(trainers.items(), invitations, strict=True)
+        ]
+
+    def _person(self, definition: Definition, name: str, trainer: FunctionTrainer, invitation: str) -> _Person:
+        participant = self.host.new_participant(self.task, name)
+        participant.sp = _Link(participant.sp, self, name)
+        participant.on_event = lambda what, details: self._note(name, what, details)
+        agent = Agent(participant, time.sleep, jitter=no_jitter)
+        return _Person(name, participant, agent.turns(definition, trainer, invitation))
+
+    @property
+    def people(self) -> dict[str, Participant]:
+        return {person.name: person.participant for person in self._people}
+
+    def run(self) -> None:
+        self._take_turns()  # everyone joins
+        budget = self.settings.budget
+        if budget is not None:
+            self.host.requester.fund(self.task, self.settings.rounds * to_millionths(budget))
+        standstills = 0
+        while any(not person.is_done for person in self._people):
+            before = self._state()
+            self._go_on()
+            self._take_turns()
+            self._on_change(self)
+            standstills = standstills + 1 if self._state() == before else 0
+            if standstills:
+                self._pass_time()
+            if standstills > _STANDSTILLS:
+                raise RoundEnded("the simulation stands still: nobody has anything to do, and the task does not end")
+
+    def _go_on(self) -> None:
+        """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
+        self.host.run()
+        for round_ in self.rounds():
+            self.seen.began.setdefault(round_.number, time.perf_counter())
+            if round_.is_over and round_.number not in self.seen.ended:
+                self.seen.ended[round_.number] = time.perf_counter()
+                self._tidy(round_.number)
+            if round_.number not in self.seen.dropped:
+                self.seen.dropped[round_.number] = self._away_in(round_.number)
+        self.away = self._away_now()
+
+    def _away_now(self) -> frozenset[str]:
+        """Until the window is over; where late uploads are not taken, until the round is."""
+        last = self._last_round()
+        if last is None or last.state is not RoundState.OPEN:
+            return frozenset()
+        takes_late = self.settings.strategy == "retransmit" and last.is_late(self.settings, self.clock.now())
+        return frozenset() if takes_late else self.seen.dropped[last.number]
+
+    def _take_turns(self) -> None:
+        for person in self._people:
+            if not person.is_done:
+                try:
+                    person.is_done = next(person.turns, None) is None
+                except CrowdFLError as error:
+                    error.add_note(f"(from CrowdFL: {person.name})")
+                    raise
+
+    def _pass_time(self) -> None:
+        """To the end of the round's window, then to that of its grace; without an open round, an hour."""
+        last, now = self._last_round(), self.clock.now()
+        if last is None or last.state is not RoundState.OPEN:
+            self.clock.time = now + _WAIT
+        elif now < last.deadline(self.settings):
+            late = min(1.0, self.settings.grace / 2) if self.settings.strategy == "retransmit" else 0.0
+            self.clock.time = last.deadline(self.settings) + late
+        else:
+            self.clock.time = max(now, last.last_call(self.settings))
+
+    def _state(self) -> object:
+        """What changes whenever somebody has done something."""
+        store = self.host.sp.store
+        done = sum(person.is_done for person in self._people)
+        return done, store.task(self.task).state, store.rounds(self.task), store.upload_counts(self.task)
+
+    def rounds(self) -> list[Round]:
+        return self.host.sp.store.rounds(self.task)
+
+    def _last_round(self) -> Round | None:
+        return next(iter(self.rounds()[::-1]), None)
+
+    def _tidy(self, number: int) -> None:
+        """A round that is over is never computed again: its uploads, the largest things there are, need not stay."""
+        for person in self._people:
+            person.participant.blobs.delete(f"rounds/{number}/upload")
+        self.host.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")
+
+    def averaged(self, number: int) -> tuple[str, ...]:
+        """Whose updates are in a round's average."""
+        rejected = self.host.sp.rejected(self.task, number)
+        uploaded = {upload.who for upload in self.host.sp.store.uploads(self.task, number)} - set(rejected)
+        return tuple(name for name, person in self.people.items() if person.keys.who in uploaded)
+
+    def rejected(self, number: int) -> dict[str, str]:
+        """Whose updates the servers left out, and why."""
+        reasons = self.host.sp.rejected(self.task, number)
+        return {name: reasons[person.keys.who] for name, person in self.people.items() if person.keys.who in reasons}
+
+    def note_upload(self, name: str, number: int, size: int) -> None:
+        self.seen.up[number] += size
+        if self.host.sp.store.round(self.task, number).is_late(self.settings, self.clock.now()):
+            self.seen.late[number].append(name)
+
+    def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
+        if what == "paid":
+            self.seen.paid[name] = details["millionths"]
+        if "round" in details:
+            self.seen.events[what, details["round"]][name] = dict(details)
+        if what in ("trained", "read"):
+            self._on_change(self)
+
+    def costs(self) -> dict[str, Costs]:
+        names = {"SP": "SP", "CSP": "CSP", "requester": "requester", "participants": "participant"}
+        return {name: self.counters.costs(role) for name, role in names.items()}

@@ -1,0 +1,46 @@
+"""Who is away in which round of a simulation."""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from crowdfl.errors import SettingsError
+
+Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
+"""A share of the people, drawn anew in each round; by name, the rounds that somebody misses; or a function (round, name)."""
+Away = Callable[[int], frozenset[str]]
+"""Who is away in a round."""
+
+
+def away_in(dropouts: Dropouts, people: Sequence[str], rounds: int, seed: int) -> Away:
+    """Who is away, as it was asked for; the same in every run.
+
+    Raises:
+        SettingsError: A share that is not one, a name that nobody has, or a round that does not come.
+    """
+    if callable(dropouts):
+        return lambda number: frozenset(who for who in people if dropouts(number, who))
+    if isinstance(dropouts, Mapping):
+        missed = {who: _rounds(who, found, people, rounds) for who, found in dropouts.items()}
+        return lambda number: frozenset(who for who, numbers in missed.items() if number in numbers)
+    return _drawn(dropouts, people, seed)
+
+
+def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise SettingsError(f"`dropouts` is {share!r}; expected a share from 0 to less than 1, names, or a function")
+    count = round(share * len(people))
+
+    def draw(number: int) -> frozenset[str]:
+        chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def _rounds(who: str, found: int | Collection[int], people: Sequence[str], rounds: int) -> frozenset[int]:
+    numbers = frozenset([found] if isinstance(found, int) else found)
+    if who not in people:
+        raise SettingsError(f"`dropouts` names {who!r}, and nobody in the data is called so")
+    if wrong := sorted(number for number in numbers if not 1 <= number <= rounds):
+        raise SettingsError(f"`dropouts` names round {wrong[0]} of {who}; the rounds are 1 to {rounds}")
+    return numbers

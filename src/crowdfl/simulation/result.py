@@ -1,0 +1,203 @@
+"""What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
+
+import html
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdfl.display import html_table, text_table
+from crowdfl.errors import PackageMissing, SettingsError
+from crowdfl.learning.models.forms import ModelForm, numpy_entries
+from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.costs import Costs
+from crowdfl.settings import TaskSettings
+from crowdfl.storage.atomic import write_private
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class SimulatedRound:
+    """One round of a simulation.
+
+    Attributes:
+        number: From 1.
+        metrics: The weighted mean of each metric that `evaluate` returned, over everyone who read this round's average; the
+            last average is evaluated on everyone's data. People count by their samples.
+        participants: Whose updates are in the average.
+        dropped: Who was away and is not in the average.
+        late: Whose updates came after the window and were taken.
+        rejected: Whose updates the servers left out, and why.
+        clipped: How many weights of somebody's update were clipped to the task's `clip`.
+        scaled: What somebody's update was scaled down by, to the task's `max_norm`.
+        rewards: What each participant earned; empty without a `budget`.
+        seconds: How long the round took on this machine, training included.
+        bytes_up: What participants sent, all together.
+        bytes_down: What they received.
+        is_averaged: False for a round that found too few participants and was given up.
+    """
+
+    number: int
+    metrics: Mapping[str, float]
+    participants: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    clipped: Mapping[str, int] = field(default_factory=dict)
+    scaled: Mapping[str, float] = field(default_factory=dict)
+    rewards: Mapping[str, Decimal] = field(default_factory=dict)
+    seconds: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    is_averaged: bool = True
+
+    def row(self) -> dict[str, float]:
+        """The round as one flat row of numbers, for a data frame; lists of people are counted."""
+        counted = {
+            "participants": len(self.participants),
+            "dropped": len(self.dropped),
+            "late": len(self.late),
+            "rejected": len(self.rejected),
+            "clipped": sum(self.clipped.values()),
+        }
+        sizes = {"seconds": self.seconds, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
+        return {"round": self.number} | counted | dict(self.metrics) | sizes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationResult:
+    """What `crowdfl.simulate` returns. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
+
+    Attributes:
+        model: The last average, in the form of the initial model.
+        history: The rounds, in order.
+        rewards: By person, what was claimed and paid in all; empty without a `budget`.
+        costs: By role, counters of operations, messages and bytes.
+        notes: What you should know, such as weights that were clipped.
+        settings: The task's settings, those that followed from the data included.
+    """
+
+    model: Any
+    history: tuple[SimulatedRound, ...]
+    rewards: Mapping[str, Decimal]
+    costs: Mapping[str, Costs]
+    notes: tuple[str, ...]
+    settings: TaskSettings
+    _form: ModelForm
+    _arrays: Weights
+
+    def rows(self) -> list[dict[str, float]]:
+        """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
+        return [round_.row() for round_ in self.history]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model's arrays under their names; `crowdfl task create --initial` takes such a file.
+
+        Args:
+            path: Ends with `.npz` or `.safetensors`.
+        """
+        place, arrays = Path(path), numpy_entries(self.model)
+        if place.suffix not in _WRITERS:
+            raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {place.suffix!r}")
+        write_private(place, _WRITERS[place.suffix](arrays), overwrite=True)
+        return place
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draw each metric over the rounds, and how many took part. Needs Matplotlib: `pip install 'crowdfl[plots]'`.
+
+        Args:
+            path: Where to write the picture, such as `history.png`; without one it is only returned.
+
+        Returns:
+            Matplotlib's figure.
+        """
+        try:
+            from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
+        except ModuleNotFoundError:
+            raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
+        names = self._metric_names()
+        figure = Figure(figsize=(4.2 * (len(names) + 1), 3.4), layout="constrained")
+        rounds = [one.number for one in self.history]
+        *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
+        for axes, name in zip(places, names, strict=True):
+            axes.plot(rounds, [one.metrics.get(name, np.nan) for one in self.history], marker="o")
+            axes.set(xlabel="round", ylabel=name)
+        people.bar(rounds, [len(one.participants) for one in self.history])
+        people.set(xlabel="round", ylabel="participants")
+        for axes in (*places, people):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if path is not None:
+            try:
+                figure.savefig(path, dpi=120)
+            except (ValueError, OSError) as wrong:
+                raise SettingsError(f"{path} cannot be written: {wrong}") from wrong
+        return figure
+
+    def _metric_names(self) -> list[str]:
+        return list(dict.fromkeys(name for one in self.history for name in one.metrics))
+
+    def __str__(self) -> str:
+        columns, rows = history_table(self.history)
+        lines = text_table(columns, rows).splitlines()
+        paid = sum(self.rewards.values(), Decimal(0))
+        people = sum(amount > 0 for amount in self.rewards.values())
+        lines += [f"rewards: {paid:f} in all to {people} people"] if self.rewards else []
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return f"<SimulationResult: {len(self.history)} rounds>\n{self}"
+
+    def _repr_html_(self) -> str:
+        columns, rows = history_table(self.history)
+        return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+
+
+def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells for people: what did not happen in any round has no column."""
+    metrics = list(dict.fromkeys(name for one in history for name in one.metrics))
+    rows = [one.row() for one in history]
+    told = [name for name in ("dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
+    columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
+    shown = [name.replace("bytes_", "") for name in columns]
+    return shown, [[_cell(name, row.get(name)) for name in columns] for row in rows]
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if name.startswith("bytes_"):
+        return size_words(int(value))
+    return f"{value:.2f}" if name == "seconds" else str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def size_words(count: float) -> str:
+    """Bytes for people."""
+    place = 0
+    while count >= 1000 and place < len(_UNITS) - 1:
+        count, place = count / 1000, place + 1
+    return f"{count:.0f} {_UNITS[place]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+
+
+def _to_npz(arrays: Mapping[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
+    from safetensors import numpy as safetensors_numpy
+
+    return safetensors_numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": _to_npz, ".safetensors": _to_safetensors}

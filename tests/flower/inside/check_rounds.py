@@ -1,0 +1,243 @@
+"""Rounds of a run: as FedAvg has them, with clients that come and go, sealed unless it is asked otherwise."""
+
+import random
+from pathlib import Path
+
+import pytest
+from flwr.app import MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx
+
+from crowdfl.errors import FormatError, NotReady, SettingsError
+from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
+from crowdfl.flower.state import open_blobs
+from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
+
+NODES = range(1, 6)
+CLOSE = 1e-5
+
+
+def protected(**options):
+    return ServedGrid(make_app(mods=[CrowdFLMod(**options)]), NODES)
+
+
+def test_the_average_is_fedavgs():
+    plain = FedAvg().start(ServedGrid(make_app(), NODES), initial(), num_rounds=2)
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    found = strategy.start(protected(), initial(), num_rounds=2)
+    assert distance(found.arrays, plain.arrays) < CLOSE
+    assert distance(found.arrays, initial()) > 0.01  # it has moved
+    types = [{name: array.dtype for name, array in arrays.items()} for arrays in (found.arrays, initial())]
+    assert types[0] == types[1]
+    sums = found.evaluate_metrics_clientapp, plain.evaluate_metrics_clientapp
+    for number in (1, 2):  # clients evaluate the last average too
+        assert float(sums[0][number]["sum"]) == pytest.approx(float(sums[1][number]["sum"]), abs=1e-3)
+    assert found.train_metrics_clientapp[2]["loss"] == pytest.approx(3.0)  # of nodes 1 to 5, each counts once
+    assert found.train_metrics_clientapp[2]["crowdfl-averaged"] == 5
+    assert strategy.left_out == {1: {}, 2: {}}
+
+
+def test_some_clients_a_round_and_those_who_come_later_read_what_they_have_missed():
+    grid = ServedGrid(make_app(mods=[crowdfl_mod]), NODES)
+
+    def change(replies):  # after each exchange: node 1 goes, node 9 comes
+        if any("upload" in reply.content.config_records["crowdfl"] for reply in replies.values()):
+            grid.nodes = [2, 3, 4, 5, 9]
+        return replies
+
+    grid.change = change
+    random.seed(3)
+    strategy = CrowdFLStrategy(FedAvg(fraction_train=0.6, fraction_evaluate=0.0), reveal=True)
+    found = strategy.start(grid, initial(), num_rounds=4)
+    model, seen = initial(), set()
+    for number in (1, 2, 3, 4):
+        nodes = strategy.outcomes[number].averaged
+        assert len(nodes) == 3
+        seen |= set(nodes)
+        model = average(model, nodes)
+    assert 9 in seen  # else nobody had to catch up
+    assert distance(found.arrays, model) < CLOSE
+
+
+def test_without_reveal_only_the_owner_of_the_model_opens_it(tmp_path: Path):
+    strategy = CrowdFLStrategy(FedAvg(), home=tmp_path)
+    found = strategy.start(protected(), initial(), num_rounds=2)
+    with pytest.raises(NotReady, match="open_model"):
+        found.arrays.to_torch_state_dict()
+    assert not found.arrays
+    opened = open_model(tmp_path / "requester", tmp_path / "published")
+    expected = average(average(initial(), NODES), NODES)
+    del expected["steps"]  # what is not averaged is nobody's secret, and the app has it
+    assert distance(opened, expected) < CLOSE
+    with pytest.raises(SettingsError, match="another run"):
+        CrowdFLStrategy(FedAvg(), home=tmp_path).start(protected(), initial(), num_rounds=2)
+
+
+def test_each_client_learns_its_own_reward_and_the_server_the_budget():
+    grid = protected()
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True, budget="5.00")
+    found = strategy.start(grid, initial(), num_rounds=2)
+    earned = [dict(context.state["crowdfl.rewards"]) for context in grid.contexts.values()]
+    for name in ("round-1", "round-2"):  # the last one too, though nobody evaluates
+        assert 0 < sum(one[name] for one in earned) <= 5_000_000
+    assert found.train_metrics_clientapp[1]["crowdfl-budget-millionths"] == 5_000_000
+
+
+def test_keys_lie_in_the_folder_that_a_node_names(tmp_path: Path):
+    grid = protected()
+    for node, context in grid.contexts.items():
+        context.node_config["crowdfl-home"] = str(tmp_path / str(node))
+    CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
+    for node, context in grid.contexts.items():
+        assert not context.state.config_records
+        (keys,) = (tmp_path / str(node)).glob("*/keys")
+        assert keys.stat().st_mode & 0o077 == 0
+
+
+def test_a_client_that_has_lost_its_keys_enrols_again():
+    grid = protected()
+    asked = []
+
+    def change(replies):
+        asked.append(set(replies))
+        if len(asked) == 3:  # after the first evaluation
+            grid.contexts[2].state.clear()
+        return replies
+
+    grid.change = change
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=3)
+    assert "lost its keys" in strategy.left_out[2][2]
+    assert strategy.outcomes[3].averaged == strategy.outcomes[1].averaged or 2 in strategy.outcomes[3].averaged
+
+
+def test_too_few_replies_leave_the_model_as_it_was():
+    grid = protected()
+    grid.change = lambda replies: dict(list(replies.items())[:2])
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    found = strategy.start(grid, initial(), num_rounds=1)
+    assert not found.arrays
+    assert strategy.outcomes[1].number is None
+    assert len(strategy.left_out[1]) == 3
+
+
+def test_a_client_with_the_mod_sends_a_plain_server_nothing():
+    grid = protected()
+    assert not FedAvg().start(grid, initial(), num_rounds=1).arrays
+    assert not any(b"num-examples" in message for message in grid.seen)
+
+
+def test_what_looks_at_single_updates_is_refused():
+    for strategy in (FedAdam(), FedMedian()):
+        with pytest.raises(SettingsError, match="single update"):
+            CrowdFLStrategy(strategy, reveal=True)
+    assert CrowdFLStrategy(FedProx(proximal_mu=0.1), reveal=True)
+
+
+def test_settings_that_do_not_fit_together_are_refused():
+    for wrong, words in (
+        ({}, "nobody could read the model"),
+        ({"csp": "sp.toml", "reveal": True}, "task="),
+        ({"task": "run", "reveal": True}, "csp="),
+        ({"csp": "sp.toml", "task": "run", "reveal": True}, "requester="),
+        ({"csp": "sp.toml", "task": "run", "home": "here", "budget": "1.00"}, "budget"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            CrowdFLStrategy(FedAvg(), **wrong)
+    with pytest.raises(SettingsError, match="evaluate_fn"):
+        CrowdFLStrategy(FedAvg(), home="here").start(protected(), initial(), evaluate_fn=lambda _n, _a: None)
+    with pytest.raises(SettingsError, match="profile"):
+        CrowdFLStrategy(FedAvg(), reveal=True, profile="paper").start(protected(), initial())
+
+
+def test_a_node_asks_for_more_company_than_the_task_has():
+    grid = protected()
+    grid.contexts[2].node_config["crowdfl-least-participants"] = 10
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "TooFewParticipants" in strategy.left_out[1][2]
+
+
+def test_a_node_that_knows_another_kgc_sends_nothing():
+    grid = protected()
+    grid.contexts[2].node_config["crowdfl-kgc-key"] = "00" * 32
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "KeyMismatch" in strategy.left_out[1][2]
+
+
+def test_training_metrics_can_stay_at_home():
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(protected(train_metrics=False), initial(), num_rounds=1)
+    assert "loss" not in found.train_metrics_clientapp[1]
+
+
+def test_an_app_that_returns_no_samples_is_named():
+    def empty(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2 and reply.content.array_records:
+            reply.content = RecordDict(
+                {"arrays": reply.content["arrays"], "metrics": MetricRecord({"num-examples": 0})}
+            )
+        return reply
+
+    grid = ServedGrid(make_app(mods=[crowdfl_mod, empty]), NODES)
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "no samples" in strategy.left_out[1][2]
+
+
+def test_a_server_cannot_talk_a_node_into_a_trial():
+    grid = protected()
+    del grid.contexts[2].node_config["crowdfl-trial"]
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "does not know KGC's public key" in strategy.left_out[1][2]
+    assert 2 not in strategy.outcomes[1].averaged
+
+
+def test_one_client_with_odd_metrics_does_not_end_the_run():
+    def odd(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2:
+            reply.content = RecordDict({"other": MetricRecord({"x": [1, 2]}), **reply.content.array_records})
+        return reply
+
+    grid = ServedGrid(make_app(mods=[odd, crowdfl_mod]), NODES)
+    grid.change = lambda replies: replies
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert "lacks CrowdFL's mod" in strategy.left_out[1][2]  # it has thrown away what the mod added
+
+    def kept(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2 and "evaluate" in message.metadata.message_type:
+            reply.content["more"] = MetricRecord({"x": [1, 2]})
+        return reply
+
+    grid = ServedGrid(make_app(mods=[kept, crowdfl_mod]), NODES)
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
+    assert found.arrays
+    assert found.evaluate_metrics_clientapp == {}
+
+
+def test_a_node_cannot_use_up_the_invitations_of_others():
+    grid = protected()
+
+    def forgetful(replies):
+        grid.contexts[2].state.clear()
+        return replies
+
+    grid.change = forgetful
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+    strategy.start(grid, initial(), num_rounds=6)
+    assert all(2 in left for left in strategy.left_out.values())
+    assert "no invitation left" in strategy.left_out[6][2]
+    assert len(strategy.outcomes[6].averaged) == 4
+
+
+def test_a_server_cannot_name_a_folder_outside_of_the_nodes_own(tmp_path: Path):
+    context = protected().contexts[1]
+    context.node_config["crowdfl-home"] = str(tmp_path / "own")
+    for task in ("../other", "/etc", "", "A" * 32, "0" * 31):
+        with pytest.raises(FormatError):
+            open_blobs(context, task)
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,351 @@
+"""Server steps of a `shares` task: the same bits for every reader, by an oracle written here, and what must be refused."""
+
+import hashlib
+import struct
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.errors import ChainBroken, FormatError, NothingToAverage, SettingsError, SlotOverflow
+from crowdfl.learning.oracle import PlainStep
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.shares.average import REQUESTER, RoundRecord, SharesPublication
+from crowdfl.protocols.shares.chain import ModelChain, bind, first_base, sha256
+from crowdfl.protocols.shares.keys import SharesCspBundle
+from crowdfl.protocols.shares.steps import ServerStep
+from crowdfl.settings import TaskSettings
+from tests.protocols.shares.parties import PAYING, PROFILE, UNCHECKED, Parties, expected, initial_units, name_of
+
+AVGM = {"server_step": "fedavgm", "server_rate": 0.7}
+ADAM = {"server_step": "fedadam", "server_rate": 0.05}
+UNIT = 1000
+both = pytest.mark.parametrize("step", [AVGM, ADAM], ids=["fedavgm", "fedadam"])
+
+
+class Oracle:
+    """By the papers' formulas: the integers of the model, m and v, in a fixed order of operations."""
+
+    def __init__(self, weights, step):
+        self.weights, self.step = list(weights), TaskSettings.of(profile="shares", **step)
+        self.m = self.v = np.zeros(len(self.weights))
+        self.average = self.weights
+
+    def read(self, average):
+        """The average in units; what is held after it."""
+        s, self.average = self.step, average
+        g = np.array([a - w for a, w in zip(average, self.weights, strict=True)], dtype=np.float64) / UNIT
+        if s.server_step == "fedavgm":
+            self.m = s.server_momentum * self.m + g
+            change = s.server_rate * self.m
+        else:
+            self.m = s.server_momentum * self.m + (1.0 - s.server_momentum) * g
+            self.v = s.server_squares * self.v + (1.0 - s.server_squares) * (g * g)
+            change = s.server_rate * self.m / (self.v**0.5 + s.server_floor)
+        self.weights = [w + round(x) for w, x in zip(self.weights, (change * UNIT).tolist(), strict=True)]
+
+    def digest(self, number, base):
+        """What all readers say of their state."""
+        moments = [self.m] if self.step.server_step == "fedavgm" else [self.m, self.v]
+        arrays = [struct.pack(f"<{len(self.weights)}q", *self.weights), *(m.astype("<f8").tobytes() for m in moments)]
+        return hashlib.sha256(b"crowdfl state 1" + struct.pack(">I", number) + base + b"".join(arrays)).hexdigest()
+
+
+def trained(parties, number, who=None):
+    """Everyone's model after training from what the first one holds."""
+    start = parties.people[name_of(0)]._followed().weights / UNIT
+    rng = np.random.default_rng(number)
+    common = 0.3 * rng.normal(size=parties.parameters)
+    moved = {name: start + common + 0.1 * rng.normal(size=parties.parameters) for name in parties.names}
+    return {name: moved[name] for name in who or parties.names}
+
+
+def played(parties, number, who=None):
+    """A round that nobody has read, and what it must lead to by whole numbers."""
+    base, models = parties.people[name_of(0)]._followed().weights.tolist(), trained(parties, number, who)
+    return parties.play(number, parties.encrypt(number, models)), expected(parties, base, models, parties.samples())
+
+
+def restarted(parties, who):
+    """Another process of the same person, with what was kept."""
+    kept = parties.people[who].chain()
+    person = PROFILE.participant(parties.spec, parties.dealing.participant, parties.keys[who], parties.tools)
+    person.follow(kept, parties.initial)
+    return person
+
+
+def caught_up(person, publications):
+    """What a reader gets of the last round, after all that it has not read."""
+    found = None
+    for number in sorted(number for number in publications if number > person._followed().number):
+        found = person.read(publications[number], number)
+    return found
+
+
+@both
+@pytest.mark.parametrize("kind", [UNCHECKED, PAYING], ids=["no checks", "rewards"])
+def test_every_reader_reaches_the_oracles_state(step, kind):
+    """The requester; a phone that restarts in every round, one that was away, one that joins late. Round 3 was given up."""
+    parties, publications = Parties(settings=step | kind), {}
+    oracle, absent = Oracle(initial_units(parties), step), {1: [name_of(4)], 2: [name_of(1), name_of(4)]}
+    for number in (1, 2, 4, 5):
+        present = [who for who in parties.names if who not in absent.get(number, [])]
+        for who in present:
+            caught_up(parties.people[who], publications)
+        done, average = played(parties, number, present)
+        publications[number] = done.publication
+        oracle.read(average)
+        wanted = parties.requester.read(done.publication, number)
+        assert np.rint(wanted.weights * UNIT).tolist() == average
+        assert np.rint(wanted.model * UNIT).tolist() == oracle.weights
+        assert wanted.state == oracle.digest(number, parties.requester.chain()[4:36])
+        parties.people[name_of(2)] = restarted(parties, name_of(2))
+        for who in present:
+            found = caught_up(parties.people[who], publications)
+            assert (found.state, found.model.tolist()) == (wanted.state, wanted.model.tolist())
+    assert caught_up(parties.new_person(name_of(0)), publications).state == wanted.state
+
+
+@both
+def test_the_plain_oracle_says_the_same_but_for_rounding(step):
+    """What an encrypted campaign is compared with, on floats that nobody rounds."""
+    parties = Parties(settings=step | UNCHECKED | {"decimals": 6})
+    plain, model = PlainStep.of(parties.spec.settings), parties.initial
+    for number in (1, 2, 3):
+        models, samples = {who: model + 0.01 * i for i, who in enumerate(parties.names)}, parties.samples()
+        average = parties.read(number, parties.play(number, parties.encrypt(number, models)))
+        clear = np.average(list(models.values()), axis=0, weights=list(samples.values()))
+        model = plain.next_model(model, clear)
+        np.testing.assert_allclose(average.model, model, atol=3e-6)
+        model = average.model
+
+
+def test_a_step_of_rate_one_without_momentum_is_fedavg():
+    """To the last unit, whatever the size of the change."""
+    step = ServerStep.of(TaskSettings.of(profile="shares", server_step="fedavgm", server_momentum=0))
+    change = np.array([0, 1, -1, 999_999, -123_456_789, 2**51, -(2**51) + 1])
+    chain = ModelChain.start("t", np.linspace(-3, 3, len(change)), 10**6, step)
+    stepped = chain.after(1, bytes(32), change, step)
+    assert stepped.weights.tolist() == chain.averaged(change).tolist()
+
+
+def test_a_task_without_a_step_keeps_the_bytes_it_always_kept():
+    """Chains that were kept before there were steps: round, base, weights."""
+    old = struct.pack(">I", 7) + bytes(range(32)) + struct.pack("<3q", 5, -6, 2**61)
+    chain = ModelChain.from_bytes(old, 3)
+    assert (chain.number, chain.base, chain.weights.tolist(), chain.moments) == (
+        7,
+        bytes(range(32)),
+        [5, -6, 2**61],
+        (),
+    )
+    assert chain.to_bytes() == old
+    for step in (AVGM, ADAM):
+        with pytest.raises(FormatError):
+            ModelChain.from_bytes(old, 3, ServerStep.of(TaskSettings.of(profile="shares", **step)))
+    parties = Parties(settings=UNCHECKED)
+    average = parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
+    assert (average.state, average.stepped) == (None, None)
+    assert average.model is average.weights
+
+
+@both
+def test_one_bit_of_the_state_changes_the_digest(step):
+    """Of the round, the base, a weight, m or v: every bit that is kept, one after the other."""
+    chosen = ServerStep.of(TaskSettings.of(profile="shares", **step))
+    chain = ModelChain.start("t", np.array([1.0, -2.0]), UNIT, chosen).after(1, bytes(32), np.array([300, 7]), chosen)
+    whole, seen = chain.to_bytes(), {chain.digest()}
+    for bit in range(8 * len(whole)):
+        other = (int.from_bytes(whole, "little") ^ (1 << bit)).to_bytes(len(whole), "little")
+        seen.add(ModelChain.from_bytes(other, 2, chosen).digest())
+    assert len(seen) == 1 + 8 * len(whole)
+
+
+@both
+def test_updates_are_relative_to_the_stepped_model(step):
+    """Whoever sends back what it holds adds nothing: its model is S', not the average."""
+    parties = Parties(settings=step | UNCHECKED)
+    parties.read(1, played(parties, 1)[0])
+    held = parties.people[name_of(0)]._followed().weights / UNIT
+    average = parties.read(2, parties.play(2, parties.encrypt(2, dict.fromkeys(parties.names, held))))
+    assert average.weights.tolist() == held.tolist()
+    assert average.model.tolist() != held.tolist()  # momentum goes on
+
+
+def test_a_model_far_beyond_the_clip_is_averaged_exactly():
+    """`clip` and `max_norm` bound updates, not models: the sums stay as small, and nothing is clipped or scaled."""
+    parties = Parties(settings={"server_step": "fedavgm", "server_rate": 1000, "server_momentum": 0.99})
+    oracle = Oracle(initial_units(parties), {"server_step": "fedavgm", "server_rate": 1000, "server_momentum": 0.99})
+    for number in (1, 2, 3):
+        done, average = played(parties, number)
+        oracle.read(average)
+        found = parties.read(number, done)
+        assert np.rint(found.model * UNIT).tolist() == oracle.weights
+        assert all(person.clipped == 0 and person.scaled is None for person in parties.people.values())
+    assert np.abs(found.model).max() > 100 * parties.spec.settings.clip
+
+
+def test_a_step_out_of_range_is_refused_and_changes_nothing():
+    """The same on every device, by name; the reader stands where it stood."""
+    step = {"server_step": "fedavgm", "server_rate": 1000, "server_momentum": 0, "decimals": 12, "clip": 9000.0}
+    bounds = {"max_norm": None, "max_participants": 5, "max_samples": 1}
+    parties = Parties(settings=UNCHECKED | step | bounds)
+    far = dict.fromkeys(parties.names, parties.initial + 8000.0)
+    done = parties.play(1, parties.encrypt(1, far, dict.fromkeys(parties.names, 1)))
+    before = parties.requester.chain()
+    for reader in (parties.requester, *parties.people.values()):
+        with pytest.raises(SlotOverflow, match="server_rate"):
+            reader.read(done.publication, 1)
+    assert parties.requester.chain() == before
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    changes=st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12),
+    momentum=st.floats(0, 1, exclude_max=True),
+    squares=st.floats(0, 1, exclude_max=True),
+    floor=st.floats(1e-12, 1000),
+    rate=st.floats(1e-300, 1000),
+    decimals=st.integers(0, 12),
+    kind=st.sampled_from(["fedavgm", "fedadam"]),
+)
+def test_no_setting_and_no_average_crash_a_reader(changes, momentum, squares, floor, rate, decimals, kind):
+    """Every sum that a ring of 64 bits can hold, and every setting that is allowed: a model in range, or `SlotOverflow`."""
+    given_ = {"server_step": kind, "server_rate": rate, "server_momentum": momentum, "decimals": decimals, "clip": 1e-3}
+    own = {"server_squares": squares, "server_floor": floor} if kind == "fedadam" else {}
+    try:
+        step = ServerStep.of(TaskSettings.of(profile="shares", **given_, **own))
+    except SettingsError:
+        return
+    chain = ModelChain.start("t", np.zeros(1), 1, step)
+    with np.errstate(all="raise", under="ignore"):
+        for number, change in enumerate(changes, start=1):
+            try:
+                chain = chain.after(number, bytes(32), np.array([change]), step)
+            except SlotOverflow:
+                return
+            assert abs(int(chain.weights[0])) < 2**62
+            assert ModelChain.from_bytes(chain.to_bytes(), 1, step).digest() == chain.digest()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    changes=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=30), momentum=st.sampled_from([0.0, 0.5, 0.9])
+)
+def test_fedadam_moves_no_weight_further_than_its_settings_say(changes, momentum):
+    """By Cauchy and Schwarz, rate (1 - b1) / sqrt((1 - b2) (1 - b1^2 / b2)), whatever the averages are: docs/shares.md."""
+    task = TaskSettings.of(profile="shares", server_step="fedadam", server_rate=0.1, server_momentum=momentum)
+    step, squares = ServerStep.of(task), task.server_squares
+    bound = 0.1 * (1 - momentum) / ((1 - squares) * (1 - momentum**2 / squares)) ** 0.5
+    chain = ModelChain.start("t", np.zeros(1), 1, step)
+    for number, change in enumerate(changes, start=1):
+        after = chain.after(number, bytes(32), np.array([change]), step)
+        assert abs(int(after.weights[0] - chain.weights[0])) <= bound * 10**6 + 1
+        chain = after
+
+
+@pytest.mark.parametrize(("step", "furthest"), [(AVGM, 0.7 * 2.0 / (1 - 0.9)), (ADAM, 0.05 * 2.345)])
+def test_a_task_is_explained_with_how_far_a_round_moves_a_weight(step, furthest):
+    task = TaskSettings.of(profile="shares", clip=2.0, max_norm=3.0, **step)
+    assert PROFILE.explain(task, 8).splitlines()[-1].endswith(f"by at most {furthest:.3g} in a round")
+    assert "server step" not in PROFILE.explain(task.changed(server_step="none", server_rate=1.0), 8)
+
+
+def test_a_decimal_is_the_same_number_however_it_is_written():
+    """1 and 1.0 are two tasks, and one step."""
+    whole, point = (TaskSettings.of(profile="shares", server_step="fedavgm", server_rate=rate) for rate in (2, 2.0))
+    assert ServerStep.of(whole) == ServerStep.of(point)
+
+
+# What a server that deviates can do.
+
+
+def test_another_publication_for_one_reader_is_noticed_in_the_next_round():
+    """SP adds to its own half for one phone: its state is another, and what CSP signs next does not follow from it."""
+    parties = Parties(settings=AVGM | UNCHECKED)
+    done, _ = played(parties, 1)
+    message = SharesPublication.from_bytes(done.publication, parties.shape.limits())
+    forged = replace(message, sums=bytes([message.sums[0] ^ 1]) + message.sums[1:]).to_bytes()
+    victim = parties.people[name_of(4)]
+    lied, honest = victim.read(forged, 1), parties.requester.read(done.publication, 1)
+    for who in parties.names[:4]:
+        assert parties.people[who].read(done.publication, 1).state == honest.state
+    assert lied.state != honest.state
+    second, _ = played(parties, 2, parties.names[:4])
+    with pytest.raises(ChainBroken):
+        victim.read(second.publication, 2)
+
+
+def test_another_mask_for_the_requester_is_noticed():
+    """CSP seals another seed to one audience, and signs for it: the total under that mask is none of honest people."""
+    parties = Parties(settings=ADAM | UNCHECKED)
+    done, _ = played(parties, 1)
+    own, limits = SharesCspBundle.from_bytes(parties.dealing.csp, Limits.plain()), parties.shape.limits()
+    message = SharesPublication.from_bytes(done.publication, limits)
+    place = parties.shape.place(1, first_base(parties.spec.name))
+    context = place.bind("crowdfl mask seed 1", REQUESTER.encode())
+    other = replace(message, requester=AudienceKey(own.requester).seal(bytes(32), context, bytes(32)))
+    record = RoundRecord.from_bytes(message.record, limits)
+    record = replace(record, sent=sha256(bind("crowdfl sent 1", b"")))  # SP, its accomplice, does not look
+    record = replace(record, signature=SigningKey(own.signing).sign(record.statement))
+    with pytest.raises(NothingToAverage):
+        parties.requester.read(replace(other, record=record.to_bytes()).to_bytes(), 1)
+
+
+def test_the_model_sent_back_and_the_last_change_repeated_earn_nothing():
+    """Since updates are relative to the stepped model, and `gate` looks at the last sum; whoever trains is paid."""
+    parties = Parties(settings=AVGM | PAYING | {"lanes": 1024, "max_norm": 10.0}, parameters=40)
+    idle, again = name_of(3), name_of(4)
+    start = parties.people[idle]._followed().weights / UNIT
+    average = parties.read(1, played(parties, 1)[0])
+    models = trained(parties, 2)
+    models[idle], models[again] = average.model, average.model + (average.weights - start)
+    done = parties.play(2, parties.encrypt(2, models))
+    rewards = parties.rewards(2, done)
+    assert (rewards[idle], rewards[again]) == (0, 0)
+    assert all(rewards[name_of(i)] > 0 for i in range(3))
+
+
+# Settings.
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+@both
+def test_a_profile_whose_requester_reads_the_last_average_alone_has_no_steps(profile, step):
+    """Said before any key is made."""
+    with pytest.raises(SettingsError, match=r"has no server_step = .*choose the profile shares"):
+        profile_named(profile).check(TaskSettings.of(profile=profile, **step), 10)
+
+
+REFUSED = {
+    "an unknown step": {"server_step": "fedyogi"},
+    "no rate": AVGM | {"server_rate": 0},
+    "a huge rate": AVGM | {"server_rate": 1001},
+    "an infinite rate": AVGM | {"server_rate": float("inf")},
+    "a rate that is no number": AVGM | {"server_rate": float("nan")},
+    "momentum that never ends": AVGM | {"server_momentum": 1},
+    "negative momentum": AVGM | {"server_momentum": -0.1},
+    "no floor": ADAM | {"server_floor": 0},
+    "squares that never end": ADAM | {"server_squares": 1.0},
+    "squares forgotten before the momentum": ADAM | {"server_squares": 0.81, "server_momentum": 0.9},
+    "a rate without a step": {"server_rate": 0.5},
+    "a floor that nothing uses": AVGM | {"server_floor": 0.1},
+}
+
+
+@pytest.mark.parametrize("given_", REFUSED.values(), ids=REFUSED.keys())
+def test_settings_that_do_not_stand(given_):
+    with pytest.raises(SettingsError, match=r"^`server_\w+` (is|has no effect) "):
+        TaskSettings.of(profile="shares", **given_)
+
+
+def test_the_oracle_of_these_tests_is_exact():
+    """A step by hand: g = 0.1, m = 0.01, v = 0.0001, 0.05 * 0.01 / (0.01 + 0.001) = 0.04545..."""
+    oracle = Oracle([0], ADAM)
+    oracle.read([100])
+    assert oracle.weights == [round(Fraction(5, 110) * UNIT)]

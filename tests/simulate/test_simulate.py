@@ -1,0 +1,330 @@
+"""crowdfl.simulate: equal to plain federated averaging, whatever the form of the model, and what it says of mistakes."""
+
+from collections import Counter
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+import crowdfl
+from crowdfl.errors import (
+    EncodingError,
+    LearningError,
+    ModelMismatch,
+    NotFinite,
+    NothingToContribute,
+    ServiceUnavailable,
+    SettingsError,
+    SlotOverflow,
+    TooFewParticipants,
+)
+from tests.simulate.lines import START, evaluate, fit, people, plain, train
+
+CLOSE = 2e-6  # the decimals that a task keeps
+
+
+def run(train=train, evaluate=evaluate, data=None, **given):
+    """A short one."""
+    usual = {"rounds": 2, "initial": START, "progress": False, "lanes": 128}
+    return crowdfl.simulate(train, evaluate, people() if data is None else data, **usual | given)
+
+
+def test_a_list_of_arrays_is_averaged_as_in_the_clear():
+    """Every round; the metrics are the mean over everyone, by samples."""
+    data = people()
+    result = run(data=data, rounds=3)
+    models = plain(data, 3)
+    assert np.append(*result.model) == pytest.approx(models[-1], abs=CLOSE)
+    for round_, model in zip(result.history, models, strict=True):
+        losses = [evaluate((model[:3], model[3]), own)["loss"] for own in data.values()]
+        wanted = np.average(losses, weights=[len(own[1]) for own in data.values()])
+        assert round_.metrics == {"loss": pytest.approx(wanted, abs=1e-4)}
+        assert round_.participants == tuple(data)
+    assert result.notes == ()
+
+
+def test_a_dictionary_and_names_keep_their_order_and_types():
+    """float32 in, float32 out; what `train` returns may come in another order."""
+    data = people()
+    start = {"w": START[0].astype(np.float32), "b": float(START[1]), "calls": np.array(5)}
+    calls = Counter()
+
+    def train_named(model, own, info):
+        assert (model["w"].dtype, type(model["b"])) == (np.float32, float)
+        calls[info.person, info.round] += 1
+        assert model["calls"] == 5 + info.round - 1  # each person's own
+        weights, offset = fit(model["w"].astype(float), model["b"], own)
+        return {"b": offset, "calls": model["calls"] + 1, "w": weights}
+
+    result = run(train_named, None, data, initial=start)
+    assert list(result.model) == ["w", "b", "calls"]
+    assert result.model["w"].dtype == np.float32
+    assert np.append(result.model["w"], result.model["b"]) == pytest.approx(plain(data, 2)[-1], abs=CLOSE)
+    assert result.model["calls"] == 5  # the initial one
+    assert result.notes == ("integers are not averaged: calls",)
+    assert calls == {(who, number): 1 for who in data for number in (1, 2)}, "trained once in each round"
+
+
+def test_without_an_initial_model_the_first_person_makes_it():
+    """`train(None, data)`; round 0."""
+    seen = []
+
+    def train_any(model, data, info):
+        seen.append((info.person, info.round, model is None))
+        return train([np.zeros(3), 0.0] if model is None else model, data)
+
+    result = run(train_any, data=list(people().values()), initial=None, rounds=1)
+    assert seen[:2] == [("person-1", 0, True), ("person-1", 1, False)]
+    assert len(result.history) == 1
+
+
+def test_updates_and_numbers_of_samples_are_taken():
+    """(model, samples), and an Update, count as they say; a metric `samples` weighs the others."""
+    values, counts = {"a": 1.0, "b": 2.0, "c": 6.0}, {"a": 1, "b": 1, "c": 2}
+
+    def train_counted(_model, own, *, info):
+        made = [np.full(2, own)]
+        return crowdfl.Update(made, counts[info.person]) if info.person == "b" else (made, counts[info.person])
+
+    result = run(
+        train_counted, lambda _, own: {"own": own, "samples": 10 - own}, values, initial=[np.zeros(2)], rounds=1
+    )
+    assert result.model[0] == pytest.approx([3.75, 3.75], abs=CLOSE)
+    assert result.history[0].metrics == {"own": pytest.approx((9 + 16 + 24) / 21), "samples": 21.0}
+
+
+def test_rewards_are_paid_and_claimed():
+    """Exact money, by person and round; costs are those of all roles."""
+    data = people(4)
+    result = run(data=data, budget="9.00", rule="distance")
+    assert set(result.rewards) == set(data)
+    assert Decimal("17.9999") <= sum(result.rewards.values()) <= 18
+    for who, total in result.rewards.items():
+        assert total == sum(round_.rewards.get(who, 0) for round_ in result.history)
+    assert set(result.costs) == {"SP", "CSP", "requester", "participants"}
+    assert result.costs["participants"].bytes_sent > sum(round_.bytes_up for round_ in result.history) > 0  # and claims
+    assert result.settings.budget == "9.00"
+
+
+def test_a_round_that_pays_nobody_is_noted():
+    """People whose updates all go on in one direction pass for copies of the last round's."""
+    result = run(budget="9.00")
+    assert set(result.history[1].rewards.values()) == {0}
+    assert "round 2: nobody was paid" in result.notes[0]
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_the_other_profiles_average_the_same(profile):
+    """With test keys, which must be asked for."""
+    data = people(3)
+    small = {"key_bits": 512, "sigma": 20, "decimals": 4, "insecure_test_key": True, "lanes": 0}
+    result = run(data=data, profile=profile, **small)
+    assert np.append(*result.model) == pytest.approx(plain(data, 2)[-1], abs=3e-4)
+    assert [len(round_.participants) for round_ in result.history] == [3, 3]
+    with pytest.raises(crowdfl.errors.InsecureKeyRefused):
+        run(data=data, profile=profile, **small | {"insecure_test_key": False})
+
+
+@pytest.mark.second
+def test_bounds_follow_from_everyones_first_training():
+    """With room to spare; what was asked for stands, and whoever it clips is named."""
+    data = people()
+    settings = run(data=data, rounds=1).settings
+    assert (settings.max_participants, settings.max_samples) == (4, 2 * 19)
+    norms = [np.linalg.norm(np.append(*fit(*START, own)) - np.append(*START)) for own in data.values()]
+    assert 4 * max(norms) <= settings.max_norm <= 4.5 * max(norms)
+    tight = run(data=data, rounds=1, max_norm=0.01)
+    assert set(tight.history[0].scaled) == set(data)
+    assert "scaled down to `max_norm`" in tight.notes[0]
+    clipped = run(data=data, rounds=1, clip=0.01)
+    assert clipped.history[0].clipped["p0"] >= 1
+    assert "had weights clipped" in clipped.notes[0]
+
+
+def failing(number, error):
+    """Raises in a round, for p1."""
+
+    def train_failing(model, data, info):
+        if (info.round, info.person) == (number, "p1"):
+            raise error
+        return train(model, data)
+
+    return train_failing
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("error", [ValueError("mine"), ServiceUnavailable("my database"), StopIteration()])
+def test_an_error_of_your_function_is_raised_as_it_is(number, error):
+    """Once, never waited out as a platform's would be; a note says where."""
+    with pytest.raises(type(error)) as raised:
+        run(failing(number, error))
+    assert raised.value is error
+    assert any(f"p1, round {number}" in note for note in error.__notes__)
+
+
+def test_an_error_of_evaluating_is_raised_as_it_is():
+    """It names whose data it was."""
+
+    def evaluate_failing(_model, _data):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(evaluate=evaluate_failing)
+    assert "the data of p0" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_interruption_ends_it(number):
+    """Ctrl-C in a training."""
+    with pytest.raises(KeyboardInterrupt):
+        run(failing(number, KeyboardInterrupt()))
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("number", [1, 2])
+def test_whoever_has_no_data_stays_out_of_a_round(number):
+    """As on a phone: by NothingToContribute, or with no samples."""
+    data = people()
+    result = run(failing(number, NothingToContribute("nothing was sensed")), data=data)
+    assert result.history[number - 1].participants == ("p0", "p2", "p3")
+    assert result.history[2 - number].participants == tuple(data)
+    assert np.append(*result.model) == pytest.approx(plain(data, 2, {number: ["p1"]})[-1], abs=CLOSE)
+    nobody = run(lambda model, own: (train(model, own), 0 if len(own[1]) == 13 else 1), rounds=1)
+    assert nobody.history[0].participants == ("p0", "p2", "p3")
+
+
+def returning(result):
+    """Returns something else, for p1."""
+
+    def train_other(model, data, info):
+        return result(model) if info.person == "p1" else train(model, data)
+
+    return train_other
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "named"),
+    [
+        (lambda model: [model[0] * np.nan, model[1]], NotFinite, "p1, round 1: array 0 holds NaN"),
+        (lambda model: [model[0][:2], model[1]], ModelMismatch, r"p1, round 1: .*'array 0' has the shape \(2,\)"),
+        (lambda model: None, LearningError, "p1, round 1: the training function returned nothing: return"),
+        (lambda model: (model, 2.5), LearningError, "p1, round 1: samples are counted in whole numbers"),
+        (lambda model: (model, -1), LearningError, "p1, round 1: -1 samples"),
+        (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 holds object"),
+    ],
+)
+def test_what_cannot_be_averaged_is_named_with_its_person(result, error, named):
+    """And the round."""
+    with pytest.raises(error, match=named):
+        run(returning(result))
+
+
+def test_more_samples_than_there_is_room_for_name_their_person():
+    """In a later round."""
+    grows = lambda model, own, info: (train(model, own), 10**info.round)  # noqa: E731
+    with pytest.raises(SlotOverflow, match="100 samples") as raised:
+        run(grows)
+    assert "p0" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "named"),
+    [
+        ({"data": people(2)}, TooFewParticipants, "2 people"),
+        ({"data": {1: None, 2: None, 3: None}}, SettingsError, "1 is not a name"),
+        ({"data": 7}, SettingsError, "`data` is a int"),
+        ({"data": "watch:0"}, SettingsError, "`data` is a str"),
+        ({"profile": "nobody's"}, SettingsError, "nobody's"),
+        ({"clips": 3}, SettingsError, "clips"),
+        ({"rounds": 0}, SettingsError, "rounds"),
+        ({"initial": [np.array([1, 2])]}, EncodingError, "array 0 holds integers"),
+        (
+            {"data": dict.fromkeys("abc", object()), "train": lambda model: model},
+            LearningError,
+            r"return \(model, samples\)",
+        ),
+        ({"evaluate": lambda *_: {"loss": "low"}}, LearningError, "p0: the metric 'loss' is a str"),
+        ({"evaluate": lambda *_: {"round": 1}}, LearningError, "cannot be called 'round'"),
+        ({"train": lambda model, _: [model[0] + 1e12, model[1]]}, SettingsError, "lower its learning rate"),
+    ],
+)
+def test_mistakes_are_named(given, error, named):
+    """Before anything is trained for nothing, where that is possible."""
+    with pytest.raises(error, match=named):
+        run(**given)
+
+
+def test_a_mistake_in_the_settings_costs_no_training():
+    """Neither does a mistaken profile."""
+    calls = []
+    for wrong in ({"profile": "x"}, {"dropouts": 2.0}, {"rounds": -1}, {"nothing": 1}):
+        with pytest.raises(SettingsError):
+            run(lambda model, own: calls.append(1) or train(model, own), **wrong)
+    assert calls == []
+
+
+@pytest.mark.second
+def test_a_hundred_people_take_seconds():
+    """Nothing grows with the square of them: as many messages as people."""
+    result = run(data=people(100), rounds=2, lanes=128)
+    assert len(result.history[1].participants) == 100
+    assert np.append(*result.model) == pytest.approx(plain(people(100), 2)[-1], abs=CLOSE)
+    assert result.costs["participants"].messages == 200
+
+
+@pytest.mark.second
+class TestTorch:
+    """Networks."""
+
+    @pytest.fixture
+    def torch(self):
+        return pytest.importorskip("torch")
+
+    def test_a_state_dict_with_batch_norm_is_averaged_as_in_the_clear(self, torch):
+        """Running means too; the counts of batches are everyone's own."""
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+        start = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        data = {who: tuple(torch.tensor(part, dtype=torch.float32) for part in own) for who, own in people().items()}
+
+        def train_network(state, own):
+            network.load_state_dict(state)
+            network.train()
+            optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+            for _ in range(2):
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(network(own[0])[:, 0], own[1]).backward()
+                optimizer.step()
+            return network.state_dict()  # a view of the network's memory
+
+        result = run(train_network, None, data, initial=network.state_dict())
+        state = start
+        for _ in range(2):
+            trained = [{k: v.clone() for k, v in train_network(state, own).items()} for own in data.values()]
+            total = sum(len(own[1]) for own in data.values())
+            pairs = list(zip(trained, data.values(), strict=True))
+            state = {k: sum(t[k] * len(own[1]) for t, own in pairs) / total for k in start if "num" not in k}
+            state |= {k: start[k] for k in start if "num" in k}
+        for name, tensor in state.items():
+            assert result.model[name].dtype == start[name].dtype
+            assert result.model[name].numpy() == pytest.approx(tensor.numpy(), abs=1e-5), name
+        assert result.notes == ("integers are not averaged: 1.num_batches_tracked",)
+        network.load_state_dict(result.model)
+
+    def test_a_list_of_tensors_that_require_grad(self, torch):
+        """Each call gets leaves of its own."""
+        data = {who: tuple(torch.tensor(part) for part in own) for who, own in people().items()}
+
+        def train_tensors(model, own):
+            weights, offset = model
+            for _ in range(3):
+                loss = ((own[0] @ weights + offset - own[1]) ** 2).mean() / 2
+                steps = torch.autograd.grad(loss, [weights, offset])
+                weights, offset = (w - 0.1 * g for w, g in zip((weights, offset), steps, strict=True))
+            return [weights, offset]
+
+        start = [torch.tensor(array, requires_grad=True) for array in START]
+        result = run(train_tensors, None, data, initial=start)
+        assert all(tensor.requires_grad for tensor in result.model)
+        found = np.append(*(tensor.detach().numpy() for tensor in result.model))
+        assert found == pytest.approx(plain(people(), 2)[-1], abs=CLOSE)
