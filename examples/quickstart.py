@@ -18,7 +18,8 @@ def train(weights, data):
     """A better model, from one person's data."""
     inputs, answers = data
     for _ in range(10):
-        weights = weights - 0.05 * inputs.T @ (inputs @ weights - answers) / len(answers)
+        gradient = inputs.T @ (inputs @ weights - answers) / len(answers)
+        weights = weights - 0.05 * gradient
     return weights
 
 

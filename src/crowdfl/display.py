@@ -20,7 +20,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in rows:
         table.add_row(*row)
     text = io.StringIO()
-    Console(file=text, width=_WIDE, color_system=None, markup=False).print(table)
+    Console(file=text, width=_WIDE, color_system=None, markup=False, force_jupyter=False).print(table)
     return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
 

@@ -57,8 +57,9 @@ def test_a_participant_is_shown_its_state(capsys):
 
 
 def test_a_campaign_that_is_run_shows_the_states_with_the_model(capsys):
-    commands._Teller()("fetched", {"model": "m.npz", "states": STATES})
-    commands._Teller()("fetched", {"model": "m.npz"})
+    tell = commands._Teller()
+    tell("fetched", {"model": "m.npz", "states": STATES})
+    tell("fetched", {"model": "m.npz"})
     first, *states, last = capsys.readouterr().out.splitlines()
     assert (first, last) == ("fetched: model m.npz",) * 2
     assert [line.split()[-1] for line in states] == ["abababababababab", "0123456789abcdef"]

@@ -39,9 +39,10 @@ def run(folder: Path, *words: object) -> str:
 
 
 def test_every_example_is_listed_and_run():
-    """A new one needs a line here and in the folder's README."""
+    """A new one needs a line here and in the folder's README. The tutorial runs the one that needs an invitation."""
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
-    assert scripts == set(PRINTED)
+    assert scripts == {*PRINTED, "join.py"}
+    assert "\n  python examples/join.py " in (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES.iterdir() if f"({path.name})" not in listed and path.suffix != ".md"] == []
 
@@ -58,9 +59,10 @@ def test_the_notebook_runs_and_shows_its_results_as_tables(tmp_path):
     cells = json.loads((tmp_path / "done.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     shown = [output["data"] for output in outputs if "data" in output]
-    tables = [text for data in shown if "<table" in (text := "".join(data.get("text/html", "")))]
+    tables = ["".join(data["text/html"]) for data in shown if "text/html" in data]
     assert [html.count("<tr>") for html in tables] == [1 + 5, 1 + 3]  # a head, and a row for each round
     assert all("<th>error</th>" in html for html in tables)
+    assert sum("image/png" in data for data in shown) == 1
     assert any("'eve': Decimal('0')" in "".join(data.get("text/plain", "")) for data in shown)
     assert not [output for output in outputs if output["output_type"] == "error"]
 

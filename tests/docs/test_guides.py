@@ -35,6 +35,7 @@ def follow(text: str, folder: Path) -> tuple[int, str]:
     page.write_text(on_free_ports(text), encoding="utf-8")
     paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     (folder / "here").mkdir()
+    (folder / "here" / "examples").symlink_to(ROOT / "examples")  # readers are in a clone
     with (folder / "said").open("w+b") as said:
         reader = subprocesses.start(
             [sys.executable, "-m", "tests.docs.guides", page],

@@ -143,3 +143,11 @@ def test_a_page_is_made_of_the_same_parts_in_both_views(site):
         here, there = elements(source), seen(page).elements
         different |= {f"{source.name} {tag}": (here[tag], there[tag]) for tag in COUNTED if here[tag] != there[tag]}
     assert different == {}
+
+
+@pytest.mark.parametrize("source", WRITTEN, ids=lambda path: path.name)
+def test_a_page_says_first_what_its_reader_can_do(source):
+    """In its first paragraph, before anything else."""
+    title, first = source.read_text(encoding="utf-8").split("\n\n", 2)[:2]
+    assert title.startswith("# ")
+    assert "you can" in first

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import NothingToAverage
-from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.oracle import PlainStep, fedavg
 
 
 def test_models_count_as_often_as_they_have_samples():
@@ -38,3 +38,21 @@ def test_models_and_samples_go_together():
     """A count too many or too few is an error, not a guess."""
     with pytest.raises(ValueError, match="zip"):
         fedavg([[1.0], [2.0]], [1])
+
+
+def test_momentum_goes_on_in_the_direction_of_the_last_rounds():
+    """m = 1, then 0.5 * 1 + 2 = 2.5, then 0.5 * 2.5 + 0: half of each is taken."""
+    step = PlainStep("fedavgm", rate=0.5, momentum=0.5)
+    assert step.next_model([0.0], [1.0]).tolist() == [0.5]
+    assert step.next_model([0.5], [2.5]).tolist() == [1.75]
+    assert step.next_model([1.75], [1.75]).tolist() == [2.375]
+
+
+def test_adam_divides_by_what_a_weight_usually_moves():
+    """m = g / 2, v = g^2 / 4: the first step is rate * (g / 2) / (|g| / 2 + floor), whatever the size of g."""
+    step = PlainStep("fedadam", rate=0.1, momentum=0.5, squares=0.75, floor=0.5)
+    assert step.next_model([0.0, 1.0], [1.0, -7.0]) == pytest.approx([0.05, 1 - 0.4 / 4.5])
+
+
+def test_without_a_step_the_average_is_the_next_model():
+    assert PlainStep().next_model([5.0], [1.25]).tolist() == [1.25]

@@ -15,6 +15,7 @@ from crowdfl.learning.models.learner import Learner, ModelScores, Training
 from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.softmax import SoftmaxLearner
 from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.oracle import PlainStep
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import PlainRound, learning_curve, plain_rounds
 
@@ -44,6 +45,15 @@ def test_what_one_knows_everyone_gets():
     *_, last = plain_rounds(softmax(), people, Training(epochs=5, batch=8, rate=0.1), rounds=3)
     assert last.accuracy > 0.9
     assert set(last.scores) == {"person-0", "person-1", "person-2"}
+
+
+def test_a_server_step_leads_on_from_each_average():
+    """The first round of half a step ends half-way; a step of its own for every run."""
+    people, training = [made_up(index) for index in range(2)], Training(epochs=2, batch=8, rate=0.1)
+    start = softmax().weights()[0]
+    (plain,) = plain_rounds(softmax(), people, training, rounds=1)
+    (half,) = plain_rounds(softmax(), people, training, rounds=1, step=PlainStep("fedavgm", rate=0.5))
+    assert half.weights[0] == pytest.approx((start + plain.weights[0]) / 2)
 
 
 def test_a_round_is_the_weighted_mean_of_what_everyone_trained():

@@ -56,6 +56,7 @@ def test_a_round_with_too_few_is_given_up_and_the_next_goes_on():
     assert first != pytest.approx(np.append(*result.model), abs=1e-3)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("profile", ["shares", "hardened"])
 def test_where_the_last_round_is_given_up_the_model_is_the_one_before(profile):
     """Of a profile whose earlier averages only participants read, too."""

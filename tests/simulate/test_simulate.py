@@ -113,6 +113,7 @@ def test_a_round_that_pays_nobody_is_noted():
     assert "round 2: nobody was paid" in result.notes[0]
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_the_other_profiles_average_the_same(profile):
     """With test keys, which must be asked for."""
@@ -133,6 +134,7 @@ def test_bounds_follow_from_everyones_first_training():
     assert (settings.max_participants, settings.max_samples) == (4, 2 * 19)
     norms = [np.linalg.norm(np.append(*fit(*START, own)) - np.append(*START)) for own in data.values()]
     assert 4 * max(norms) <= settings.max_norm <= 4.5 * max(norms)
+    assert run(lambda model, _: (model, 5), data=data, rounds=1).settings.max_norm == 1.0  # nothing has changed
     tight = run(data=data, rounds=1, max_norm=0.01)
     assert set(tight.history[0].scaled) == set(data)
     assert "scaled down to `max_norm`" in tight.notes[0]
@@ -280,7 +282,7 @@ class TestTorch:
     def torch(self):
         return pytest.importorskip("torch")
 
-    def test_a_state_dict_with_batch_norm_is_averaged_as_in_the_clear(self, torch):
+    def test_a_state_dict_with_batch_norm_is_averaged_as_in_the_clear(self, torch, tmp_path):
         """Running means too; the counts of batches are everyone's own."""
         torch.manual_seed(0)
         network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
@@ -310,6 +312,9 @@ class TestTorch:
             assert result.model[name].numpy() == pytest.approx(tensor.numpy(), abs=1e-5), name
         assert result.notes == ("integers are not averaged: 1.num_batches_tracked",)
         network.load_state_dict(result.model)
+        from safetensors.torch import load_file
+
+        network.load_state_dict(load_file(result.save(tmp_path / "model.safetensors")))
 
     def test_a_list_of_tensors_that_require_grad(self, torch):
         """Each call gets leaves of its own."""

@@ -36,6 +36,7 @@ NOT_ON_PHONES = (
     errors.ExperimentUnavailable,
     errors.InsecureKeyRefused,
     errors.KeyFileError,
+    errors.OwnCodeError,
     errors.PackageMissing,
     errors.PeerUnavailable,
     errors.PoolError,

@@ -92,7 +92,8 @@ def template_text(model: type[SettingsTable], values: Mapping[str, Any], prefix:
 def settings_page() -> str:
     head = (
         "# Settings\n\n"
-        "Every setting, from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
+        "With this page you can look up every setting of a service, a task and a training.\n"
+        "It comes from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
         "Paths are relative to the folder of the file they stand in. A setting that is unknown, of another type or out of\n"
         "bounds is refused by name, with what is expected.\n"
     )

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from crowdfl.errors import PackageMissing
 
 if TYPE_CHECKING:
-    from crowdfl.flower.mod import CrowdFLMod, crowdfl_mod
-    from crowdfl.flower.owner import PreparedTask, open_model, prepare
-    from crowdfl.flower.strategy import CrowdFLStrategy
-
-__all__ = ["CrowdFLMod", "CrowdFLStrategy", "PreparedTask", "crowdfl_mod", "open_model", "prepare"]
+    from crowdfl.flower.mod import CrowdFLMod as CrowdFLMod
+    from crowdfl.flower.mod import crowdfl_mod as crowdfl_mod
+    from crowdfl.flower.owner import PreparedTask as PreparedTask
+    from crowdfl.flower.owner import open_model as open_model
+    from crowdfl.flower.owner import prepare as prepare
+    from crowdfl.flower.strategy import CrowdFLStrategy as CrowdFLStrategy
 
 _PLACES = {
     "CrowdFLMod": "mod",

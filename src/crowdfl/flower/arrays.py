@@ -65,7 +65,7 @@ class Template:
         averaged = dict(zip(self.averaged, weights, strict=True))
         return ArrayRecord(
             {
-                name: Array(averaged[name].astype(self.types[name])) if name in averaged else kept[name]
+                name: Array(np.asarray(averaged[name], self.types[name])) if name in averaged else kept[name]
                 for name in self.names
                 if name in averaged or name in kept
             }

@@ -9,7 +9,7 @@ from pathlib import Path
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
 from crowdfl.flower.owner import PreparedTask, PublishedRounds
 from crowdfl.flower.servers import LocalServers, ServiceServers
-from crowdfl.flower.wire import ENROL, READ, WORK, Answer, Instruction, states_text
+from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name
 from crowdfl.roles.ports import Blobs
@@ -83,7 +83,7 @@ class Federation:
             client.invitation = next(self._invitations, "")  # none left: the node must bring its own
         return self._instruction(ENROL, client)
 
-    def take_request(self, node: int, answer: Answer) -> None:
+    def take_request(self, node: int, answer: ClientAnswer) -> None:
         """A newcomer's request to enrol goes to KGC; whose it is, is known from here on."""
         client = self.clients[node]
         if answer.certificate:  # it has asked KGC itself
@@ -175,7 +175,7 @@ class Federation:
 
     # Rounds.
 
-    def note(self, node: int, answer: Answer) -> None:
+    def note(self, node: int, answer: ClientAnswer) -> None:
         """Whatever a client has answered: who it is, and how far it has read."""
         if answer.task != self.task:
             raise InvitationRefused("this node answers for another task")

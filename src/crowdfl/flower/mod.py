@@ -18,7 +18,7 @@ from crowdfl.flower.arrays import Template
 from crowdfl.flower.invitation import NodeInvitation, kgc_of
 from crowdfl.flower.portal import AskedToEnrol, MessageSp, RelayedKgc, pruned
 from crowdfl.flower.state import open_blobs
-from crowdfl.flower.wire import ENROL, READ, RECORD, Answer, Instruction
+from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.documents import Definition
@@ -69,13 +69,13 @@ class CrowdFLMod:
         except _AppFailed as failed:
             return failed.reply
         except CrowdFLError as wrong:
-            return _reply(message, Answer(instruction.task, refused=f"{type(wrong).__name__}: {wrong}"))
+            return _reply(message, ClientAnswer(instruction.task, refused=f"{type(wrong).__name__}: {wrong}"))
 
 
 crowdfl_mod = CrowdFLMod()
 
 
-def _reply(message: Message, answer: Answer) -> Message:
+def _reply(message: Message, answer: ClientAnswer) -> Message:
     return Message(RecordDict({RECORD: ConfigRecord(answer.values())}), reply_to=message)
 
 
@@ -151,15 +151,15 @@ class _Client:
         if what in ("upload rejected", "reward refused", "reward missing", "average missing"):
             _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
 
-    def asking(self) -> Answer:
+    def asking(self) -> ClientAnswer:
         """First contact: keys are made here, and KGC is asked to certify them, through the server."""
         if self.instruction.local:
             _log.warning("CrowdFL: KGC and CSP run in the server's process: this is a trial, and hides nothing from it")
         try:
             self._join()
         except AskedToEnrol:
-            return Answer(self.instruction.task, request=self.relay.request)
-        return Answer(self.instruction.task, certificate=self.sp.certificate)
+            return ClientAnswer(self.instruction.task, request=self.relay.request)
+        return ClientAnswer(self.instruction.task, certificate=self.sp.certificate)
 
     def _join(self) -> None:
         """With an invitation of this node's own, KGC is asked directly: the server learns nothing that it could use."""
@@ -174,7 +174,7 @@ class _Client:
     def work(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:
         if not self.blobs.has("certificate"):
             if not self.instruction.sealed:
-                return _reply(message, Answer(self.instruction.task, lost=True))
+                return _reply(message, ClientAnswer(self.instruction.task, lost=True))
             self._join()
         if is_training:
             return self._train(message, call_next)
@@ -182,11 +182,11 @@ class _Client:
         reply = call_next(self._plain(message, self.person.model()), self.context)
         return reply if reply.has_error() else self._answered(reply, b"")
 
-    def reading(self) -> Answer:
+    def reading(self) -> ClientAnswer:
         """New averages and rewards, without the app."""
         self.person.step(_no_training)
         last = pruned(self.blobs, self.instruction)
-        return Answer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
+        return ClientAnswer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
 
     def _train(self, message: Message, call_next: ClientAppCallable) -> Message:
         number, replies = self.instruction.number, []
@@ -236,7 +236,7 @@ class _Client:
             self._hide_samples(content)
         last = pruned(self.blobs, self.instruction)
         certificate = self.blobs.get("certificate").decode()
-        answer = Answer(self.instruction.task, certificate=certificate, upload=upload, last=last)
+        answer = ClientAnswer(self.instruction.task, certificate=certificate, upload=upload, last=last)
         content[RECORD] = ConfigRecord(answer.values())
         reply.content = content
         return reply

@@ -19,7 +19,7 @@ from crowdfl.flower.arrays import Template
 from crowdfl.flower.federation import Federation, RoundOutcome, in_words
 from crowdfl.flower.owner import PreparedTask, create, make_definition, owners_blobs, task_settings
 from crowdfl.flower.servers import LOCAL, LocalServers, ServiceServers, open_servers
-from crowdfl.flower.wire import RECORD, Answer
+from crowdfl.flower.wire import RECORD, ClientAnswer
 from crowdfl.roles.ports import Blobs
 
 _SPARE = 2  # participants for each node that is there at the start: others may come
@@ -224,7 +224,7 @@ class CrowdFLStrategy(Strategy):
                     del refused[node]
         return refused
 
-    def _judged(self, reply: Message, take: Callable[[int, Answer], object]) -> dict[int, str]:
+    def _judged(self, reply: Message, take: Callable[[int, ClientAnswer], object]) -> dict[int, str]:
         """The node and why its reply cannot be used; an empty reason if it can."""
         node = reply.metadata.src_node_id
         if reply.has_error():
@@ -233,7 +233,7 @@ class CrowdFLStrategy(Strategy):
         if found is None:
             return {node: "the client's app lacks CrowdFL's mod: what it sent is not used"}
         try:
-            answer = Answer.of(found)
+            answer = ClientAnswer.of(found)
             if answer.lost:
                 self._run.forget(node)
                 return {node: "the client has lost its keys: it enrols again in the next round"}
@@ -267,7 +267,7 @@ class CrowdFLStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         usable, left_out = self._usable(replies)
-        uploads = {node: Answer.of(reply.content.config_records[RECORD]).upload for node, reply in usable.items()}
+        uploads = {node: ClientAnswer.of(reply.content.config_records[RECORD]).upload for node, reply in usable.items()}
         outcome = self.outcomes[server_round] = self._run.play(uploads, left_out)
         self.left_out[server_round] = dict(outcome.left_out)
         for node, why in outcome.left_out.items():

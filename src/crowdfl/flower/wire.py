@@ -67,7 +67,7 @@ class Instruction(_Form):
 
 
 @dataclass(frozen=True)
-class Answer(_Form):
+class ClientAnswer(_Form):
     """From the mod: a request to enrol, or an upload and how far this client has read. `refused` says why there is neither."""
 
     task: str

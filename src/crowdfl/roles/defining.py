@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.models.shape import ModelShape, Weights
@@ -64,6 +65,11 @@ def defined(
     recipe = Recipe.parse(task.training, f"{place}, [training]")
     if recipe.learner == "own" and initial is not None and learner is None:
         shape, weights = ModelShape.of(initial), list(initial.values())
+    elif recipe.learner == "own" and not (learner or recipe.module):
+        raise SettingsError(
+            f'{place}, [training]: learner = "own" does not say what the model is: give a model with --initial FILE, or code '
+            "with --learner package.module:Class"
+        )
     else:
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
     definition = Definition(

@@ -1,7 +1,8 @@
 """The settings of a simulated task: what was asked for, and the rest as the data and everyone's first training suggest."""
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
 
+_Floats = npt.NDArray[np.float64]
 _FEWEST = 3
+_LEAST_NORM = 1.0  # of a bound on updates: the first may be small
 _HEADROOM = 4  # of bounds, over what the first training needed
 _LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
 _MORE_SAMPLES = 2  # of later rounds, over the first
@@ -38,30 +41,31 @@ def settings_for(
         samples: Everyone's number of samples, as far as it is known.
     """
     start = shape.flat(initial)
-    models = [shape.flat(weights) for weights in trained]
     usual: dict[str, Any] = {
         "max_participants": max(_FEWEST, len(samples)),
         "max_samples": _MORE_SAMPLES * max(samples),
     }
     if asked.get("profile") == "shares":
-        usual |= _bounds_of_changes([model - start for model in models])
+        usual |= _bounds_of_changes(start, map(shape.flat, trained))
     else:
-        usual |= _bounds_of_weights([start, *models])
+        usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
         usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
     settings = TaskSettings.of(**usual | dict(asked))
     profile_named(settings.profile).check(settings, shape.parameters)
     return settings
 
 
-def _bounds_of_changes(changes: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
+def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
     """Within the norm, no single weight can change by more than it."""
-    norm = rounded_up(_HEADROOM * max([float(np.linalg.norm(change)) for change in changes] + [0.0]))
-    return {"max_norm": norm, "clip": norm} if norm else {}
+    norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
+    bound = max(_LEAST_NORM, rounded_up(_HEADROOM * norm))
+    return {"max_norm": bound, "clip": bound}
 
 
-def _bounds_of_weights(models: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
-    largest = rounded_up(_HEADROOM * max(float(np.abs(model).max()) for model in models))
-    return {"clip": largest} if largest else {}
+def _bounds_of_weights(models: Iterable[_Floats]) -> dict[str, float]:
+    """A model that starts near zero grows: no less than the usual bound."""
+    usual = float(TaskSettings.model_fields["clip"].default)
+    return {"clip": max(usual, rounded_up(_HEADROOM * max(float(np.abs(model).max()) for model in models)))}
 
 
 def rounded_up(value: float) -> float:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 
 from crowdfl.errors import SettingsError
 
@@ -18,7 +19,7 @@ def away_in(dropouts: Dropouts, people: Sequence[str], rounds: int, seed: int) -
         SettingsError: A share that is not one, a name that nobody has, or a round that does not come.
     """
     if callable(dropouts):
-        return lambda number: frozenset(who for who in people if dropouts(number, who))
+        return cache(lambda number: frozenset(who for who in people if dropouts(number, who)))  # each is asked once
     if isinstance(dropouts, Mapping):
         missed = {who: _rounds(who, found, people, rounds) for who, found in dropouts.items()}
         return lambda number: frozenset(who for who, numbers in missed.items() if number in numbers)

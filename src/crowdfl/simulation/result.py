@@ -1,7 +1,6 @@
 """What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
 
 import html
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import numpy as np
 
 from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import ModelForm, numpy_entries
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.files import write_npz
+from crowdfl.learning.models.forms import numpy_entries
 from crowdfl.protocols.costs import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
@@ -92,8 +91,6 @@ class SimulationResult:
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-    _form: ModelForm
-    _arrays: Weights
 
     def rows(self) -> list[dict[str, float]]:
         """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
@@ -121,12 +118,11 @@ class SimulationResult:
             Matplotlib's figure.
         """
         try:
-            from matplotlib.figure import Figure
             from matplotlib.ticker import MaxNLocator
         except ModuleNotFoundError:
             raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
         names = self._metric_names()
-        figure = Figure(figsize=(4.2 * (len(names) + 1), 3.4), layout="constrained")
+        figure = _new_figure(4.2 * (len(names) + 1), 3.4)
         rounds = [one.number for one in self.history]
         *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
         for axes, name in zip(places, names, strict=True):
@@ -162,6 +158,19 @@ class SimulationResult:
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
 
 
+def _new_figure(width: float, height: float) -> "Figure":
+    """One that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png", dpi=96)
+            return stream.getvalue()
+
+    return ShownFigure(figsize=(width, height), layout="constrained")
+
+
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
     """Columns and cells for people: what did not happen in any round has no column."""
     metrics = list(dict.fromkeys(name for one in history for name in one.metrics))
@@ -188,16 +197,10 @@ def size_words(count: float) -> str:
     return f"{count:.0f} {_UNITS[place]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
 
 
-def _to_npz(arrays: Mapping[str, Any]) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    return stream.getvalue()
-
-
 def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     from safetensors import numpy as safetensors_numpy
 
     return safetensors_numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": _to_npz, ".safetensors": _to_safetensors}
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": _to_safetensors}

@@ -225,8 +225,6 @@ class _Simulation:
             costs=crowd.costs(),
             notes=(*_notes(form, history), *notes),
             settings=crowd.settings,
-            _form=form,
-            _arrays=arrays,
         )
 
     def _last_model(self, crowd: SimulatedCrowd, number: int) -> tuple[Weights, list[str]]:

@@ -73,17 +73,21 @@ def _context(node: int) -> Context:
 
 
 def initial() -> ArrayRecord:
-    """A model of two float arrays and a counter, which is not averaged."""
-    arrays = {"weight": np.linspace(-1, 1, 60, dtype=np.float32).reshape(6, 10), "bias": np.zeros(10, np.float32)}
+    """A model of float arrays, one a single number, and a counter, which is not averaged."""
+    arrays = {
+        "scale": np.array(0.5, np.float32),
+        "weight": np.linspace(-1, 1, 60, dtype=np.float32).reshape(6, 10),
+        "bias": np.zeros(10, np.float32),
+    }
     return ArrayRecord({name: Array(array) for name, array in arrays.items()} | {"steps": Array(np.array(7))})
 
 
-def update(node: int, arrays: ArrayRecord) -> dict[str, np.ndarray]:
+def update(node: int, arrays: ArrayRecord) -> dict[str, Any]:
     """What a node makes of a model: the same each time."""
     rng = np.random.default_rng(node)
     found = {name: array.numpy() for name, array in arrays.items()}
     return {
-        name: array + rng.normal(0, 0.1, array.shape).astype(np.float32) if array.dtype == np.float32 else array
+        name: array + np.asarray(rng.normal(0, 0.1, array.shape), np.float32) if array.dtype == np.float32 else array
         for name, array in found.items()
     }
 
@@ -107,16 +111,27 @@ def distance(one: ArrayRecord, other: ArrayRecord) -> float:
     return max(float(np.abs(one[name].numpy() - other[name].numpy()).max()) for name in one)
 
 
-def make_app(**options: Any) -> ClientApp:
+def agreeing(node: int, arrays: ArrayRecord, number: int) -> dict[str, Any]:
+    """Nodes that learn the same, another thing each round: the rule `gate` pays them all."""
+    common, own = np.random.default_rng(1000 + number), np.random.default_rng(node)
+    found = {name: array.numpy() for name, array in arrays.items()}
+    return {
+        name: (array + common.normal(0, 0.1, array.shape) + own.normal(0, 0.01, array.shape)).astype(array.dtype)
+        for name, array in found.items()
+    }
+
+
+def make_app(*, agree: bool = False, **options: Any) -> ClientApp:
     """An app as its author writes it; `options` are ClientApp's."""
     app = ClientApp(**options)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        trained = update(context.node_id, message.content["arrays"])
+        arrays, number = message.content["arrays"], int(message.content["config"]["server-round"])
+        trained = agreeing(context.node_id, arrays, number) if agree else update(context.node_id, arrays)
         metrics = MetricRecord({"loss": float(context.node_id), "num-examples": samples(context.node_id)})
-        arrays = ArrayRecord({name: Array(array) for name, array in trained.items()})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        made = ArrayRecord({name: Array(np.asarray(array)) for name, array in trained.items()})
+        return Message(RecordDict({"arrays": made, "metrics": metrics}), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:

@@ -5,8 +5,9 @@ Reading takes the shape that the task promises, and compares before it allocates
 
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,12 @@ _VERSION = (1, 0)  # later ones are for headers that no array of plain numbers n
 
 def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
     """The arrays under their names, as float64: an average loses nothing."""
+    return write_npz(dict(zip(shape.names, shape.check(weights), strict=True)))
+
+
+def write_npz(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Arrays under their names, as they are."""
     stream = BytesIO()
-    arrays = dict(zip(shape.names, shape.check(weights), strict=True))
     with zipfile.ZipFile(stream, "w") as archive:  # `savez` takes some names as its own arguments
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(name + _ENDING), "w") as member:

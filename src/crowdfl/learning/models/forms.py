@@ -41,10 +41,14 @@ def numpy_entries(model: object) -> dict[str, npt.NDArray[Any]]:
     """Everything in a model by name, integers too, as NumPy arrays of the types that files hold."""
     found = {}
     for name, entry in _entries(model).items():
-        array = entry.detach().cpu() if _is_tensor(entry) else np.asarray(entry)
-        if _is_tensor(entry):
-            array = (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
+        array = _written(entry) if _is_tensor(entry) else np.asarray(entry)
         found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
+    return found
+
+
+def _written(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    fresh = tensor.detach().cpu()
+    found: npt.NDArray[Any] = (fresh.float() if str(fresh.dtype) == "torch.bfloat16" else fresh).numpy()
     return found
 
 

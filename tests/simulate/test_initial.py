@@ -1,0 +1,77 @@
+"""`crowdfl task create --initial`: a task whose model is a file, for people who bring their own training."""
+
+import tomllib
+
+import numpy as np
+import pytest
+
+from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
+from crowdfl.roles.defining import defined
+from crowdfl.roles.described import described
+from crowdfl.storage.model_files import read_initial
+from tests.cli.program import call
+from tests.simulate.test_join import TASK
+
+SOFTMAX = TASK.replace('learner = "own"', 'learner = "softmax"\nchannels = 1\nwindow = 4')
+ARRAYS = {"w": np.ones((2, 3)), "b": np.zeros(2)}
+
+
+def test_a_file_says_what_the_model_is(tmp_path):
+    """Names, shapes and numbers, in its order; integers are left out. Nothing is said about sensors."""
+    np.savez(tmp_path / "start.npz", **ARRAYS, steps=np.array(3))
+    definition, weights = defined("task", tomllib.loads(TASK), initial=read_initial(tmp_path / "start.npz"))
+    assert (definition.shape.names, definition.shape.shapes) == (("w", "b"), ((2, 3), (2,)))
+    assert [array.tolist() for array in weights] == [[[1.0] * 3] * 2, [0.0] * 2]
+    assert "by a function of your own" in described(definition, 5)
+    assert "channels" not in described(definition, 5)
+
+
+def test_without_code_or_a_file_the_model_is_not_known():
+    """The error says what is missing."""
+    with pytest.raises(SettingsError, match="--initial"):
+        defined("task", tomllib.loads(TASK))
+
+
+def test_a_file_for_a_learner_must_be_of_its_shape():
+    """It may come in another order."""
+    task = tomllib.loads(SOFTMAX)
+    shape = defined("task", task)[0].shape
+    fresh = {name: np.full(sides, 0.5) for name, sides in zip(shape.names, shape.shapes, strict=True)}
+    definition, weights = defined("task", task, initial=dict(reversed(fresh.items())))
+    assert definition.shape == shape
+    assert all((array == 0.5).all() for array in weights)
+    with pytest.raises(ModelMismatch, match="is missing"):
+        defined("task", task, initial=ARRAYS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "said"),
+    [
+        ("none.npz", None, SettingsError, "there is no model at"),
+        ("model.pt", b"", SettingsError, r"\.safetensors or \.npz, not '\.pt'"),
+        ("bad.npz", b"PK", FormatError, "bad.npz: the model is not a readable npz"),
+        ("bad.safetensors", b"x" * 20, FormatError, "not a readable safetensors"),
+        ("objects.npz", {"w": np.array([None, 1])}, FormatError, "not a readable npz"),
+        ("complex.npz", {"w": np.array([1j])}, EncodingError, "w holds complex128"),
+        ("nan.npz", {"w": np.array([np.nan])}, NotFinite, "w holds NaN"),
+        ("counts.npz", {"n": np.array([1])}, EncodingError, "nothing that can be averaged"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, error, said):
+    """What is wrong with it, and where it is."""
+    path = tmp_path / name
+    if isinstance(content, dict):
+        np.savez(path, **content)
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error, match=said):
+        read_initial(path)
+
+
+def test_explain_takes_a_file(tmp_path):
+    """Before anything is made."""
+    (tmp_path / "task.toml").write_text(TASK)
+    np.savez(tmp_path / "start.npz", **ARRAYS)
+    told = call("task", "explain", tmp_path / "task.toml", "--initial", tmp_path / "start.npz")
+    assert told.code == 0, told
+    assert "shares, 8 parameters" in told.out

@@ -1,0 +1,206 @@
+"""crowdfl.join: the same two functions in a real campaign, over HTTP and TLS, from the requester's file to being paid."""
+
+import json
+import sys
+import threading
+import time
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import crowdfl
+from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
+from crowdfl.joining import JoinedRound, JoinResult
+from crowdfl.lab.demo.servers import SERVERS
+from tests.cli.program import call
+from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
+from tests.simulate.lines import START, evaluate, people, plain, train
+
+TASK = """
+purpose = "Fit a line"
+terms = "Data stays with you."
+readers = "Everyone who takes part."
+claim_window = 600.0
+
+[settings]
+profile = "shares"
+decimals = 6
+clip = 4.0
+max_norm = 8.0
+max_participants = 3
+max_samples = 100
+lanes = 128
+rule = "distance"
+min_participants = 3
+window = 300.0
+rounds = 2
+budget = "9.00"
+
+[training]
+learner = "own"
+labels = ["value"]
+"""
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """Three services and a task whose model is a file; people are invited, and the money is there."""
+    made = Campaign(tmp_path_factory.mktemp("joined"))
+    folder, roles = made.folder, made.folder / "roles"
+    try:
+        made.do("init", "init", roles, *free_ports())
+        for role in ("sp", "requester"):
+            allow_short_claims(roles / role / "settings.toml")
+        for role in SERVERS:
+            made.start(role, role, "serve", roles / role / "settings.toml")
+        (folder / "task.toml").write_text(TASK)
+        np.savez(folder / "start.npz", w=START[0], b=START[1], steps=np.array(7))
+        initial = ("--initial", folder / "start.npz")
+        created = made.do("create", "task", "create", folder / "task.toml", *initial, "--json", *made.settings)
+        made.task = json.loads(created.out)["task"]
+        made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", 3, *made.settings)
+        yield made
+    finally:
+        made.stop()
+
+
+def invitation(campaign, person):
+    return campaign.folder / f"invitations/invitation-{person}.json"
+
+
+def pay_when_everyone_is_there(campaign):
+    """As the requester and the platform's operator do."""
+    until = time.monotonic() + PATIENCE
+    while campaign.status()["enrolled"] < 3:
+        assert time.monotonic() < until, campaign.logs()
+    campaign.do("fund", "task", "fund", campaign.task, "18.00", "--name", "all", *campaign.settings)
+    sp = campaign.folder / "roles/sp/settings.toml"
+    campaign.do("confirm", "sp", "deposit", "confirm", sp, campaign.task, "all", "18.00")
+
+
+def fit_named(model, data, info):
+    """Of a dictionary, as the requester's file has it."""
+    assert info.rounds == 2
+    weights, offset = train([model["w"], model["b"]], data)
+    return {"w": weights, "b": offset}
+
+
+class Interrupted(Exception):
+    """Of a person's own function."""
+
+
+def take_part(campaign, person, data, results):
+    """One of them is interrupted in the first round, and goes on; another hands over an example of a model."""
+    calls = []
+
+    def train_own(model, own, info):
+        calls.append(info.round)
+        if person == 0 and calls == [1]:
+            raise Interrupted
+        return fit_named(model, own, info)
+
+    given = {"home": campaign.folder / f"home-{person}", "yes": True, "least_participants": 3}
+    example = {"b": np.float32(0), "w": np.zeros(3, dtype=np.float32), "steps": 3} if person == 1 else None
+    loss = lambda model, own: evaluate([model["w"], model["b"]], own)  # noqa: E731
+
+    def run():
+        joining = crowdfl.join(invitation(campaign, person), **given)
+        return joining.run(train_own, loss, data, model=example, progress=person == 2)
+
+    try:
+        results[person] = run()
+    except Interrupted as error:
+        results[person, "note"] = error.__notes__[0]
+        results[person] = run()
+    results[person, "calls"] = calls
+
+
+@pytest.mark.second
+def test_a_campaign_of_functions_is_averaged_as_in_the_clear_and_paid(campaign, tmp_path, capsys):
+    """Three people, two rounds; whoever was interrupted goes on."""
+    data, results = list(people(3).values()), {}
+    threads = [
+        threading.Thread(target=take_part, args=(campaign, person, own, results), daemon=True)
+        for person, own in enumerate(data)
+    ]
+    for thread in threads:
+        thread.start()
+    pay_when_everyone_is_there(campaign)
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [results[person, "calls"] for person in range(3)] == [[1, 1, 2], [1, 2], [1, 2]], campaign.logs()
+    assert "round 1" in results[0, "note"]
+    models = plain({str(place): own for place, own in enumerate(data)}, 2)
+    for person in range(3):
+        result = results[person]
+        assert (result.task, result.state) == (campaign.task, "finished")
+        assert [one.samples for one in result.rounds] == [len(data[person][1])] * 2
+        assert list(result.rounds[0].metrics) == ["loss"]
+        assert np.append(result.model["w"], result.model["b"]) == pytest.approx(models[0], abs=2e-6)
+        assert result.paid == sum(result.rewards.values()) > 0
+    assert results[1].model["w"].dtype == np.float32
+    assert results[1].model["steps"] == 3
+    assert "uploaded" not in capsys.readouterr().out  # words, not events
+    fetched = call("task", "fetch", campaign.task, tmp_path / "model.npz", "--json", *campaign.settings)
+    assert fetched.code == 0, fetched
+    with np.load(tmp_path / "model.npz") as model:
+        assert np.append(model["w"], model["b"]) == pytest.approx(models[1], abs=2e-6)
+    earned = sum(results[person].paid for person in range(3))
+    assert Decimal("17.9999") <= earned <= 18
+
+
+@pytest.mark.second
+def test_nobody_joins_without_having_agreed(campaign, tmp_path, monkeypatch):
+    """Where nobody can be asked the error shows the task and says what to write; a no is a no."""
+    home = {"home": tmp_path / "me", "least_participants": 3}
+    with pytest.raises(SettingsError) as asked:
+        crowdfl.join(invitation(campaign, 0), **home)
+    for words in ("Purpose: Fit a line", "by a function of your own", "invitation-0.json", "yes=True"):
+        assert words in str(asked.value)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _words: "no")
+    with pytest.raises(SettingsError, match="the answer was no"):
+        crowdfl.join(invitation(campaign, 0), **home)
+    monkeypatch.setattr("builtins.input", lambda _words: "Y")
+    assert "Fit a line" in crowdfl.join(invitation(campaign, 0), **home).look()
+    assert not (tmp_path / "me/keys").exists()
+    with pytest.raises(TooFewParticipants):
+        crowdfl.join(invitation(campaign, 0), home=tmp_path / "other", yes=True)
+
+
+def test_an_invitation_that_is_not_there_is_named(tmp_path):
+    """Before anything is made."""
+    with pytest.raises(SettingsError, match="no invitation at"):
+        crowdfl.join(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("[")
+    with pytest.raises(SettingsError, match="not an invitation"):
+        crowdfl.join(tmp_path / "bad.json")
+    assert not (tmp_path / "bad.home").exists()
+
+
+def test_without_httpx_it_says_what_to_install(monkeypatch):
+    """Not a ModuleNotFoundError."""
+    for name in [name for name in sys.modules if name.startswith("crowdfl.services.client")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("crowdfl.services.client.invited", raising=False)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(PackageMissing, match=r"crowdfl\[participant\]"):
+        crowdfl.join("invitation.json")
+
+
+def test_a_result_is_a_table():
+    """As text and in a notebook; what another party said is escaped."""
+    rounds = (
+        JoinedRound(1, 40, {"loss": 0.25}, Decimal("1.5")),
+        JoinedRound(2, None, {}, None, "the upload was not taken: <b>too late</b>"),
+    )
+    result = JoinResult("task", "me", "finished", rounds, [0.0], Decimal("1.5"))
+    head, first, second, *rest = str(result).splitlines()
+    assert head.split() == ["round", "samples", "loss", "reward"]
+    assert first.split() == ["1", "40", "0.25", "1.5"]
+    assert second.split()[:4] == ["2", "-", "-", "-"]
+    assert rest == ["the task is finished", "paid: 1.5"]
+    assert "&lt;b&gt;too late" in result._repr_html_()
+    assert result.rewards == {1: Decimal("1.5")}
