@@ -7,6 +7,7 @@ import pytest
 
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
 from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.described import described
 from crowdfl.storage.model_files import read_initial
@@ -84,3 +85,10 @@ def test_explain_takes_a_file(tmp_path):
     told = call("task", "explain", tmp_path / "task.toml", "--initial", tmp_path / "start.npz")
     assert told.code == 0, told
     assert "shares, 8 parameters" in told.out
+    assert "--try" not in told.out, "functions of people's own cannot be tried here"
+
+
+def test_a_command_says_where_functions_take_part():
+    """It cannot train or use their model itself."""
+    with pytest.raises(SettingsError, match=r"take part by `crowdfl\.join`"):
+        Recipe.of(tomllib.loads(TASK)["training"]).make_learner()
