@@ -1,6 +1,7 @@
 """What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
 
 import html
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,12 +118,13 @@ class SimulationResult:
         Returns:
             Matplotlib's figure.
         """
+        names = self._metric_names()
         try:
             from matplotlib.ticker import MaxNLocator
+
+            figure = _new_figure(4.2 * (len(names) + 1), 3.4)
         except ModuleNotFoundError:
             raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
-        names = self._metric_names()
-        figure = _new_figure(4.2 * (len(names) + 1), 3.4)
         rounds = [one.number for one in self.history]
         *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
         for axes, name in zip(places, names, strict=True):
