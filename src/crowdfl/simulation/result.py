@@ -1,6 +1,7 @@
 """What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
 
 import html
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
