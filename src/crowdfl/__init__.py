@@ -2,7 +2,7 @@
 
 from crowdfl import errors
 from crowdfl.crypto import pctd
-from crowdfl.joining import JoinedRound, Joining, JoinResult, join
+from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, join
 from crowdfl.learning.functions import TrainingInfo
 from crowdfl.learning.models.update import Update
 from crowdfl.local import LocalFederation, RoundResult
@@ -12,9 +12,9 @@ from crowdfl.simulation.run import simulate
 from crowdfl.version import __version__
 
 __all__ = [
+    "AcceptedInvitation",
     "JoinResult",
     "JoinedRound",
-    "Joining",
     "LocalFederation",
     "RoundResult",
     "SimulatedRound",

@@ -98,7 +98,7 @@ class JoinResult:
 
 
 @dataclass(frozen=True)
-class Joining:
+class AcceptedInvitation:
     """An invitation that was agreed to; `run` takes part."""
 
     invitation: ParticipantSettings = field(repr=False)
@@ -155,7 +155,7 @@ def join(
     home: str | os.PathLike[str] | None = None,
     yes: bool = False,
     least_participants: int | None = None,
-) -> Joining:
+) -> AcceptedInvitation:
     """Accept an invitation to a real campaign: shows what the task is, and asks whether to take part.
 
     Nothing is sent about you before `run`, which joins: `crowdfl.join("invitation.json").run(train, evaluate, data)`.
@@ -176,7 +176,7 @@ def join(
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
-    joining = Joining(_invited().read_invitation(path), _home(path, home), least_participants)
+    joining = AcceptedInvitation(_invited().read_invitation(path), _home(path, home), least_participants)
     with _opened(joining) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
@@ -211,7 +211,7 @@ class _Taking:
 
     def part(
         self,
-        joining: Joining,
+        joining: AcceptedInvitation,
         train: TrainFunction,
         evaluate: EvaluateFunction | None,
         data: Any,  # noqa: ANN401
@@ -289,7 +289,7 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
     return tell if shown else lambda _line: None
 
 
-def _opened(joining: Joining) -> Any:  # noqa: ANN401
+def _opened(joining: AcceptedInvitation) -> Any:  # noqa: ANN401
     return _invited().invited(joining.invitation, joining.home, Participant, least=joining.least_participants)
 
 

@@ -360,6 +360,13 @@ def test_what_training_takes_prediction_takes_too(tmp_path):
         for command in ("evaluate", "predict"):
             used = call(command, saved, "--data", data, "--json")
             assert used.code == 0, used
+    named = write(tmp_path / "run_2.csv", "time,x,y,z", samples(10))
+    found = json.loads(call("evaluate", saved, "--data", named, "--json").out)
+    assert found["classes"]["run"]["windows"] == found["windows"] > 0, "labelled by its name, as in training"
+
+
+def test_first_steps_are_named(tmp_path):
+    assert "crowdfl train --data watch:0" in " ".join(call("--help").out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

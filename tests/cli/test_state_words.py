@@ -50,7 +50,10 @@ def test_a_participant_is_shown_its_state(capsys):
     say("read", {"round": 2, "accuracy": 0.5, "state": STATES[2]})
     say("read", {"round": 3, "accuracy": 0.5})
     said = capsys.readouterr().out.splitlines()
-    assert said == ["read: round 2, accuracy 0.5, state 0123456789abcdef", "read: round 3, accuracy 0.5"]
+    assert said == [
+        "round 2: the average is read: accuracy 0.5; its state is 0123456789abcdef",
+        "round 3: the average is read: accuracy 0.5",
+    ]
 
 
 def test_a_campaign_that_is_run_shows_the_states_with_the_model(capsys):

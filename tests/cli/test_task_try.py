@@ -74,9 +74,9 @@ def test_data_that_fits_is_counted_by_label(mine, tmp_path):
     [
         (
             {},
-            "windows of 30 x 3 (samples x channels), the task's are of 100 x 6: take other data, or say window = 30 and",
+            'windows of 30 x 3 (samples x channels) and the labels still, moving: say window = 30, channels = 3, labels = ["s',
         ),
-        ({"window": 30}, "say channels = 3 in the task's [training]"),
+        ({"window": 30, "labels": ["still", "moving"]}, "say channels = 3 in the task's [training]"),
         ({"window": 30, "channels": 3}, 'say labels = ["still", "moving"] in the task'),
     ],
 )

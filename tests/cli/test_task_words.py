@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
 from crowdfl.cli.task.words import status_words
 from crowdfl.errors import ServiceUnavailable
@@ -111,6 +112,19 @@ class TestWatch:
         assert [words.splitlines()[0].partition(":")[0].partition(" ")[0] for words in told] == ["cancelled", "settled"]
         assert "rewards can be claimed for another 8 min" in told[0]
 
+    def test_a_finished_task_says_how_its_model_is_fetched(self):
+        status = {
+            "task": "t",
+            "state": "finished",
+            "enrolled": 3,
+            "rounds": [],
+            "waits": [],
+            "claim_seconds_left": 7200.0,
+        }
+        told = status_words(status)
+        assert "`crowdfl task fetch t model.safetensors`" in told
+        assert "another 2 hours" in told
+
     def test_json_has_the_same(self, desk):
         found = json.loads(call("task", "watch", desk.task, "--json").out)
         assert found["waits"][1].startswith("money: 36.00")
@@ -162,7 +176,11 @@ class TestList:
         assert expected.items() <= row.items()
         assert (row["paid_in"], row["pending"], row["done"], row["problem"]) == (36_000_000, 1_000_000, 0, "")
         shown = call("task", "list").out
-        assert {desk.task, "running", "36.00,", "1.00", "pending"} <= set(shown.split()), shown
+        assert (
+            f"{desk.task}  which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
+            in shown
+        )
+        assert "    waits for uploads to round 1" in shown
 
     def test_a_platform_that_is_away_leaves_what_the_folder_knows(self, desk, monkeypatch):
         """It is asked once, not for each task."""
@@ -190,6 +208,17 @@ class TestList:
     def test_without_tasks_the_first_step_is_named(self, desk, monkeypatch):
         monkeypatch.setattr(type(desk.requester), "tasks", lambda _self: [])
         assert "crowdfl task new" in call("task", "list").out
+
+
+def test_a_participant_is_told_scores_in_words(capsys):
+    """Not as a list of names and digits."""
+    say("read", {"round": 2, "accuracy": 0.912345, "loss": 0.3, "windows": 128.0})
+    say("read", {"round": 3, "state": "ab12"})
+    say("rewarded", {"round": 3, "millionths": 0})
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "round 2: the average is read: accuracy 0.9123, loss 0.3 on 128 windows of yours"
+    assert second == "round 3: the average is read; its state is ab12"
+    assert "docs/incentives.md" in third
 
 
 @pytest.mark.parametrize(

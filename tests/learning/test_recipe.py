@@ -132,7 +132,7 @@ def test_standardising_is_by_the_persons_own_training_windows():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"channels": 6}, r"windows of 100 x 3 .* of 100 x 6: .* say channels = 3 in"),
+        ({"channels": 6}, r"windows of 100 x 3 .* of 100 x 6: .* say channels = 3 in its"),
         ({"labels": ["PEN"]}, "none of the labels"),
         ({"window": 5000}, "record longer stretches"),
     ],

@@ -75,6 +75,7 @@ def test_a_picture_shows_metrics_and_participants(result, tmp_path):
     figure = result.plot(tmp_path / "history.png")
     assert (tmp_path / "history.png").stat().st_size > 1000
     assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "participants"]
+    assert figure._repr_png_().startswith(b"\x89PNG")  # as a notebook shows it
     with pytest.raises(SettingsError, match="cannot be written"):
         result.plot(tmp_path / "no" / "folder.png")
 

@@ -93,6 +93,8 @@ app = typer.Typer(
     name="crowdfl",
     cls=_Tree,
     help="Privacy-preserving mobile crowdsensing on federated learning.",
+    epilog="First steps: `crowdfl doctor` checks this machine, `crowdfl train --data watch:0` trains on one person's data, "
+    "`crowdfl demo` runs a whole campaign here. Then `crowdfl init` and docs/running.md.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold key material
 )

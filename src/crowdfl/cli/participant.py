@@ -43,6 +43,8 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
         person.on_event = beside
         definition = person.look()
     show(definition.body(), described(definition, person.least_participants), as_json=as_json)
+    if not as_json:
+        typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA --home FOLDER", err=True)
 
 
 @app.command()

@@ -83,7 +83,8 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
     _init_all(folder, [*made, _NewRole("requester", name=name, insecure_test_key=insecure_test_key)])
     told = f"{folder}: kgc, sp, csp and requester are set up; start each with"
     starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}" for role in SERVERS]
-    show({"folder": str(folder), "roles": [*SERVERS, "requester"]}, told, *starts, as_json=as_json)
+    then = f"then, as the requester: cd {folder}; crowdfl task new > task.toml; crowdfl task create task.toml"
+    show({"folder": str(folder), "roles": [*SERVERS, "requester"]}, told, *starts, then, as_json=as_json)
 
 
 def _init_one(folder: Path, new: _NewRole, *, as_json: bool) -> None:

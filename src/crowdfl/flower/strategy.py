@@ -342,5 +342,5 @@ def _require_fedavg(strategy: FedAvg) -> None:
     if type(strategy).aggregate_train is not FedAvg.aggregate_train:
         raise SettingsError(
             f"{type(strategy).__name__} computes the model from single updates or in steps of its own: CrowdFL averages, and "
-            "shows nobody a single update; take FedAvg or FedProx"
+            "shows nobody a single update; take FedAvg or FedProx, and for steps `server_step`, which clients take too"
         )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.datasets.csv_files import read_table, value_columns
+from crowdfl.learning.datasets.csv_folders import label_of_name
 from crowdfl.learning.datasets.data import Labels, Values, Windows
 from crowdfl.learning.datasets.recordings import recordings_of, resampled, windows_of
 from crowdfl.learning.datasets.sources import csv_file
@@ -103,7 +104,7 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     if recipe.scale_inputs:
         raise DataMalformed("this model takes scaled inputs, which needs all of a person's data: use csv:FOLDER")
     named = value_columns(path, recipe.value_names)
-    table, cut, hertz = read_table(path, _NO_LABEL, named), recipe.cut, recipe.cut.hertz or watch.HERTZ
+    table, cut, hertz = read_table(path, _label_of(path, recipe), named), recipe.cut, recipe.cut.hertz or watch.HERTZ
     if table.signal.shape[1] != recipe.channels:
         raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
     signal = np.append(table.signal / watch.UNITS[: recipe.channels], table.values, axis=1)
@@ -120,6 +121,12 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     values = every[:, :, recipe.channels :].mean(axis=1, dtype=np.float64).astype(np.float32) if named else None
     kept = np.ascontiguousarray(every[:, :, : recipe.channels])
     return Samples(kept, np.concatenate(starts), labels if (labels >= 0).all() else None, values)
+
+
+def _label_of(path: Path, recipe: Recipe) -> str:
+    """By the file's name, as in training, where that is one of the model's labels."""
+    name = label_of_name(path.stem)
+    return name if name in {label.lower() for label in recipe.labels} else _NO_LABEL
 
 
 def _places(path: Path, labels: Sequence[str], recipe: Recipe) -> Labels:

@@ -131,7 +131,7 @@ class Recipe(TrainingSettings):
             write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)
             raise DataMalformed(
                 f"{name}: the data has windows of {found[0]} x {found[1]} (samples x channels), the task's are of "
-                f"{wanted[0]} x {wanted[1]}: take other data, or say {write} in the task's [training]"
+                f"{wanted[0]} x {wanted[1]}: take other data, or let the task say {write} in its [training]"
             )
         split = valued(split, self.labels) if self.learns_values else relabelled(split, self.labels)
         if not len(split.train):

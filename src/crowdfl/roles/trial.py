@@ -1,5 +1,6 @@
 """A task's recipe tried on a sample of data before anyone is asked to take part: what fits, what does not, what to write."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -50,9 +51,11 @@ def try_recipe(
     loss: str | None = None,
 ) -> RecipeTrial:
     """Do with the data what a participant would, with one pass over it; raises what would fail on every device."""
-    short = {**definition.training, "epochs": 1}
-    trainer = LocalTrainer(data, short, module, learner=learner, loss=loss)
-    recipe, split = trainer.recipe, trainer.split
+    trainer = LocalTrainer(data, {**definition.training, "epochs": 1}, module, learner=learner, loss=loss)
+    recipe = trainer.recipe
+    opened = _everything(data, recipe)
+    _require_fit(recipe, data, opened[1].train)
+    split = trainer.split
     weights, samples = trainer.train(initial, {}, 1)
     _require_room(definition, data, samples)
     if not np.isfinite(definition.shape.flat(weights)).all():
@@ -61,9 +64,25 @@ def try_recipe(
         )
     scores = trainer.evaluate(weights) if len(split.held_out) else {}
     count = partial(_counts, recipe)
-    found = _warnings(recipe, split, _everything(data, recipe))
+    found = _warnings(recipe, split, opened)
     shape = tuple(split.train.windows.shape[1:])
     return RecipeTrial(data, split.train.name, shape, count(split.train), count(split.held_out), scores, found)
+
+
+def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
+    """All that differs at once, and what to write instead."""
+    length, channels = person.windows.shape[1:]
+    write: dict[str, Any] = {"window": length} if length != recipe.window else {}
+    write |= {"channels": channels} if channels != recipe.channels else {}
+    known = {label.casefold() for label in recipe.labels}
+    if not recipe.learns_values and known.isdisjoint(map(str.casefold, person.label_names)):
+        write["labels"] = list(person.label_names)
+    if write:
+        lines = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in write.items())
+        raise DataMalformed(
+            f"the task does not fit {data}, which has windows of {length} x {channels} (samples x channels) and the labels "
+            f"{', '.join(person.label_names)}: say {lines} in the task's [training], or take other data"
+        )
 
 
 def _require_room(definition: Definition, data: str, samples: int) -> None:
@@ -100,7 +119,7 @@ def _warnings(recipe: Recipe, split: Split, opened: tuple[Source, Split]) -> lis
     if recipe.learns_values:
         return found
     known = {label.casefold() for label in recipe.labels}
-    mine: dict[str, Any] = dict(zip(whole.train.label_names, _by_label(whole), strict=True))
+    mine = dict(zip(whole.train.label_names, _by_label(whole), strict=True))
     if others := {label: count for label, count in mine.items() if count and label.casefold() not in known}:
         words = ", ".join(f"{label} ({count})" for label, count in others.items())
         found.append(f"windows with labels that the task does not have are left out: {words}")

@@ -21,17 +21,28 @@ def _plain(what: str, details: Mapping[str, Any]) -> str:
     return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
 
 
+def _scores(event: Mapping[str, Any]) -> str:
+    """How the average does on what this person holds out; and its state's digest, the same on every device."""
+    scores = [f"{name} {value:.4g}" for name, value in event.items() if isinstance(value, float) and name != "windows"]
+    on = f" on {event['windows']:.0f} windows of yours" if scores and "windows" in event else ""
+    state = f"; its state is {short_state(event['state'])}" if "state" in event else ""
+    return (": " + ", ".join(scores) + on if scores else "") + state
+
+
 _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "joined": lambda e: f"joined as {e['who']}",
     "trained": lambda e: (
         f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
         + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")
     ),
-    "read": lambda e: _plain("read", {**e, **({"state": short_state(e["state"])} if "state" in e else {})}),
+    "read": lambda e: f"round {e['round']}: the average is read{_scores(e)}",
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
-    "rewarded": lambda e: f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}",
+    "rewarded": lambda e: (
+        f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
+        + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
+    ),
     "paid": lambda e: (
         f"your claim of {from_millionths(e['millionths']):.6f} is accepted; the platform pays it out"
         + "".join(

@@ -118,14 +118,13 @@ class SimulationResult:
         Returns:
             Matplotlib's figure.
         """
+        names = self._metric_names()
         try:
             from matplotlib.ticker import MaxNLocator
 
-            figure_class = _figure_class()
+            figure = _new_figure(4.2 * (len(names) + 1), 3.4)
         except ModuleNotFoundError:
             raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
-        names = self._metric_names()
-        figure = figure_class(figsize=(4.2 * (len(names) + 1), 3.4), layout="constrained")
         rounds = [one.number for one in self.history]
         *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
         for axes, name in zip(places, names, strict=True):
@@ -161,8 +160,8 @@ class SimulationResult:
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
 
 
-def _figure_class() -> type["Figure"]:
-    """A kind that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
+def _new_figure(width: float, height: float) -> "Figure":
+    """One that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
     from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
@@ -171,7 +170,7 @@ def _figure_class() -> type["Figure"]:
             self.savefig(stream, format="png", dpi=96)
             return stream.getvalue()
 
-    return ShownFigure
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 
 from crowdfl.errors import FormatError, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
@@ -125,6 +125,13 @@ def test_a_client_with_the_mod_sends_a_plain_server_nothing():
     grid = protected()
     assert not FedAvg().start(grid, initial(), num_rounds=1).arrays
     assert not any(b"num-examples" in message for message in grid.seen)
+
+
+def test_steps_that_every_reader_takes_are_flowers():
+    plain = FedAvgM(server_learning_rate=1.0, server_momentum=0.5)
+    expected = plain.start(ServedGrid(make_app(), NODES), initial(), num_rounds=3).arrays
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, server_step="fedavgm", server_momentum=0.5)
+    assert distance(strategy.start(protected(), initial(), num_rounds=3).arrays, expected) < CLOSE
 
 
 def test_what_looks_at_single_updates_is_refused():

@@ -15,7 +15,7 @@ from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invi
 from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
-from crowdfl.cli.task.listing import listed, problem_lines, task_table
+from crowdfl.cli.task.listing import listed, problem_lines, task_lines
 from crowdfl.cli.task.trying import Try, tell_trials, trial_lines, tried
 from crowdfl.cli.task.words import SUMS, created_words, fund_words, order_words, status_words
 from crowdfl.errors import PackageMissing, SettingsError
@@ -113,8 +113,8 @@ def list_tasks(settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
     own = RequesterFile.read(settings)
     with open_requester(own, _LISTING) as requester, waiting("asking the platform", quiet=as_json):
         rows = listed(requester)
-    words = [task_table(rows)] if rows else [f"no task yet in {own.folder}: `crowdfl task new > task.toml`"]
-    show({"tasks": rows}, *words, *problem_lines(rows), as_json=as_json)
+    none = f"no task yet in {own.folder}: `crowdfl task new > task.toml`"
+    show({"tasks": rows}, *(task_lines(rows) or [none]), *problem_lines(rows), as_json=as_json)
 
 
 @app.command()
@@ -165,6 +165,8 @@ def invite(
     files["codes"] = write_codes(made, page) if codes else []
     named = {kind: [str(path) for path in paths] for kind, paths in files.items() if paths}
     show(named, "\n".join(path for paths in named.values() for path in paths), as_json=as_json)
+    if not as_json:
+        typer.echo(f"hand each to one person, who can: crowdfl participant look {made[0]}", err=True)
     if codes and not as_json and sys.stdout.isatty():
         for path in made:
             typer.echo(f"\n{path.stem}\n{code_in_letters(link_of(path, page))}")

@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import from_millionths
 
-_LONGEST = 60
+_LONGEST = 46  # of a purpose, beside an id in 80 columns
 
 
 def listed(requester: Requester) -> list[dict[str, Any]]:
@@ -48,13 +45,17 @@ def _from_platform(requester: Requester, task: str) -> dict[str, Any]:
     return {"state": status["state"], "done": done, "enrolled": status["enrolled"], "waits": waits, **sums}
 
 
-def task_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table("task", "purpose", "state", "rounds", "people", "money")
+def task_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Each task's id and purpose, and below it where it stands and what it waits for."""
+    lines = []
     for row in rows:
-        words = row["purpose"] if len(row["purpose"]) <= _LONGEST else f"{row['purpose'][:_LONGEST]}..."
-        state = row.get("state") or "?"
-        table.add_row(row["task"], escape(words), state, _rounds(row), str(row.get("enrolled", "?")), _money(row))
-    return table
+        words = row["purpose"] if len(row["purpose"]) <= _LONGEST else f"{row['purpose'][: _LONGEST - 3]}..."
+        lines.append(f"{row['task']}  {words}".rstrip())
+        if "state" in row:
+            people = f"{row['enrolled']} enrolled"
+            lines.append(f"    {row['state']}; {row['done']} of {row['rounds']} rounds; {people}; {_money(row)}")
+            lines += [f"    waits for {waited}" for waited in row["waits"]]
+    return lines
 
 
 def problem_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -66,12 +67,8 @@ def problem_lines(rows: list[dict[str, Any]]) -> list[str]:
     return [f"not known of {', '.join(tasks)}: {why}" for why, tasks in problems.items()]
 
 
-def _rounds(row: Mapping[str, Any]) -> str:
-    return f"{row.get('done', '?')} of {row.get('rounds', '?')}"
-
-
 def _money(row: Mapping[str, Any]) -> str:
-    if "paid_in" not in row:
-        return "?"
-    pending = f", {from_millionths(row['pending']):.2f} pending" if row["pending"] else ""
-    return f"{from_millionths(row['paid_in'] - row['returned']):.2f}{pending}"
+    sums = {name: from_millionths(row[name]) for name in ("pending", "paid_in", "returned")}
+    returned = f", {sums['returned']:.2f} returned" if sums["returned"] else ""
+    pending = f", {sums['pending']:.2f} pending" if sums["pending"] else ""
+    return f"{sums['paid_in']:.2f} paid in{returned}{pending}"

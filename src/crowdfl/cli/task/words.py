@@ -44,6 +44,8 @@ def status_words(status: Mapping[str, Any]) -> str:
     lines = [status_line(status)]
     for waited in status.get("waits", ()):
         lines.append(f"  waits for {waited}{_more(waited, task, status, now)}")
+    if status["state"] == "finished":
+        lines.append(f"  the model is there: `crowdfl task fetch {task} model.safetensors`")
     left = status.get("claim_seconds_left")
     if left and status["state"] in ("finished", "cancelled"):
         lines.append(f"  rewards can be claimed for another {span_words(left)}")

@@ -83,7 +83,7 @@ def _present_table3(settings: AccuracySettings, results: Sequence[Records]) -> P
     picture = Picture("table3", "Accuracy and F1 after each round", lambda f: _draw_table3(f, settings, plain))
     remarks_ = (*_table3_remarks(settings, plain), *_equalities(settings, pairs))
     part = Part([*plain, *joined(pairs)], tuple(tables), (picture,), remarks_)
-    return joined_parts(part, recipe_part(settings.varied, baselines, varied))
+    return joined_parts(part, recipe_part(settings.varied, varied))
 
 
 def _pair(settings: AccuracySettings, profile: str, rows: Records) -> Records:

@@ -36,7 +36,7 @@ VARIATIONS = (
         "spectral, FedAdam", {**_SPECTRAL, "server_step": "fedadam", "server_rate": 0.01, "server_momentum": 0.5}
     ),
 )
-"""The server steps' rates and momenta are the best of a dozen tried with seed 0, by real user: docs/experiments.md."""
+"""The server steps' rates and momenta are the best of those tried with seed 0, by real user: docs/experiments.md lists them."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class VariedRuns:
 
     def points(self) -> list[ExperimentPoint]:
         """NN with the first variation's inputs, then by variation the clear runs, the pair last."""
+        if not self.variations:
+            return []
         found = [baseline_point(self.variations[0].of(replace(self.learn, seed=s))) for s in self.seeds]
         for variation in self.variations:
             for split in SPLITS:
@@ -73,10 +75,12 @@ class VariedRuns:
         return baselines, clear, pairs
 
 
-def recipe_part(runs: VariedRuns, baselines: Mapping[Value, Record], results: Sequence[Records]) -> Part:
-    """A table of each variation, with MAD to the paper's NN (`baselines`, by seed), and whether encryption changes it."""
+def recipe_part(runs: VariedRuns, results: Sequence[Records]) -> Part:
+    """A table of each variation, with MAD to the NN of the same inputs, and whether encryption changes it."""
+    if not runs.variations:
+        return Part([])
     own, clear, pairs = runs.taken_apart(results)
-    first = runs.variations[0].name
+    first, baselines = runs.variations[0].name, {row["seed"]: row for row in own}
     trained = [_row(row, baselines, first) | {"split": "-"} for row in own]
     records, tables, said = list(trained), list[ResultTable](), list[str]()
     for name, found in clear.items():

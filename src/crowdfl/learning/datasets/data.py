@@ -135,8 +135,8 @@ def relabelled(split: Split, names: Sequence[str]) -> Split:
     if (moved < 0).all():
         mine, wanted = ", ".join(split.train.label_names), ", ".join(names)
         raise DataMalformed(
-            f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}. Take other data, or say labels = "
-            f"{json.dumps(split.train.label_names, ensure_ascii=False)} in the task's [training]"
+            f"{split.train.name}: none of the labels {mine} is among the task's: {wanted}. Take other data, or let the task "
+            f"say labels = {json.dumps(split.train.label_names, ensure_ascii=False)} in its [training]"
         )
 
     def side(person: Person) -> Person:

@@ -171,9 +171,9 @@ def _require_windows(path: Path, arrays: _Arrays) -> None:
     if missing or ("label" in arrays and "label_names" not in arrays):
         lacks = " and ".join(f"'{name}'" for name in missing or ["label_names"])
         it_has = ", ".join(f"{name} {array.shape}" for name, array in sorted(arrays.items())) or "none"
-        expected = "; ".join(f"`{name}`, {words}" for name, words in needed.items())
+        expected = "".join(f"\n  `{name}`, {words}" for name, words in needed.items())
         raise DataMalformed(
-            f"{path} lacks the array {lacks}; it has {it_has}. A file of windows holds {expected}. {_VALUES}"
+            f"{path} lacks the array {lacks}; it has {it_has}. A file of windows holds{expected}\n{_VALUES}"
         )
     for name in filter(arrays.__contains__, (*needed, "value")):
         _require_array(path, arrays, name, needed.get(name, "numbers, one or several per window"))

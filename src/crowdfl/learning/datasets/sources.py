@@ -26,6 +26,7 @@ FORMS: Mapping[str, str] = MappingProxyType(
         "motionsense": "motionsense:FILE#SUBJECT, the MotionSense stream",
     }
 )
+_LINES = [f"\n  {form}" for form in FORMS.values()]
 _CSV = ("csv", "csv-by-folder")
 _NUMBERED = ("watch", "synthetic")  # their people have numbers, and there is no file
 
@@ -45,7 +46,7 @@ def parse_spec(text: str) -> Spec:
     if kind not in FORMS and text.lower().endswith(".csv"):
         return Spec("csv", Path(text).expanduser(), None)
     if not colon or kind not in FORMS or not rest:
-        raise SettingsError(f"{text!r} does not name any data; {_hint(text)}write one of: " + "; ".join(FORMS.values()))
+        raise SettingsError(f"{text!r} does not name any data; {_hint(text)}write one of:" + "".join(_LINES))
     if kind in _NUMBERED:
         if not rest.isdecimal():
             raise SettingsError(f"{text!r}: after the colon comes a number, as in {kind}:3")
