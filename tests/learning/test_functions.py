@@ -47,6 +47,8 @@ class Model:
         (lambda model, info: (model, info), ("m", INFO)),
         (lambda model, *, info: (model, info), ("m", INFO)),
         (lambda model, data=None: (model, data), ("m", "d")),
+        (lambda model, *, data: (model, data), ("m", "d")),
+        (lambda model, *, data, info: (model, data, info), ("m", "d", INFO)),
         (lambda *given: given, ("m", "d")),
         (Model().train, ("m", "d")),
         (Model(), ("m", "d", INFO)),

@@ -219,7 +219,8 @@ def returning(result):
         (lambda model: None, LearningError, "p1, round 1: the training function returned nothing: return"),
         (lambda model: (model, 2.5), LearningError, "p1, round 1: samples are counted in whole numbers"),
         (lambda model: (model, -1), LearningError, "p1, round 1: -1 samples"),
-        (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 holds object"),
+        (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 is a object"),
+        (lambda model: (part for part in model), EncodingError, "p1, round 1: array 0 is a generator"),
     ],
 )
 def test_what_cannot_be_averaged_is_named_with_its_person(result, error, named):

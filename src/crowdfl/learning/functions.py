@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import index
 from typing import Any
 
@@ -260,7 +261,9 @@ def _called(function: Callable[..., Any], model: object, data: object, info: Tra
         return function(model, data)
     places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][1:]
     given: list[object] = [model]
-    if places and places[0].name != "info":
+    if any(one.name == "data" and one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in wanted):
+        function = partial(function, data=data)
+    elif places and places[0].name != "info":
         given.append(data)
         places = places[1:]
     if info is None:
