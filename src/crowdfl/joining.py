@@ -12,7 +12,13 @@ from typing import Any
 
 from crowdfl.display import html_table, in_notebook, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.functions import EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
+from crowdfl.learning.functions import (
+    EvaluateFunction,
+    FunctionRaised,
+    FunctionTrainer,
+    TrainFunction,
+    require_functions,
+)
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.described import described
@@ -136,6 +142,7 @@ class AcceptedInvitation:
 
         What your functions raise comes out as it is, with a note which round it was; run it again to continue.
         """
+        require_functions(train, evaluate)
         try:
             with _opened(self) as person:
                 return _Taking(person, _teller(shown=progress)).part(self, train, evaluate, data, model, claim=claim)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
+from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.described import described
 from crowdfl.storage.model_files import read_initial
@@ -24,6 +26,14 @@ def test_a_file_says_what_the_model_is(tmp_path):
     assert [array.tolist() for array in weights] == [[[1.0] * 3] * 2, [0.0] * 2]
     assert "by a function of your own" in described(definition, 5)
     assert "channels" not in described(definition, 5)
+
+
+def test_arrays_that_were_saved_without_names_are_a_list(tmp_path):
+    """`numpy.savez` calls them arr_0 and so on; a participant brings a list, or a single array."""
+    np.savez(tmp_path / "start.npz", np.ones((2, 3)), np.zeros(2))
+    definition, _ = defined("task", tomllib.loads(TASK), initial=read_initial(tmp_path / "start.npz"))
+    assert definition.shape.names == ("array 0", "array 1")
+    ModelForm.of([np.ones((2, 3)), np.zeros(2)]).ordered_as(definition.shape)
 
 
 def test_without_code_or_a_file_the_model_is_not_known():
@@ -75,3 +85,10 @@ def test_explain_takes_a_file(tmp_path):
     told = call("task", "explain", tmp_path / "task.toml", "--initial", tmp_path / "start.npz")
     assert told.code == 0, told
     assert "shares, 8 parameters" in told.out
+    assert "--try" not in told.out, "functions of people's own cannot be tried here"
+
+
+def test_a_command_says_where_functions_take_part():
+    """It cannot train or use their model itself."""
+    with pytest.raises(SettingsError, match=r"take part by `crowdfl\.join`"):
+        Recipe.of(tomllib.loads(TASK)["training"]).make_learner()

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import index
 from typing import Any
 
-from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute
+from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute, SettingsError
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.models.update import Update
@@ -117,6 +118,19 @@ class FunctionTrainer:
         return self.samples or samples_of(self.data) or 1
 
 
+def require_functions(train: object, evaluate: object) -> None:
+    """Before anything is done: both can be called with a model. A class would be made, not called."""
+    for name, function in (("train", train), ("evaluate", evaluate)):
+        if name == "evaluate" and function is None:
+            continue
+        if isinstance(function, type):
+            raise SettingsError(
+                f"`{name}` is the class {function.__name__}; expected a function, or {function.__name__}(...)"
+            )
+        if not callable(function):
+            raise SettingsError(f"`{name}` is a {type(function).__name__}; expected a function of a model and data")
+
+
 def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401
     """The model that a training function makes of nothing but data."""
     place = f"train(None, data of {info.person}) makes the model that everyone starts from; pass `initial` in its place"
@@ -142,6 +156,12 @@ def split_result(returned: object, data: object) -> tuple[object, int]:
         raise LearningError(f"the training function returned nothing: {_WHAT_TO_RETURN}")
     if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
         return returned[0], _whole(returned[1])
+    if isinstance(returned, tuple) and any(
+        isinstance(part, Mapping) for part in returned[1:]
+    ):  # as Flower's `fit` does
+        raise LearningError(
+            f"the training function returned metrics too: {_WHAT_TO_RETURN}; `evaluate` returns metrics"
+        )
     samples = samples_of(data)
     if samples is None:
         raise LearningError(
@@ -162,6 +182,8 @@ def samples_of(data: object) -> int | None:
     parts = list(data.values()) if isinstance(data, Mapping) else data
     if isinstance(parts, list | tuple) and (together := _common_length(parts)) is not None:
         return together
+    if isinstance(data, list) and [getattr(part, "ndim", 0) for part in data] == [1, 1]:
+        return None  # inputs and labels, or two samples
     if isinstance(data, Mapping | tuple) or not isinstance(data, Sized):
         return None
     try:
@@ -239,7 +261,9 @@ def _called(function: Callable[..., Any], model: object, data: object, info: Tra
         return function(model, data)
     places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][1:]
     given: list[object] = [model]
-    if places and places[0].name != "info":
+    if any(one.name == "data" and one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in wanted):
+        function = partial(function, data=data)
+    elif places and places[0].name != "info":
         given.append(data)
         places = places[1:]
     if info is None:

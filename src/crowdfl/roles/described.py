@@ -42,7 +42,7 @@ def _training(definition: Definition) -> list[str]:
         recipe = Recipe.of(definition.training)
     except SettingsError as wrong:
         return [f"Training: your device cannot do it: {wrong}"]
-    if recipe.learner == "own" and not recipe.module:
+    if recipe.takes_functions:
         return ["Trained: by a function of your own, on data of your own, which stays on your device"]
     sensors = f" ({_SENSORS[recipe.channels]})" if recipe.channels in _SENSORS else ""
     learned = f"{'values' if recipe.learns_values else 'labels'}: {', '.join(recipe.labels)}"

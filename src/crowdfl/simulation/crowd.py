@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
-from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.local import LocalHost, MemoryDisk
 from crowdfl.protocols.costs import Costs
@@ -199,7 +199,8 @@ class SimulatedCrowd:
                 try:
                     person.is_done = next(person.turns, None) is None
                 except CrowdFLError as error:
-                    error.add_note(f"(from CrowdFL: {person.name})")
+                    remedy = "; `max_samples` of `simulate` makes room" if isinstance(error, SlotOverflow) else ""
+                    error.add_note(f"(from CrowdFL: {person.name}{remedy})")
                     raise
 
     def _pass_time(self) -> None:

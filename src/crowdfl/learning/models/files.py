@@ -120,9 +120,15 @@ def _npz_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
         with np.load(BytesIO(data), allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise FormatError("the model is a single array: write it by `numpy.savez`, under a name")
-            return {name: file[name] for name in file.files}
+            return {_own_name(name): file[name] for name in file.files}
     except UNREADABLE as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def _own_name(stored: str) -> str:
+    """`numpy.savez` calls arrays without a name arr_0 and so on; here they are `array 0`, as in a model without names."""
+    number = stored.removeprefix("arr_")
+    return f"array {number}" if number != stored and number.isdecimal() else stored
 
 
 def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:

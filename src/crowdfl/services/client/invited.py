@@ -11,6 +11,7 @@ from typing import TypeVar
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
+from crowdfl.roles.documents import Certificate, open_document
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service
@@ -46,6 +47,7 @@ def invited(
     """The participant that an invitation and a home folder make. Its links are closed at the end."""
     if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
+    _require_own(home, invitation.task)
     with tempfile.TemporaryDirectory() as scratch:
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
@@ -71,6 +73,13 @@ def invited(
                 least_participants=_least(home / _LEAST_FILE, least),
             )
             yield person
+
+
+def _require_own(home: Path, task: str) -> None:
+    """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
+    certificate = home / "certificate"
+    if certificate.is_file() and open_document(certificate.read_text(), Certificate.kind).get("task") != task:
+        raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
 
 
 def _least(path: Path, chosen: int | None) -> int:
