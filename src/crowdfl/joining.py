@@ -12,7 +12,7 @@ from typing import Any
 
 from crowdfl.display import html_table, in_notebook, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.functions import EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
+from crowdfl.learning.functions import NOT_METRICS, EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.described import described
@@ -22,7 +22,6 @@ from crowdfl.roles.words import event_words
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import printable_lines
 
-_NOT_METRICS = ("round", "state")
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
 _TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
 
@@ -249,7 +248,7 @@ class _Taking:
         return JoinedRound(
             number=number,
             samples=trained.get("samples"),
-            metrics={name: value for name, value in read.items() if name not in _NOT_METRICS},
+            metrics={name: value for name, value in read.items() if name not in NOT_METRICS},
             reward=None if earned is None else from_millionths(earned),
             trouble="; ".join(line.removeprefix(f"round {number}: ") for line in told),
         )

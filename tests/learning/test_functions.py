@@ -74,7 +74,8 @@ def test_a_function_is_given_what_it_asks_for(function, given):
         ([X, Y], 7),
         ({"x": X, "y": Y}, 7),
         ([1, 2, 3], 3),
-        ([Y, Y], 2),  # a list of samples that are alike
+        ([Y, Y, Y], 3),  # a list of samples that are alike
+        ([Y, Y], None),  # or inputs and targets of one shape
         (SimpleNamespace(dataset=[1, 2, 3, 4]), 4),  # as torch's DataLoader, whose own length counts batches
         ((X, np.zeros(5)), None),
         (((X, Y), (X, Y)), None),

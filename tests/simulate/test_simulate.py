@@ -229,6 +229,15 @@ def test_more_samples_than_there_is_room_for_name_their_person():
     assert "p0" in raised.value.__notes__[0]
 
 
+def test_a_rounds_metrics_are_weighted_by_the_samples_of_that_round():
+    """Also after later rounds, of other numbers of samples."""
+    counts = {"p0": [1, 9], "p1": [3, 3], "p2": [3, 3], "p3": [3, 3]}
+    varying = lambda model, own, info: (train(model, own), counts[info.person][info.round - 1])  # noqa: E731
+    score = {len(own[1]): place for place, own in enumerate(people().values())}
+    found = run(varying, lambda _, own: score[len(own[1])], max_samples=20)
+    assert [one.metrics["score"] for one in found.history] == pytest.approx([18 / 10, 18 / 18])
+
+
 @pytest.mark.parametrize(
     ("given", "error", "named"),
     [

@@ -202,7 +202,7 @@ def size_words(count: float) -> str:
 def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     from safetensors import numpy as safetensors_numpy
 
-    return safetensors_numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return safetensors_numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
 _WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": _to_safetensors}

@@ -68,14 +68,16 @@ def invited(
                 Tools.unwatched(insecure_test_key=invitation.insecure_test_key),
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
-                least_participants=_least(home / _LEAST_FILE, least),
+                least_participants=kept_least(home / _LEAST_FILE, least),
             )
             yield person
 
 
-def _least(path: Path, chosen: int | None) -> int:
+def kept_least(path: Path, chosen: int | None) -> int:
     """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
     if chosen is not None:
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 1:
+            raise SettingsError(f"`least_participants` is {chosen!r}; expected a whole number, at least 1")
         write_private(path, str(chosen).encode(), overwrite=True)
         return chosen
     if not path.exists():
