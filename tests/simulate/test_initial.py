@@ -4,8 +4,10 @@ import tomllib
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
+from crowdfl.learning.models.forms import dictionary_form
 from crowdfl.roles.defining import defined
 from crowdfl.roles.described import described
 from crowdfl.storage.model_files import read_initial
@@ -24,6 +26,16 @@ def test_a_file_says_what_the_model_is(tmp_path):
     assert [array.tolist() for array in weights] == [[[1.0] * 3] * 2, [0.0] * 2]
     assert "by a function of your own" in described(definition, 5)
     assert "channels" not in described(definition, 5)
+
+
+def test_a_safetensors_file_is_always_the_same_task(tmp_path):
+    """Its reader hands arrays over in another order each time; those of a list keep theirs."""
+    names = [f"array {place}" for place in range(12)]
+    save_file({name: np.full(2, place / 2) for place, name in enumerate(names)}, tmp_path / "start.safetensors")
+    found = [read_initial(tmp_path / "start.safetensors") for _ in range(3)]
+    assert [list(arrays) for arrays in found] == [names] * 3
+    definition, weights = defined("task", tomllib.loads(TASK), initial=found[0])
+    assert [array[0] for array in dictionary_form(definition.shape).model(weights)] == [n / 2 for n in range(12)]
 
 
 def test_without_code_or_a_file_the_model_is_not_known():

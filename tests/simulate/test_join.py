@@ -181,6 +181,8 @@ def test_an_invitation_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingsError, match="not an invitation"):
         crowdfl.join(tmp_path / "bad.json")
     assert not (tmp_path / "bad.home").exists()
+    with pytest.raises(SettingsError, match="cannot be read: Not a directory"):
+        crowdfl.join(tmp_path / "bad.json/invitation.json")
 
 
 @pytest.mark.parametrize("least", [0, -1, True, 2.5, "5"])

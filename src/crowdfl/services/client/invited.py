@@ -32,6 +32,8 @@ def read_invitation(path: Path) -> ParticipantSettings:
         found = json.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as wrong:
         raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
     if not isinstance(found, dict):
