@@ -195,7 +195,11 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
     sys.stdout.write(f"{words}\n")
-    if input("Join? [y/N]: ").strip().lower() not in ("y", "yes"):
+    try:
+        answer = input("Join? [y/N]: ").strip().lower()
+    except EOFError:  # Ctrl-D
+        answer = ""
+    if answer not in ("y", "yes"):
         raise SettingsError("nothing was joined: the answer was no")
 
 
