@@ -232,6 +232,16 @@ def test_a_loss_that_cannot_be_used_is_refused(name, said):
 
 
 @torch_tests
+def test_a_loss_that_fails_in_training_is_named():
+    """Not a bare error of torch's or Python's."""
+    pytest.importorskip("torch")
+    place = "tests.learning.own_losses:late"
+    trainer = LocalTrainer("synthetic:1", VALUES | {"loss": place}, loss=place)
+    with pytest.raises(OwnCodeError, match=r"late\(outputs, targets\) failed: ValueError: too many rows"):
+        trainer.train(trainer.learner.weights(), {}, 1)
+
+
+@torch_tests
 @pytest.mark.parametrize("section", [VALUES, {"labels": ["slow", "middling", "fast"], "channels": 3, "epochs": 4}])
 def test_an_own_loss_trains_values_and_labels(section):
     """The usual loss, written by the user, gives the same weights to the last bit."""

@@ -4,9 +4,10 @@ import tomllib
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
-from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.described import described
@@ -34,6 +35,16 @@ def test_arrays_that_were_saved_without_names_are_a_list(tmp_path):
     definition, _ = defined("task", tomllib.loads(TASK), initial=read_initial(tmp_path / "start.npz"))
     assert definition.shape.names == ("array 0", "array 1")
     ModelForm.of([np.ones((2, 3)), np.zeros(2)]).ordered_as(definition.shape)
+
+
+def test_a_safetensors_file_is_always_the_same_task(tmp_path):
+    """Its reader hands arrays over in another order each time; those of a list keep theirs."""
+    names = [f"array {place}" for place in range(12)]
+    save_file({name: np.full(2, place / 2) for place, name in enumerate(names)}, tmp_path / "start.safetensors")
+    found = [read_initial(tmp_path / "start.safetensors") for _ in range(3)]
+    assert [list(arrays) for arrays in found] == [names] * 3
+    definition, weights = defined("task", tomllib.loads(TASK), initial=found[0])
+    assert [array[0] for array in dictionary_form(definition.shape).model(weights)] == [n / 2 for n in range(12)]
 
 
 def test_without_code_or_a_file_the_model_is_not_known():

@@ -108,8 +108,8 @@ def test_rewards_are_paid_and_claimed():
 
 
 def test_a_round_that_pays_nobody_is_noted():
-    """People whose updates all go on in one direction pass for copies of the last round's."""
-    result = run(budget="9.00")
+    """Updates that go exactly where the last round's went pass for copies of it, whatever the servers' random lanes are."""
+    result = run(lambda model, _: [array + 0.125 for array in model], budget="9.00")
     assert set(result.history[1].rewards.values()) == {0}
     assert "round 2: nobody was paid" in result.notes[0]
 
@@ -241,6 +241,15 @@ def test_more_samples_than_there_is_room_for_name_their_person():
 def test_a_budget_of_nothing_is_none(budget):
     """It pays nobody, and the rounds go on."""
     assert run(rounds=1, budget=budget).rewards == {}
+
+
+def test_a_rounds_metrics_are_weighted_by_the_samples_of_that_round():
+    """Also after later rounds, of other numbers of samples."""
+    counts = {"p0": [1, 9], "p1": [3, 3], "p2": [3, 3], "p3": [3, 3]}
+    varying = lambda model, own, info: (train(model, own), counts[info.person][info.round - 1])  # noqa: E731
+    score = {len(own[1]): place for place, own in enumerate(people().values())}
+    found = run(varying, lambda _, own: score[len(own[1])], max_samples=20)
+    assert [one.metrics["score"] for one in found.history] == pytest.approx([18 / 10, 18 / 18])
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ EvaluateFunction = Callable[..., Any]
 """`evaluate(model, data)` or `evaluate(model)`: a mapping of numbers, a number, or None."""
 
 _WHAT_TO_RETURN = "return the trained model, (model, samples), or crowdfl.Update(model, samples)"
-_TAKEN = {"round", "state"}  # what an agent tells beside the metrics
+NOT_METRICS = ("round", "state")  # what an agent tells beside the metrics
 WEIGHT = "samples"  # the metric that says how much the others count
 
 
@@ -173,7 +173,8 @@ def split_result(returned: object, data: object) -> tuple[object, int]:
 def samples_of(data: object) -> int | None:
     """How many samples data holds, where its own length says that; None where it is not clear.
 
-    Of arrays that belong together, as in (inputs, labels), the common length; of a torch DataLoader, its data set's.
+    Of arrays that belong together, as in (inputs, labels), the common length; of a torch DataLoader, its data set's. A list of
+    two arrays of one shape may be inputs and targets, or two samples.
     """
     if isinstance(data, str | bytes) or data is None:
         return None
@@ -182,9 +183,7 @@ def samples_of(data: object) -> int | None:
     parts = list(data.values()) if isinstance(data, Mapping) else data
     if isinstance(parts, list | tuple) and (together := _common_length(parts)) is not None:
         return together
-    if isinstance(data, list) and [getattr(part, "ndim", 0) for part in data] == [1, 1]:
-        return None  # inputs and labels, or two samples
-    if isinstance(data, Mapping | tuple) or not isinstance(data, Sized):
+    if isinstance(data, Mapping | tuple) or not isinstance(data, Sized) or _is_pair(data):
         return None
     try:
         return len(data)
@@ -199,7 +198,7 @@ def metrics_of(returned: object) -> dict[str, float]:
     found: Mapping[Any, Any] = returned if isinstance(returned, Mapping) else {"score": returned}
     metrics = {}
     for name, value in found.items():
-        if not isinstance(name, str) or name in _TAKEN:
+        if not isinstance(name, str) or name in NOT_METRICS:
             raise LearningError(f"a metric cannot be called {name!r}: choose another name")
         try:
             metrics[name] = float(value + 0)  # a string is not a number, though `float` reads some
@@ -229,6 +228,10 @@ def _common_length(parts: list[Any] | tuple[Any, ...]) -> int | None:
         return None
     alike = isinstance(parts, list) and len({tuple(shape) for shape in shapes if shape}) == 1
     return None if alike else int(shapes[0][0])  # type: ignore[index]
+
+
+def _is_pair(data: object) -> bool:
+    return isinstance(data, list) and len(data) == 2 and all(getattr(part, "shape", None) for part in data)
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401

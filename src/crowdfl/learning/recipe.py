@@ -83,8 +83,9 @@ class Recipe(TrainingSettings):
             )
         if self.learner == "own" and not learner:
             raise SettingsError(_ask_for("learner", self.module, "trains a learner of its own"))
-        if learner and self.learner != "own":
-            raise SettingsError(f'the task trains learner = "{self.learner}", no code of its own: leave --learner out')
+        for option, name, kind in (("module", module, "module"), ("learner", learner, "own")):
+            if name and self.learner != kind:
+                raise SettingsError(f'the task trains learner = "{self.learner}", not "{kind}": leave --{option} out')
         own_loss_wanted = self.loss is not None and is_code(self.loss)
         if own_loss_wanted and self.learner in ("softmax", "own"):
             raise SettingsError(

@@ -59,16 +59,12 @@ def _learner(recipe: Recipe) -> str:
         return f"code that you install yourself ({recipe.module or 'ask the requester which'})"
     if recipe.learner == "softmax":
         return "softmax regression"
-    layers = (
-        f"layers {', '.join(recipe.layers)}"
-        if recipe.layers
-        else f"hidden layers of {', '.join(map(str, recipe.hidden))}"
-    )
-    return (
-        "a small convolutional network"
-        if recipe.learner == "conv" and not recipe.layers
-        else f"a network with {layers}"
-    )
+    if recipe.layers:
+        return f"a network with layers {', '.join(recipe.layers)}"
+    if recipe.learner == "conv":
+        return "a small convolutional network"
+    hidden = f"with hidden layers of {', '.join(map(str, recipe.hidden))}" if recipe.hidden else "without hidden layers"
+    return f"a network {hidden}"
 
 
 def _loss(recipe: Recipe) -> str:

@@ -74,6 +74,7 @@ class Seen:
     began: dict[int, float] = field(default_factory=dict)
     ended: dict[int, float] = field(default_factory=dict)
     paid: dict[str, int] = field(default_factory=dict)  # millionths
+    weights: dict[tuple[int, str], int] = field(default_factory=dict)  # of somebody's metrics, when an average was read
 
     def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
         """The events of one kind in a round, by person."""
@@ -253,6 +254,8 @@ class SimulatedCrowd:
             self.seen.paid[name] = details["millionths"]
         if "round" in details:
             self.seen.events[what, details["round"]][name] = dict(details)
+        if what == "read":
+            self.seen.weights[details["round"], name] = self.trainers[name].weight
         if what in ("trained", "read"):
             self._on_change(self)
 

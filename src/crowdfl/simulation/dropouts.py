@@ -59,9 +59,11 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
 
 
 def _rounds(who: str, found: int | Collection[int], people: Sequence[str], rounds: int) -> frozenset[int]:
-    numbers = frozenset([found] if isinstance(found, int) else found)
     if who not in people:
         raise SettingsError(f"`dropouts` names {who!r}, and nobody in the data is called so")
+    numbers = frozenset(found if isinstance(found, Collection) else [found])
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+        raise SettingsError(f"`dropouts` has {found!r} for {who}; expected the number of a round, or a list of them")
     if wrong := sorted(number for number in numbers if not 1 <= number <= rounds):
         raise SettingsError(f"`dropouts` names round {wrong[0]} of {who}; the rounds are 1 to {rounds}")
     return numbers

@@ -7,6 +7,7 @@ from typing import Any
 
 from crowdfl.errors import NothingToAverage, NothingToContribute, NotReady, SettingsError
 from crowdfl.learning.functions import (
+    NOT_METRICS,
     EvaluateFunction,
     FunctionRaised,
     FunctionTrainer,
@@ -29,7 +30,6 @@ from crowdfl.simulation.progress import Shown, shown
 from crowdfl.simulation.result import SimulatedRound, SimulationResult
 
 _CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
-_TOLD = ("round", "state")  # of what an agent tells about an average, what is not a metric
 
 
 def simulate(
@@ -190,7 +190,7 @@ class _Simulation:
         number, seen, averaged = round_.number, crowd.seen, round_.state is RoundState.REWARDED
         trained, read = seen.of("trained", number), seen.of("read", number)
         values = [
-            ({key: value for key, value in details.items() if key not in _TOLD}, crowd.trainers[name].weight)
+            ({key: value for key, value in details.items() if key not in NOT_METRICS}, seen.weights[number, name])
             for name, details in read.items()
         ]
         participants = crowd.averaged(number) if averaged else ()

@@ -33,6 +33,8 @@ def read_invitation(path: Path) -> ParticipantSettings:
         found = json.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as wrong:
         raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
     if not isinstance(found, dict):
@@ -70,7 +72,7 @@ def invited(
                 Tools.unwatched(insecure_test_key=invitation.insecure_test_key),
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
-                least_participants=_least(home / _LEAST_FILE, least),
+                least_participants=kept_least(home / _LEAST_FILE, least),
             )
             yield person
 
@@ -82,9 +84,11 @@ def _require_own(home: Path, task: str) -> None:
         raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
 
 
-def _least(path: Path, chosen: int | None) -> int:
+def kept_least(path: Path, chosen: int | None) -> int:
     """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
     if chosen is not None:
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 1:
+            raise SettingsError(f"`least_participants` is {chosen!r}; expected a whole number, at least 1")
         write_private(path, str(chosen).encode(), overwrite=True)
         return chosen
     if not path.exists():
