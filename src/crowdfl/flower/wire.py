@@ -57,7 +57,6 @@ class Instruction(_Form):
     rewarded: list[int] = field(default_factory=list)  # rounds of the envelopes that follow
     envelopes: list[bytes] = field(default_factory=list, repr=False)
     arrays_key: str = "arrays"
-    weight_key: str = "num-examples"
 
     def rounds(self) -> list[tuple[int, str]]:
         try:

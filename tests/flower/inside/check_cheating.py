@@ -256,6 +256,7 @@ def test_more_than_a_third_of_cheats_costs_the_round_and_no_more():
     strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
     found = strategy.start(grid, initial(), num_rounds=2)
     assert strategy.outcomes[1].averaged == ()
+    assert set(strategy.left_out[1]) == {2, 3}  # whose fault it was
     assert set(strategy.outcomes[2].averaged) == set(NODES)
     assert distance(found.arrays, average(initial(), NODES)) < 1e-5
 
