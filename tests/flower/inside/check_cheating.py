@@ -137,7 +137,7 @@ def play(cheat: Cheat | None, app=None) -> CrowdFLStrategy:
         if not replies or not all(reply.has_content() and "crowdfl" in reply.content for reply in replies.values()):
             return replies
         answers = {node: dict(reply.content["crowdfl"]) for node, reply in replies.items()}
-        if cheat is None or not all(answer["upload"] for answer in answers.values()):
+        if cheat is None or not all("upload" in answer for answer in answers.values()):
             return replies
         kept.context = grid.contexts[CHEAT]
         if len(kept.answers) == 1:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, message_size_mod
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 
 from crowdfl.errors import FormatError, ModelMismatch, NotReady, SettingsError
@@ -226,6 +227,18 @@ def test_one_client_with_odd_metrics_does_not_end_the_run():
     found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
     assert found.arrays
     assert found.evaluate_metrics_clientapp == {}
+
+
+def test_flowers_own_mods_go_with_it_noise_goes_after_it():
+    noise = LocalDpMod(clipping_norm=5.0, sensitivity=1e-9, epsilon=10.0, delta=1e-5)
+    counted = [message_size_mod, crowdfl_mod, message_size_mod, arrays_size_mod]
+    for mods, averaged in ((counted, 5), ([crowdfl_mod, noise], 5), ([noise, crowdfl_mod], 0)):
+        strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+        strategy.start(ServedGrid(make_app(mods=mods), NODES), initial(), num_rounds=1)
+        assert len(strategy.outcomes[1].averaged) == averaged
+    assert (
+        "LocalDpMod" in strategy.left_out[1][1]
+    )  # before CrowdFL's it finds no arrays, and nothing leaves without noise
 
 
 def test_weights_of_an_evaluation_that_add_up_to_nothing_do_not_end_the_run():
