@@ -1,9 +1,11 @@
 """A server that deviates: what it tells one client alone, asks for besides, or makes of the papers. Nothing leaves by it."""
 
 import dataclasses
+import json
 import sys
 import types
 from collections.abc import Callable
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -228,3 +230,90 @@ def test_a_round_of_an_endless_number_does_not_keep_a_client_busy():
     strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
     strategy.start(grid, initial(), num_rounds=1)
     assert list(strategy.left_out[1]) == [VICTIM]
+
+
+def other_initial(told: dict, _kept: dict) -> dict:
+    """Weights of the server's choice, for one client alone."""
+    if "initial" not in told:
+        return told
+    buffer = BytesIO()
+    np.savez(buffer, **{name: array + 1 for name, array in np.load(BytesIO(told["initial"])).items()})
+    return told | {"initial": buffer.getvalue()}
+
+
+def old_publication(told: dict, kept: dict) -> dict:
+    """In place of the second average the first one again, which the client has read."""
+    if told.get("numbers") == [1]:
+        kept["publication"] = told["publications"]
+    return told | {"publications": kept["publication"]} if told.get("numbers") == [2] else told
+
+
+def altered_publication(told: dict, _kept: dict) -> dict:
+    if told.get("numbers") != [2]:
+        return told
+    (right,) = told["publications"]
+    return told | {"publications": [right[:100] + bytes([right[100] ^ 1]) + right[101:]]}
+
+
+def hidden_publication(told: dict, _kept: dict) -> dict:
+    """As if the second round had never been."""
+    if told.get("numbers") != [2]:
+        return told
+    return {name: value for name, value in told.items() if name not in ("numbers", "publications", "states")} | {
+        "states": "[]"
+    }
+
+
+def other_task(told: dict, _kept: dict) -> dict:
+    return told | {"task": "0" * 32}
+
+
+def other_definition(told: dict, _kept: dict) -> dict:
+    """The same task with a smaller crowd."""
+    if "definition" not in told:
+        return told
+    document = json.loads(told["definition"])
+    assert document["body"]["settings"]["min_participants"] == 3
+    document["body"]["settings"]["min_participants"] = 1
+    return told | {"definition": json.dumps(document)}
+
+
+LIES = (other_initial, old_publication, altered_publication, hidden_publication, other_task, other_definition)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_a_client_that_is_lied_to_is_in_no_average(lie: Callable[[dict, dict], dict]):
+    """What it was told is in its upload's base, or it says no; the others' average is as it would be."""
+    kept: dict = {}
+
+    def tell(message: Message) -> None:
+        if message.metadata.dst_node_id == VICTIM:
+            message.content["crowdfl"] = ConfigRecord(lie(dict(message.content["crowdfl"]), kept))
+
+    grid = ServedGrid(make_app(mods=[crowdfl_mod]), NODES)
+    grid.tell = tell
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+    found = strategy.start(grid, initial(), num_rounds=3)
+    assert list(strategy.left_out[3]) == [VICTIM]
+    model = initial()
+    for outcome in strategy.outcomes.values():
+        model = average(model, outcome.averaged)
+    assert distance(found.arrays, model) < 1e-5
+
+
+def test_a_client_that_is_asked_twice_makes_one_upload():
+    """With other bytes for the same round, the difference of two shares would be known to a server with both."""
+    uploads: list[bytes] = []
+
+    class Asking(ServedGrid):
+        def _served(self, message: Message) -> Message:
+            first, second = super()._served(message), super()._served(message)
+            if first.has_content() and "upload" in first.content["crowdfl"]:
+                uploads.extend(reply.content["crowdfl"]["upload"] for reply in (first, second))
+            return first
+
+    CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True).start(
+        Asking(make_app(mods=[crowdfl_mod]), NODES), initial(), num_rounds=1
+    )
+    assert len(uploads) == 2 * len(NODES)
+    assert uploads[::2] == uploads[1::2]
