@@ -25,7 +25,7 @@ def table3(folder="experiments/table3"):
     return list(csv.DictReader((DOCS / folder / "table3.csv").read_text().splitlines()))
 
 
-def quoted(page, rows, columns):
+def check_quoted(page, rows, columns):
     """Mean and deviation of each split's rows, computed again, stand on the page."""
     assert rows
     for split in {r["split"] for r in rows}:
@@ -37,14 +37,14 @@ def quoted(page, rows, columns):
 @pytest.mark.parametrize("scheme", ["NN", "FedAvg_1", "FedAvg_5"])
 def test_table_3_is_quoted_as_it_is(page, scheme):
     """From the CSV."""
-    quoted(page, [r for r in table3() if r["scheme"] == scheme and not r["of"]], ("accuracy", "f1", "mad"))
+    check_quoted(page, [r for r in table3() if r["scheme"] == scheme and not r["of"]], ("accuracy", "f1", "mad"))
 
 
 @pytest.mark.parametrize("recipe", ["spectral", "spectral, FedAvgM", "spectral, FedAdam"])
 def test_recipes_are_quoted_as_they_are(page, recipe):
     """Also that encryption changes none of their digits."""
     rows = [r for r in table3() if r["recipe"] == recipe]
-    quoted(page, [r for r in rows if r["scheme"] == "FedAvg_5" and r["of"] == "recipe"], ("accuracy", "f1"))
+    check_quoted(page, [r for r in rows if r["scheme"] == "FedAvg_5" and r["of"] == "recipe"], ("accuracy", "f1"))
     plain, encrypted = (r for r in rows if r["of"] == "recipe pair")
     for column in ("accuracy", "precision", "recall", "f1"):
         assert f"{float(plain[column]):.4f}" == f"{float(encrypted[column]):.4f}"
