@@ -175,7 +175,7 @@ def test_a_lost_or_altered_file_costs_its_round_and_no_money(desk, role, damage)
     kept = keys.get(f"{desk.task}.dealt.1")
     keys.delete(f"{desk.task}.dealt.1")
     if damage == "altered":
-        keys.put(f"{desk.task}.dealt.1", kept[:-1] + b"x")
+        keys.put(f"{desk.task}.dealt.1", kept[:-1] + bytes([kept[-1] ^ 1]))
     if damage == "another":
         keys.put(f"{desk.task}.dealt.1", keys.get(f"{desk.task}.dealt.2"))
     told = []

@@ -1,7 +1,7 @@
 """Flower's arrays as the weights of a task: floating-point arrays are shared and averaged, all others stay as they began."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,21 +9,23 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from crowdfl.errors import DocumentError, ModelMismatch
+from crowdfl.flower.agreed import Agreed
 from crowdfl.learning.models.shape import ModelShape, Weights
 
-_TRAINING = "flower"
+_TRAINING, _AGREED = "flower", "agreed"
 
 
 @dataclass(frozen=True)
 class Template:
-    """The names of all arrays of a model in their order, and the types of those that are averaged."""
+    """The names of all arrays of a model in their order, the types of those that are averaged, and what else is agreed."""
 
     names: tuple[str, ...]
     types: Mapping[str, str]
+    agreed: Agreed = field(default_factory=Agreed)
 
     @classmethod
     def of(cls, arrays: ArrayRecord) -> "Template":
-        types = {name: array.dtype for name, array in arrays.items() if np.issubdtype(array.dtype, np.floating)}
+        types = {name: array.dtype for name, array in arrays.items() if _is_averaged(name, array)}
         if not types:
             raise ModelMismatch("the model has no floating-point array: there is nothing to average")
         return cls(tuple(arrays), types)
@@ -35,12 +37,13 @@ class Template:
         if not isinstance(found, dict) or not isinstance(found.get("types"), dict):
             raise DocumentError("this task was not made for Flower: its definition does not name Flower's arrays")
         names, types = tuple(map(str, found.get("names", ()))), {str(k): str(v) for k, v in found["types"].items()}
+        agreed = Agreed.from_json(found.get(_AGREED))
         if not set(types) <= set(names):
             raise DocumentError("this task's definition gives types of arrays that it does not name")
-        return cls(names, types)
+        return cls(names, types, agreed)
 
     def training(self) -> dict[str, Any]:
-        return {_TRAINING: {"names": list(self.names), "types": dict(self.types)}}
+        return {_TRAINING: {"names": list(self.names), "types": dict(self.types), _AGREED: self.agreed.to_json()}}
 
     @property
     def averaged(self) -> list[str]:
@@ -52,6 +55,14 @@ class Template:
 
     def shape(self, arrays: ArrayRecord) -> ModelShape:
         return ModelShape.of({name: arrays[name].numpy() for name in self.averaged})
+
+    def initial(self, arrays: ArrayRecord) -> Weights:
+        """What everyone starts from: clients would refuse what cannot be counted, one by one."""
+        found = self.weights(arrays)
+        for name, one in zip(self.averaged, found, strict=True):
+            if not np.isfinite(one).all():
+                raise ModelMismatch(f"the initial array {name!r} has a value that is NaN or infinite")
+        return found
 
     def weights(self, arrays: ArrayRecord) -> Weights:
         """What a client has trained, or what everyone starts from; the error names what does not fit."""
@@ -70,3 +81,13 @@ class Template:
                 if name in averaged or name in kept
             }
         )
+
+
+def _is_averaged(name: str, array: Array) -> bool:
+    """An array without entries has nothing to average, and stays as it began."""
+    try:
+        return bool(np.issubdtype(array.dtype, np.floating)) and 0 not in array.shape
+    except TypeError:
+        raise ModelMismatch(
+            f"NumPy does not know the type {array.dtype!r} of the array {name!r}: take float32"
+        ) from None

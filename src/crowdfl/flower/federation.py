@@ -124,13 +124,12 @@ class Federation:
 
     # What a client is sent.
 
-    def instruction(self, node: int, *, training: bool, arrays_key: str, weight_key: str) -> Instruction:
+    def instruction(self, node: int, *, training: bool, arrays_key: str) -> Instruction:
         return self._instruction(
             WORK,
             self.clients[node],
             number=self.next_number if training else 0,
             arrays_key=arrays_key,
-            weight_key=weight_key,
         )
 
     def reminder(self, node: int) -> Instruction:
@@ -196,9 +195,11 @@ class Federation:
         left |= self._receive(number, uploads)
         self._run(number)
         self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them
+        left |= self._rejected(
+            number
+        )  # of a round that was given up too: its operator wants to know whose fault it was
         if self.sp.store.round(self.task, number).state is RoundState.ABORTED:
             return RoundOutcome(number, (), left)
-        left |= self._rejected(number)
         return RoundOutcome(number, tuple(node for node in uploads if node not in left), left)
 
     def _receive(self, number: int, uploads: Mapping[int, bytes]) -> dict[int, str]:
@@ -216,12 +217,15 @@ class Federation:
         while not (current := store.round(self.task, number)).is_over:
             self.servers.clock.time = max(self.servers.clock.time, current.last_call(self.settings))
             try:
-                self.sp.tick()
-            except ServiceError:
-                if time.monotonic() > deadline:
-                    raise
-                _log.warning("CrowdFL: CSP does not answer; round %s waits for it", number)
-                self._sleep(_REST)
+                if self.sp.tick():
+                    continue
+                away: ServiceError = ServiceError(f"round {number} does not move: ask whoever runs CSP")
+            except ServiceError as wrong:
+                away = wrong
+            if time.monotonic() > deadline:
+                raise away
+            _log.warning("CrowdFL: CSP does not answer; round %s waits for it", number)
+            self._sleep(_REST)
 
     def read(self, number: int) -> Weights | None:
         """The model that a round led to, where the owner has lent its keys."""

@@ -13,7 +13,8 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError
+from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError, SlotOverflow
+from crowdfl.flower.agreed import WEIGHT_KEY
 from crowdfl.flower.arrays import Template
 from crowdfl.flower.invitation import NodeInvitation, kgc_of
 from crowdfl.flower.portal import AskedToEnrol, MessageSp, RelayedKgc, pruned
@@ -29,6 +30,10 @@ LEAST_PARTICIPANTS = 3
 _KEY, _INVITATION, _LEAST = "crowdfl-kgc-key", "crowdfl-invitation", "crowdfl-least-participants"
 _TRIAL = "crowdfl-trial"
 _REWARDS = "crowdfl.rewards"  # in the context's state: millionths by round, for the app
+_OUT_OF_BOUNDS = (
+    "SlotOverflow: the number of samples, or a weight, is beyond what the task takes; the node's log has it"
+)
+_ACTOR = "flwr.simulation.ray_transport.ray_actor"
 _log = logging.getLogger("flwr.crowdfl")
 
 
@@ -50,8 +55,12 @@ class CrowdFLMod:
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         category = message.metadata.message_type.partition(".")[0]
-        if category not in ("train", "evaluate"):
-            return call_next(message, context)
+        if category == "query":
+            return _without_arrays(call_next(message, context))
+        if category not in ("train", "evaluate"):  # `get_parameters` of the older API would show a model in the clear
+            raise ProtocolError(
+                f"CrowdFL's mod lets no message of type {category!r} through: train, evaluate and query only"
+            )
         found = message.content.config_records.get(RECORD)
         if found is None:  # an update in the clear must not leave because the server has forgotten its half
             raise ProtocolError(
@@ -60,19 +69,32 @@ class CrowdFLMod:
             )
         instruction = Instruction.of(found)
         try:
-            client = _Client(self, instruction, context)
-            if instruction.step == ENROL:
-                return _reply(message, client.asking())
-            if instruction.step == READ:
-                return _reply(message, client.reading())
-            return client.work(message, call_next, is_training=category == "train")
+            return _Client(self, instruction, context).answer(message, call_next, is_training=category == "train")
         except _AppFailed as failed:
             return failed.reply
+        except SlotOverflow as wrong:  # it has the number of samples, which is nobody else's business
+            _log.warning("CrowdFL: nothing is sent: %s", wrong)
+            return _reply(message, ClientAnswer(instruction.task, refused=_OUT_OF_BOUNDS))
         except CrowdFLError as wrong:
             return _reply(message, ClientAnswer(instruction.task, refused=f"{type(wrong).__name__}: {wrong}"))
 
 
 crowdfl_mod = CrowdFLMod()
+
+
+def _without_arrays(reply: Message) -> Message:
+    """Arrays leave a client of CrowdFL's sealed, or not at all."""
+    if reply.has_content() and reply.content.array_records:
+        raise ProtocolError("only training returns arrays, which leave sealed: return numbers in a MetricRecord")
+    return reply
+
+
+def _is_simulated() -> bool:
+    """In an actor of Flower's simulation engine. An app on a real node that uses Ray for itself is in none."""
+    ray = sys.modules.get("ray")
+    if ray is None or _ACTOR not in sys.modules or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None
 
 
 def _reply(message: Message, answer: ClientAnswer) -> Message:
@@ -124,9 +146,7 @@ class _Client:
 
     def _is_trial(self) -> bool:
         """Asked for here, or in Flower's simulation engine: a server cannot talk a node into one."""
-        ray = sys.modules.get("ray")
-        simulated = ray is not None and bool(ray.is_initialized())
-        return simulated or self.mod.trial or self.context.node_config.get(_TRIAL) is True
+        return _is_simulated() or self.mod.trial or self.context.node_config.get(_TRIAL) is True
 
     def _least(self) -> int:
         least = self.context.node_config.get(_LEAST, self.mod.least_participants)
@@ -150,6 +170,13 @@ class _Client:
             self.context.state[_REWARDS] = MetricRecord(earned)
         if what in ("upload rejected", "reward refused", "reward missing", "average missing"):
             _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
+
+    def answer(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:
+        if self.instruction.step == ENROL:
+            return _reply(message, self.asking())
+        if self.instruction.step == READ:
+            return _reply(message, self.reading())
+        return self.work(message, call_next, is_training=is_training)
 
     def asking(self) -> ClientAnswer:
         """First contact: keys are made here, and KGC is asked to certify them, through the server."""
@@ -179,20 +206,24 @@ class _Client:
         if is_training:
             return self._train(message, call_next)
         self.reading()
-        reply = call_next(self._plain(message, self.person.model()), self.context)
-        return reply if reply.has_error() else self._answered(reply, b"")
+        reply = self._call(call_next, self._plain(message, self.person.model()))
+        return reply if reply.has_error() else self._answered(_without_arrays(reply), b"")
+
+    def _call(self, call_next: ClientAppCallable, message: Message) -> Message:
+        with self._template().agreed.in_force(self.context):
+            return call_next(message, self.context)
 
     def reading(self) -> ClientAnswer:
         """New averages and rewards, without the app."""
         self.person.step(_no_training)
-        last = pruned(self.blobs, self.instruction)
+        last = pruned(self.blobs)
         return ClientAnswer(self.instruction.task, certificate=self.blobs.get("certificate").decode(), last=last)
 
     def _train(self, message: Message, call_next: ClientAppCallable) -> Message:
         number, replies = self.instruction.number, []
 
         def train(model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:
-            replies.append(call_next(self._plain(message, model), self.context))
+            replies.append(self._call(call_next, self._configured(self._plain(message, model), number)))
             if replies[0].has_error():
                 raise _AppFailed(replies[0])
             return self._trained(replies[0].content)
@@ -211,9 +242,23 @@ class _Client:
     def _plain(self, message: Message, model: Weights) -> Message:
         """The message as the app expects it."""
         content, key = RecordDict(dict(message.content)), self.instruction.arrays_key
-        kept = content.array_records.get(key, ArrayRecord())
-        content[key] = self._template().record(model, kept)
+        kept, template = content.array_records.get(key, ArrayRecord()), self._template()
+        template.agreed.require_kept(kept)
+        content[key] = template.record(model, kept)
         del content[RECORD]
+        message.content = content
+        return message
+
+    def _configured(self, message: Message, number: int) -> Message:
+        """With the training settings that the task's owner has signed, where it has: the server chooses none then."""
+        agreed = self._template().agreed
+        if agreed.train_config is None:
+            return message
+        if message.metadata.message_type != "train":
+            raise ProtocolError("this task trains with the app's default function, and the server asks for another one")
+        content = RecordDict({self.instruction.arrays_key: message.content[self.instruction.arrays_key]})
+        for name, sent in message.content.config_records.items():
+            content[name] = agreed.configured(sent, number)
         message.content = content
         return message
 
@@ -225,7 +270,8 @@ class _Client:
         if len(content.array_records) != 1 or len(content.metric_records) != 1:
             raise ProtocolError("a training function's reply has one ArrayRecord and one MetricRecord, as for FedAvg")
         (arrays,), (metrics,) = content.array_records.values(), content.metric_records.values()
-        return self._template().weights(arrays), _whole(metrics, self.instruction.weight_key)
+        template = self._template()
+        return template.weights(arrays), _whole(metrics, template.agreed.weight_key)
 
     def _answered(self, reply: Message, upload: bytes) -> Message:
         """What the app has answered, less its arrays and its number of samples: these are in the upload."""
@@ -234,7 +280,7 @@ class _Client:
             for key in list(content.array_records):
                 del content[key]
             self._hide_samples(content)
-        last = pruned(self.blobs, self.instruction)
+        last = pruned(self.blobs)
         certificate = self.blobs.get("certificate").decode()
         answer = ClientAnswer(self.instruction.task, certificate=certificate, upload=upload, last=last)
         content[RECORD] = ConfigRecord(answer.values())
@@ -242,9 +288,13 @@ class _Client:
         return reply
 
     def _hide_samples(self, content: RecordDict) -> None:
+        hidden = {WEIGHT_KEY, self._template().agreed.weight_key}
         for key, metrics in list(content.metric_records.items()):
-            shown = {name: value for name, value in metrics.items() if name != self.instruction.weight_key}
+            shown = {name: value for name, value in metrics.items() if name not in hidden}
             content[key] = MetricRecord(shown if self.mod.train_metrics else {})
+        for key in list(content.config_records):
+            if not self.mod.train_metrics:
+                del content[key]
 
 
 def _no_training(_model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:

@@ -115,22 +115,31 @@ def prepare(
     folder: str | Path,
     *,
     nodes: int,
+    train_config: Mapping[str, Any] | None = None,
+    run_config: Mapping[str, Any] | None = None,
+    weighted_by_key: str = "num-examples",
     texts: Mapping[str, str] | None = None,
     **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
 ) -> str:
     """Before the run, at the owner's: `requester` is its settings file, as `crowdfl init` writes it. The task's id.
 
     `folder`/run goes to whoever runs the server; one file of `folder`/nodes to each node's operator, by another way.
+    `train_config` and `run_config` are all that a client's app sees of either: a server that could choose them for each client
+    could have all but one stand still, and read that one's update.
     """
     from crowdfl.cli.requester_file import RequesterFile, open_requester
+    from crowdfl.flower.agreed import Agreed, kept_digest, plain_settings
     from crowdfl.flower.arrays import Template
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
+    configs = plain_settings("train_config", train_config), plain_settings("run_config", run_config)
+    agreed = Agreed(weighted_by_key, kept_digest(template.kept(initial_arrays)), *configs)
+    template = replace(template, agreed=agreed)
     limits = {"max_participants": max(nodes, _FEWEST), **settings}
     shape, training = template.shape(initial_arrays), template.training()
     definition = make_definition(task_settings(num_rounds, limits), shape, training, texts or {})
     with open_requester(own) as opened:
-        task, prepared = create(opened, definition, template.weights(initial_arrays), nodes)
+        task, prepared = create(opened, definition, template.initial(initial_arrays), nodes)
     replace(prepared, invitations=()).write(place / "run")
     ca = own.settings.ca.read_text() if own.settings.ca else None
     (place / "nodes").mkdir(mode=0o700)

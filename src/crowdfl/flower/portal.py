@@ -7,7 +7,6 @@ from typing import Any
 from crowdfl.errors import NotReady, UnknownParticipant
 from crowdfl.flower.wire import Instruction
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.chain import KeptChain
 from crowdfl.roles.ports import Blobs, PaidClaim
 
 
@@ -30,10 +29,10 @@ class RelayedKgc:
         return self.sealed
 
 
-def last_read(blobs: Blobs, told: Instruction) -> int:
-    """The number of the last round whose average this client has read."""
-    highest = max([told.number, *(number for number, _ in told.rounds())])
-    return KeptChain(blobs, "rounds", highest).last()
+def last_read(blobs: Blobs) -> int:
+    """The number of the last round whose average this client has read. Not counted from a number that the server chose."""
+    kept = [name.split("/") for name in blobs.listing() if name.endswith("/chain")]
+    return max((int(parts[1]) for parts in kept if parts[0] == "rounds" and parts[1].isdigit()), default=0)
 
 
 @dataclass
@@ -56,7 +55,7 @@ class MessageSp:
 
     def status(self, task: str) -> dict[str, Any]:
         """The rounds that are new to this client, and the one that is open."""
-        told, last = self.instruction, last_read(self.blobs, self.instruction)
+        told, last = self.instruction, last_read(self.blobs)
         rounds = [(number, state) for number, state in told.rounds() if number > last]
         rounds += [(told.number, "open")] if told.number else []
         entries = [{"number": number, "state": state, "uploads": 0} for number, state in rounds]
@@ -98,9 +97,9 @@ class MessageSp:
         del task, keys
 
 
-def pruned(blobs: Blobs, told: Instruction) -> int:
+def pruned(blobs: Blobs) -> int:
     """Forget averages and uploads that nothing builds on any more; the number of the last round that was read."""
-    last = last_read(blobs, told)
+    last = last_read(blobs)
     for name in list(blobs.listing()):
         folder, _, rest = name.partition("/")
         number, _, what = rest.partition("/")

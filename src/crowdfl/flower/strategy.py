@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,10 +12,10 @@ from typing import Any, NoReturn
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from crowdfl.errors import CrowdFLError, NotReady, SettingsError
+from crowdfl.flower.agreed import Agreed, kept_digest
 from crowdfl.flower.arrays import Template
 from crowdfl.flower.federation import Federation, RoundOutcome, in_words
 from crowdfl.flower.owner import PreparedTask, create, make_definition, owners_blobs, task_settings
@@ -111,6 +112,8 @@ class CrowdFLStrategy(Strategy):
             raise SettingsError("a CrowdFLStrategy serves one run: make another one")
         self._timeout, self._template = timeout, Template.of(initial_arrays)
         self._kept = self._template.kept(initial_arrays)
+        agreed = Agreed(self.inner.weighted_by_key, kept_digest(self._kept))
+        self._template = replace(self._template, agreed=agreed)
         self.federation = self._federation(grid, initial_arrays, num_rounds)
         options = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
         try:
@@ -158,7 +161,7 @@ class CrowdFLStrategy(Strategy):
         settings = task_settings(rounds, {"max_participants": nodes, **self.settings})
         template = self._template
         definition = make_definition(settings, template.shape(arrays), template.training(), {})
-        return create(servers.requester, definition, template.weights(arrays), settings.max_participants)[1]
+        return create(servers.requester, definition, template.initial(arrays), settings.max_participants)[1]
 
     def _owner(self, servers: LocalServers | ServiceServers) -> Blobs | None:
         """The owner's keys, where it has lent them to this process; of a trial they are here anyway."""
@@ -167,9 +170,12 @@ class CrowdFLStrategy(Strategy):
         return None if self.requester is None else owners_blobs(self.requester)
 
     def _require_same_model(self, federation: Federation) -> None:
-        definition = federation.sp.definition(federation.task)
-        if Template.from_training(definition.training) != self._template:
+        found, own = Template.from_training(federation.sp.definition(federation.task).training), self._template
+        if (found.names, found.types, found.agreed.kept) != (own.names, own.types, own.agreed.kept):
             raise SettingsError("the prepared task is of another model than `initial_arrays`: prepare one with these")
+        if found.agreed.weight_key != own.agreed.weight_key:
+            raise SettingsError("the strategy's weighted_by_key is another than the task's: give the same to `prepare`")
+        self._template = found
 
     @property
     def _run(self) -> Federation:
@@ -196,12 +202,13 @@ class CrowdFLStrategy(Strategy):
         out = list(messages)
         self._asked = [message.metadata.dst_node_id for message in out]
         self._refused = self._introduce(grid)
-        keys = {"arrays_key": self.inner.arrayrecord_key, "weight_key": self.inner.weighted_by_key}
         kept = []
         for message in out:
             node = message.metadata.dst_node_id
             if node not in self._refused:
-                told = self._run.instruction(node, training=training, **keys)
+                if training:
+                    self._template.agreed.require_config(message.content.config_records[self.inner.configrecord_key])
+                told = self._run.instruction(node, training=training, arrays_key=self.inner.arrayrecord_key)
                 content = RecordDict({**message.content, RECORD: ConfigRecord(told.values())})
                 message.content = content
                 kept.append(message)
@@ -295,12 +302,7 @@ class CrowdFLStrategy(Strategy):
             return None
         try:
             return self.inner.train_metrics_aggr_fn(records, key)
-        except (
-            InconsistentMessageReplies,
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as wrong:  # a client chooses what it reports
+        except Exception as wrong:  # noqa: BLE001 -- a client chooses what it reports, and must not end the run by it
             log(WARNING, "CrowdFL: the clients' metrics do not fit together and are left out: %s", wrong)
             return None
 
@@ -321,12 +323,7 @@ class CrowdFLStrategy(Strategy):
             reply.content = RecordDict({name: one for name, one in reply.content.items() if name != RECORD})
         try:
             return self.inner.aggregate_evaluate(server_round, list(usable.values())) if usable else None
-        except (
-            InconsistentMessageReplies,
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as wrong:  # one client must not end the run
+        except Exception as wrong:  # noqa: BLE001 -- one client must not end the run: weights that add up to 0 would
             log(WARNING, "CrowdFL: the evaluation of round %s does not fit together: %s", server_round, wrong)
             return None
 

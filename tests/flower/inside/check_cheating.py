@@ -137,7 +137,7 @@ def play(cheat: Cheat | None, app=None) -> CrowdFLStrategy:
         if not replies or not all(reply.has_content() and "crowdfl" in reply.content for reply in replies.values()):
             return replies
         answers = {node: dict(reply.content["crowdfl"]) for node, reply in replies.items()}
-        if cheat is None or not all(answer["upload"] for answer in answers.values()):
+        if cheat is None or not all("upload" in answer for answer in answers.values()):
             return replies
         kept.context = grid.contexts[CHEAT]
         if len(kept.answers) == 1:
@@ -256,6 +256,7 @@ def test_more_than_a_third_of_cheats_costs_the_round_and_no_more():
     strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
     found = strategy.start(grid, initial(), num_rounds=2)
     assert strategy.outcomes[1].averaged == ()
+    assert set(strategy.left_out[1]) == {2, 3}  # whose fault it was
     assert set(strategy.outcomes[2].averaged) == set(NODES)
     assert distance(found.arrays, average(initial(), NODES)) < 1e-5
 

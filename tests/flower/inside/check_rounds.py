@@ -3,14 +3,16 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, message_size_mod
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 
-from crowdfl.errors import FormatError, NotReady, SettingsError
+from crowdfl.errors import FormatError, ModelMismatch, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
 from crowdfl.flower.state import open_blobs
-from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
+from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app, samples
 
 NODES = range(1, 6)
 CLOSE = 1e-5
@@ -225,6 +227,51 @@ def test_one_client_with_odd_metrics_does_not_end_the_run():
     found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
     assert found.arrays
     assert found.evaluate_metrics_clientapp == {}
+
+
+def test_flowers_own_mods_go_with_it_noise_goes_after_it():
+    noise = LocalDpMod(clipping_norm=5.0, sensitivity=1e-9, epsilon=10.0, delta=1e-5)
+    counted = [message_size_mod, crowdfl_mod, message_size_mod, arrays_size_mod]
+    for mods, averaged in ((counted, 5), ([crowdfl_mod, noise], 5), ([noise, crowdfl_mod], 0)):
+        strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+        strategy.start(ServedGrid(make_app(mods=mods), NODES), initial(), num_rounds=1)
+        assert len(strategy.outcomes[1].averaged) == averaged
+    assert (
+        "LocalDpMod" in strategy.left_out[1][1]
+    )  # before CrowdFL's it finds no arrays, and nothing leaves without noise
+
+
+def test_weights_of_an_evaluation_that_add_up_to_nothing_do_not_end_the_run():
+    def negative(message, context, call_next):
+        reply = call_next(message, context)
+        if context.node_id == 2 and "evaluate" in message.metadata.message_type:
+            others = sum(samples(node) for node in NODES if node != 2)
+            reply.content["metrics"] = MetricRecord({"sum": 1.0, "num-examples": -others})
+        return reply
+
+    grid = ServedGrid(make_app(mods=[negative, crowdfl_mod]), NODES)
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
+    assert distance(found.arrays, average(initial(), NODES)) < CLOSE
+
+
+def test_arrays_without_entries_stay_as_they_were():
+    start = initial()
+    start["none"] = Array(np.zeros((0, 3), np.float32))
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(protected(), start, num_rounds=1)
+    assert found.arrays["none"].numpy().shape == (0, 3)
+    del found.arrays["none"]
+    assert distance(found.arrays, average(initial(), NODES)) < CLOSE
+
+
+def test_a_model_that_cannot_be_averaged_is_refused_at_once():
+    odd = {
+        "NaN": Array(np.full(3, np.nan, np.float32)),
+        "bfloat16": Array("bfloat16", (2,), "numpy.ndarray", b"1234"),
+        "no floating-point": Array(np.zeros(3, np.int64)),
+    }
+    for words, array in odd.items():
+        with pytest.raises(ModelMismatch, match=words):
+            CrowdFLStrategy(FedAvg(), reveal=True).start(protected(), ArrayRecord({"odd": array}), num_rounds=1)
 
 
 def test_a_node_cannot_use_up_the_invitations_of_others():

@@ -21,6 +21,7 @@ class ServedGrid(Grid):
         self.app, self.nodes, self.change = app, list(nodes), change
         self.contexts = {node: _context(node) for node in self.nodes}
         self.seen: list[bytes] = []  # what passed through the server
+        self.tell: Callable[[Message], None] = lambda _message: None  # what a server that deviates makes of a message
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = (
             1,
             1,
@@ -55,6 +56,7 @@ class ServedGrid(Grid):
 
     def _served(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
+        self.tell(message)
         asked = self._carried(message)
         try:
             return self.app(asked, self.contexts.setdefault(node, _context(node)))

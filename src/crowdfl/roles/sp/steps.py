@@ -6,7 +6,7 @@ with the same masks.
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from crowdfl.errors import (
@@ -276,8 +276,8 @@ class RoundSteps:
         if not self._ports.blobs.has(name):
             self.introductions.require_known(task, current.number)
             round_ = self._round(task, current.number)
-            envelopes = round_.reward(payment)
-            self._keep_rejected(task, current.number, round_.sp)
+            with self._naming(task, current.number, round_.sp):
+                envelopes = round_.reward(payment)
             self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
         with self._ports.store.transaction():
             if self._still(task, current):
@@ -316,8 +316,8 @@ class RoundSteps:
             if self._core.is_chained(task):  # CSP checks everyone's upload itself, in rounds that pay nobody too
                 self.introductions.require_known(task, number)
             round_ = self._round(task, number)
-            publication = round_.average(final=final)
-            self._keep_rejected(task, number, round_.sp)
+            with self._naming(task, number, round_.sp):
+                publication = round_.average(final=final)
             left = round_.sp.left_over()
             if left is not None:  # first: a round with its publication is never computed again
                 blobs.put(left_name(task, number), left)
@@ -328,6 +328,16 @@ class RoundSteps:
         """Where the average for the requester (`final`) is, or the participants'; of a chained profile they are one."""
         audience = "requester" if final and not self._core.is_chained(task) else "participants"
         return f"{task}/rounds/{number}/{audience}"
+
+    @contextlib.contextmanager
+    def _naming(self, task: str, number: int, sp: SpProtocol) -> Iterator[None]:
+        """Whom the servers left out is kept, of a round that they gave up for it too."""
+        try:
+            yield
+        except RoundEnded:
+            self._keep_rejected(task, number, sp)
+            raise
+        self._keep_rejected(task, number, sp)
 
     def _keep_rejected(self, task: str, number: int, sp: SpProtocol) -> None:
         """Once: the rewards of a round and its average are of the same people."""
