@@ -248,3 +248,5 @@ def test_a_sparkline_runs_from_low_to_high():
     """And is flat where nothing changes."""
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
     assert sparkline([3.0, 3.0]) == "▁▁"
+    assert sparkline([0.0, 7.0, float("inf"), float("nan")]) == "▁█??", "training that has diverged is shown, too"
+    assert sparkline([float("nan")]) == "?"

@@ -112,6 +112,13 @@ def test_stillness_is_finite():
     assert np.isfinite(features("motion", np.zeros((1, 100, 6), dtype=np.float32))).all()
 
 
+def test_one_sample_does_not_move():
+    """A row of a table is fed as it is."""
+    with pytest.raises(SettingsError, match='say features = "flat"'):
+        features_per_window("motion", 1, 4)
+    assert features_per_window("flat", 1, 4) == 4
+
+
 def test_unknown_features_are_named_with_the_known():
     """A typing error in a task file is found at once."""
     with pytest.raises(SettingsError, match=r"'motoin'.*flat, motion"):

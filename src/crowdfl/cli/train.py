@@ -188,10 +188,11 @@ def suggested_bound(largest: float) -> float | None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """From the lowest to the highest value in eight steps."""
-    low, high = min(values), max(values)
+    """From the lowest to the highest value in eight steps; what has diverged is a question mark."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((value - low) * scale)] for value in values)
+    return "".join(_BARS[round((value - low) * scale)] if math.isfinite(value) else "?" for value in values)
 
 
 def _told(result: Mapping[str, Any]) -> Iterator[str | Text | Table]:

@@ -67,6 +67,8 @@ FEATURES: Mapping[str, Callable[[Windows], Inputs]] = MappingProxyType(
 def features(name: str, windows: Windows) -> Inputs:
     if name not in FEATURES:
         raise SettingsError(f"there are no features called {name!r}: choose one of {', '.join(sorted(FEATURES))}")
+    if name == "motion" and windows.shape[1] < 2:  # one sample does not move
+        raise SettingsError('features = "motion" need windows of at least 2 samples: for one, say features = "flat"')
     return FEATURES[name](windows)
 
 
