@@ -12,7 +12,14 @@ from typing import Any
 
 from crowdfl.display import html_table, in_notebook, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.functions import EvaluateFunction, FunctionRaised, FunctionTrainer, TrainFunction
+from crowdfl.learning.functions import (
+    NOT_METRICS,
+    EvaluateFunction,
+    FunctionRaised,
+    FunctionTrainer,
+    TrainFunction,
+    require_functions,
+)
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.agent import Agent
 from crowdfl.roles.described import described
@@ -22,7 +29,6 @@ from crowdfl.roles.words import event_words
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import printable_lines
 
-_NOT_METRICS = ("round", "state")
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
 _TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
 
@@ -136,6 +142,7 @@ class AcceptedInvitation:
 
         What your functions raise comes out as it is, with a note which round it was; run it again to continue.
         """
+        require_functions(train, evaluate)
         try:
             with _opened(self) as person:
                 return _Taking(person, _teller(shown=progress)).part(self, train, evaluate, data, model, claim=claim)
@@ -196,7 +203,11 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
     sys.stdout.write(f"{words}\n")
-    if input("Join? [y/N]: ").strip().lower() not in ("y", "yes"):
+    try:
+        answer = input("Join? [y/N]: ").strip().lower()
+    except EOFError:  # Ctrl-D
+        answer = ""
+    if answer not in ("y", "yes"):
         raise SettingsError("nothing was joined: the answer was no")
 
 
@@ -249,7 +260,7 @@ class _Taking:
         return JoinedRound(
             number=number,
             samples=trained.get("samples"),
-            metrics={name: value for name, value in read.items() if name not in _NOT_METRICS},
+            metrics={name: value for name, value in read.items() if name not in NOT_METRICS},
             reward=None if earned is None else from_millionths(earned),
             trouble="; ".join(line.removeprefix(f"round {number}: ") for line in told),
         )

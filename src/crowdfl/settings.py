@@ -611,7 +611,7 @@ class ParticipantSettings(Settings):
     model_config = ConfigDict(extra="ignore")  # a newer requester may say more
 
     task: _Text = Field(description="The task's id.")
-    invitation: _Text = Field(description="The signed invitation, for one person.")
+    invitation: _Text = Field(repr=False, description="The signed invitation, for one person.")
     kgc: _Url = Field(description="Where KGC is.")
     sp: _Url = Field(description="Where SP is.")
     kgc_key: _PublicKey = Field(description="KGC's public key, to check what KGC signed.")

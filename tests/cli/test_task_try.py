@@ -154,6 +154,7 @@ class TestLook:
         ("training", "said"),
         [
             ({"learner": "network", "hidden": [64, 8]}, "a network with hidden layers of 64, 8"),
+            ({"learner": "network", "hidden": []}, "a network without hidden layers, fed"),
             ({"learner": "conv", "features": "flat"}, "a small convolutional network, fed with all samples"),
             ({"learner": "module", "module": "own:Net"}, "code that you install yourself (own:Net)"),
             ({"learner": "module"}, "code that you install yourself (ask the requester which)"),

@@ -12,7 +12,7 @@ from crowdfl.cli.task.words import status_words
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.local import LocalHost
 from crowdfl.roles.campaign import Campaign
-from crowdfl.roles.waiting import waits_for
+from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.settings import TaskSettings
 from crowdfl.text import span_words
 from tests.cli.program import call
@@ -140,6 +140,12 @@ class TestOrders:
         assert f"crowdfl sp deposit confirm SETTINGS {desk.task} first 36.00" in told
         found = json.loads(call("task", "fund", desk.task, "36", "--name", "first", "--json").out)
         assert found == {"task": desk.task, "deposit": "first", "amount": 36_000_000, "state": "pending"}
+
+    def test_an_amount_is_told_to_its_last_decimal(self, desk):
+        """Rounded, the operator's command would be refused."""
+        told = call("task", "fund", desk.task, "12.345678", "--name", "odd").out
+        assert f"confirm SETTINGS {desk.task} odd 12.345678`" in told
+        assert [amount_words(amount) for amount in (0, 1, 500_000, 36_000_000)] == ["0.00", "0.000001", "0.50", "36.00"]
 
     def test_every_order_says_what_it_did(self, desk):
         orders = {"pause": "resume", "resume": "watch", "close": "nobody else can join", "cancel": "task report"}

@@ -2,7 +2,7 @@
 
 import torch
 
-__all__ = ["detached", "fails", "half", "likelihood", "number", "returns_float", "returns_rows"]
+__all__ = ["detached", "fails", "half", "late", "likelihood", "number", "returns_float", "returns_rows"]
 
 number = 3
 
@@ -15,6 +15,13 @@ def half(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def likelihood(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The cross entropy."""
     return torch.nn.functional.cross_entropy(outputs, targets)
+
+
+def late(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Takes few rows only."""
+    if len(outputs) > 4:
+        raise ValueError("too many rows")
+    return half(outputs, targets)
 
 
 def returns_float(outputs, targets):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.cli.train import sparkline, suggested_bound
-from crowdfl.errors import DataAltered, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
+from crowdfl.errors import DataAltered, DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.datasets.download import WISDM_FILE
 from crowdfl.learning.datasets.synthetic import PACES
 from crowdfl.learning.models.files import from_npz, from_safetensors
@@ -165,6 +165,9 @@ def test_a_wisdm_user_with_what_must_be_said():
         (("--data", "synthetic:1", "--save", "model.pkl"), SettingsError, r"\.safetensors or \.npz"),
         ((*QUICK[1:], "--save", "no/such/folder/model.npz"), SettingsError, "there is no folder no/such/folder"),
         (("--data", "synthetic:1", "--task", "gone.toml"), SettingsError, "no settings file"),
+        (("--data", "synthetic:1", "--set", "channels=6"), DataMalformed, "let the task say channels = 3"),
+        (("--data", "synthetic:1", "--set", 'labels=["reading"]'), DataMalformed, "none of the labels"),
+        (("--data", "synthetic:1", "--learner", "own.py:Means"), SettingsError, "without its ending, own:Means"),
     ],
 )
 def test_what_cannot_be_done_is_said(words, error, said):

@@ -6,6 +6,7 @@ import pytest
 from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning.features import FEATURES, features, features_per_window, scaled
 from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.training import LocalTrainer
 
 
 def test_spectral_inputs_are_the_sums_written_out():
@@ -32,6 +33,25 @@ def test_spectral_inputs_are_at_most_thirty_frequencies_of_each_channel(length, 
     """As many as the window has; stillness is finite."""
     assert features_per_window("spectral", length, channels) == width
     assert np.isfinite(features("spectral", np.zeros((1, length, channels), dtype=np.float32))).all()
+
+
+@pytest.mark.parametrize("name", sorted(FEATURES))
+def test_no_windows_are_no_rows(name):
+    """As of short recordings, of which nothing is held out."""
+    found = features(name, np.zeros((0, 10, 2), dtype=np.float32))
+    assert len(found) == 0
+    assert found.shape[1:] == features(name, np.zeros((1, 10, 2), np.float32)).shape[1:]
+
+
+def test_a_person_without_held_out_windows_trains_all_the_same(tmp_path):
+    """And sees no score."""
+    arrays = {"windows": np.zeros((4, 10, 2)), "label": np.arange(4) % 2, "label_names": np.array(["a", "b"])}
+    np.savez(tmp_path / "short.npz", **arrays, user=np.ones(4, dtype=int), train=np.ones(4, dtype=bool))
+    section = {"labels": ["a", "b"], "learner": "softmax", "window": 10, "channels": 2, "epochs": 1}
+    trainer = LocalTrainer(f"npz:{tmp_path}/short.npz#1", section)
+    weights, samples = trainer.train(trainer.learner.weights(), {}, 1)
+    assert samples == 4
+    assert trainer.evaluate(weights) == {}
 
 
 def test_inputs_are_scaled_by_the_persons_own_training_windows():

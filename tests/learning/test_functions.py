@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crowdfl.errors import LearningError, NothingToContribute
+from crowdfl.errors import LearningError, NothingToContribute, SettingsError
 from crowdfl.learning.functions import (
     FunctionRaised,
     FunctionTrainer,
     TrainingInfo,
     first_model,
     metrics_of,
+    require_functions,
     samples_of,
     split_result,
     weighted_mean,
@@ -46,6 +47,8 @@ class Model:
         (lambda model, info: (model, info), ("m", INFO)),
         (lambda model, *, info: (model, info), ("m", INFO)),
         (lambda model, data=None: (model, data), ("m", "d")),
+        (lambda model, *, data: (model, data), ("m", "d")),
+        (lambda model, *, data, info: (model, data, info), ("m", "d", INFO)),
         (lambda *given: given, ("m", "d")),
         (Model().train, ("m", "d")),
         (Model(), ("m", "d", INFO)),
@@ -74,7 +77,9 @@ def test_a_function_is_given_what_it_asks_for(function, given):
         ([X, Y], 7),
         ({"x": X, "y": Y}, 7),
         ([1, 2, 3], 3),
-        ([Y, Y], 2),  # a list of samples that are alike
+        ([Y, Y, Y], 3),  # a list of samples that are alike
+        ([X, X], None),  # also inputs and targets of one shape
+        ([Y, Y], None),  # inputs and answers of one number each, or two samples
         (SimpleNamespace(dataset=[1, 2, 3, 4]), 4),  # as torch's DataLoader, whose own length counts batches
         ((X, np.zeros(5)), None),
         (((X, Y), (X, Y)), None),
@@ -101,6 +106,28 @@ def test_a_trained_model_comes_alone_with_samples_or_as_an_update():
     assert (list(model), samples) == (["w"], 4)
     with pytest.raises(LearningError, match=r"return \(model, samples\)"):
         split_result([X], "a path")
+    with pytest.raises(LearningError, match="returned metrics too"):  # as Flower's clients do
+        split_result(([X], 3, {"loss": 0.5}), X)
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluate", "named"),
+    [
+        (None, None, "`train` is a NoneType; expected a function"),
+        (X, None, "`train` is a ndarray"),
+        (len, {"loss": 1}, "`evaluate` is a dict"),
+        (
+            SimpleNamespace,
+            None,
+            r"`train` is the class SimpleNamespace; expected a function, or SimpleNamespace\(\.\.\.\)",
+        ),
+    ],
+)
+def test_what_is_no_function_is_refused_at_once(train, evaluate, named):
+    """Neither is a class, which would be made anew with each model."""
+    with pytest.raises(SettingsError, match=named):
+        require_functions(train, evaluate)
+    require_functions(len, None)
 
 
 def test_what_a_function_raises_is_carried_with_a_note():

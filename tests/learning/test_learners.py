@@ -266,6 +266,15 @@ def test_what_a_module_keeps_besides_its_parameters_is_averaged_too():
 
 
 @needs_torch
+def test_a_module_that_alters_its_inputs_alters_a_copy():
+    """They are a person's windows, which the next round needs."""
+    rows = np.ones((3, 5), dtype=np.float32)
+    learner = TorchLearner.around(own_module("tests.learning.own_networks:Altering", 5, 3, seed=0), 5)
+    assert learner.predict(rows).tobytes() == learner.predict(rows).tobytes()
+    assert (rows == 1).all()
+
+
+@needs_torch
 def test_a_module_with_dropout_answers_the_same_twice():
     """Nothing is dropped but in training."""
     rows = np.random.default_rng(1).normal(size=(20, 5)).astype(np.float32)

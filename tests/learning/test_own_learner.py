@@ -130,7 +130,17 @@ def test_what_goes_wrong_later_names_the_call(name, said):
         ({}, {}, r"then say --learner package.module:Name$"),
         ({}, {"module": f"{PLACE}:Bare"}, "then say --learner"),
         ({"learner": "module"}, {"learner": f"{PLACE}:Bare"}, "then say --module"),
-        ({"learner": "softmax"}, {"learner": f"{PLACE}:Bare"}, 'trains learner = "softmax", no code of its own: leave'),
+        (
+            {"learner": "softmax"},
+            {"learner": f"{PLACE}:Bare"},
+            'trains learner = "softmax", not "own": leave --learner',
+        ),
+        (
+            {"learner": "softmax"},
+            {"module": f"{PLACE}:Bare"},
+            'trains learner = "softmax", not "module": leave --module',
+        ),
+        ({}, {"learner": f"{PLACE}:Bare", "module": f"{PLACE}:Bare"}, 'trains learner = "own", not "module": leave'),
         ({"learner": "network"}, {"loss": f"{PLACE}:Bare"}, "has no loss of its own: leave --loss out"),
         ({"learner": "network", "loss": "mine:f"}, {}, "then say --loss mine:f"),
         ({"loss": "mine:f"}, {"learner": f"{PLACE}:Bare"}, 'learner = "own" has its own loss'),

@@ -106,7 +106,8 @@ def test_every_kind_of_learner_learns_from_a_made_up_person(change):
     split = recipe.load("synthetic:1")
     results = []
     for seed in (0, 0, 1):
-        learner = Recipe.of({**MADE_UP, **change, "seed": seed}).make_learner("tests.learning.own_networks:Normed")
+        module = "tests.learning.own_networks:Normed" if change.get("learner") == "module" else None
+        learner = Recipe.of({**MADE_UP, **change, "seed": seed}).make_learner(module)
         training = Training(recipe.training.epochs, recipe.training.batch, recipe.training.rate, seed)
         learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
         results.append(learner.shape.flat(learner.weights()).tobytes())

@@ -112,6 +112,15 @@ def test_values_that_cannot_be_used_are_refused(tmp_path, change, said):
         WindowFile(tmp_path / "x.npz").load_person(0)
 
 
+def test_values_are_not_learned_as_a_label(tmp_path):
+    """Every window would have the label "unlabelled", and every model be right."""
+    np.savez(tmp_path / "mine.npz", **FILE)
+    with pytest.raises(DataMalformed, match=r"has values \(value\) and no labels"):
+        typed("train", "--data", f"npz:{tmp_path}/mine.npz#1")
+    shown = typed("data", "show", f"npz:{tmp_path}/mine.npz")
+    assert 'target = "value", window = 5, channels = 2, labels = ["value"]' in " ".join(shown.split())
+
+
 def test_data_without_the_tasks_values_is_refused(tmp_path):
     """None at all, or others; a single one needs no name."""
     with pytest.raises(DataMalformed, match=r"learns values \(pace\), and this data has none"):
@@ -220,6 +229,16 @@ def test_a_loss_that_cannot_be_used_is_refused(name, said):
     place = f"tests.learning.own_losses:{name}"
     with pytest.raises(OwnCodeError, match=said):
         Recipe.of(VALUES | {"loss": place}).make_learner(loss=place)
+
+
+@torch_tests
+def test_a_loss_that_fails_in_training_is_named():
+    """Not a bare error of torch's or Python's."""
+    pytest.importorskip("torch")
+    place = "tests.learning.own_losses:late"
+    trainer = LocalTrainer("synthetic:1", VALUES | {"loss": place}, loss=place)
+    with pytest.raises(OwnCodeError, match=r"late\(outputs, targets\) failed: ValueError: too many rows"):
+        trainer.train(trainer.learner.weights(), {}, 1)
 
 
 @torch_tests

@@ -82,8 +82,14 @@ def test_rounds_that_all_find_too_few_leave_nothing():
         (-0.1, "a share"),
         (True, "a share"),
         ("p0", "a share"),
+        (["p0"], r'such as \{"ada": \[2, 3\]\}'),
+        (lambda number: ["p0"], r"function of \(number\); expected one of \(round, name\)"),
+        (lambda person, number: person == "p0", "in this order"),  # else nobody would be away
         ({"zoe": 1}, "'zoe'"),
         ({"p0": [1, 4]}, "round 4 of p0; the rounds are 1 to 3"),
+        ({"p0": [1.5]}, "expected the number of a round"),
+        ({"p0": "1"}, "expected the number of a round"),
+        ({"p0": None}, "expected the number of a round"),
     ],
 )
 def test_dropouts_that_cannot_be_are_named(dropouts, named):

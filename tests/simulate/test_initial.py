@@ -4,8 +4,11 @@ import tomllib
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
+from crowdfl.learning.models.forms import ModelForm, dictionary_form
+from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
 from crowdfl.roles.described import described
 from crowdfl.storage.model_files import read_initial
@@ -24,6 +27,24 @@ def test_a_file_says_what_the_model_is(tmp_path):
     assert [array.tolist() for array in weights] == [[[1.0] * 3] * 2, [0.0] * 2]
     assert "by a function of your own" in described(definition, 5)
     assert "channels" not in described(definition, 5)
+
+
+def test_arrays_that_were_saved_without_names_are_a_list(tmp_path):
+    """`numpy.savez` calls them arr_0 and so on; a participant brings a list, or a single array."""
+    np.savez(tmp_path / "start.npz", np.ones((2, 3)), np.zeros(2))
+    definition, _ = defined("task", tomllib.loads(TASK), initial=read_initial(tmp_path / "start.npz"))
+    assert definition.shape.names == ("array 0", "array 1")
+    ModelForm.of([np.ones((2, 3)), np.zeros(2)]).ordered_as(definition.shape)
+
+
+def test_a_safetensors_file_is_always_the_same_task(tmp_path):
+    """Its reader hands arrays over in another order each time; those of a list keep theirs."""
+    names = [f"array {place}" for place in range(12)]
+    save_file({name: np.full(2, place / 2) for place, name in enumerate(names)}, tmp_path / "start.safetensors")
+    found = [read_initial(tmp_path / "start.safetensors") for _ in range(3)]
+    assert [list(arrays) for arrays in found] == [names] * 3
+    definition, weights = defined("task", tomllib.loads(TASK), initial=found[0])
+    assert [array[0] for array in dictionary_form(definition.shape).model(weights)] == [n / 2 for n in range(12)]
 
 
 def test_without_code_or_a_file_the_model_is_not_known():
@@ -75,3 +96,10 @@ def test_explain_takes_a_file(tmp_path):
     told = call("task", "explain", tmp_path / "task.toml", "--initial", tmp_path / "start.npz")
     assert told.code == 0, told
     assert "shares, 8 parameters" in told.out
+    assert "--try" not in told.out, "functions of people's own cannot be tried here"
+
+
+def test_a_command_says_where_functions_take_part():
+    """It cannot train or use their model itself."""
+    with pytest.raises(SettingsError, match=r"take part by `crowdfl\.join`"):
+        Recipe.of(tomllib.loads(TASK)["training"]).make_learner()

@@ -5,15 +5,20 @@ import sys
 import threading
 import time
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import crowdfl
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
-from crowdfl.joining import JoinedRound, JoinResult
+from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
 from crowdfl.lab.demo.servers import SERVERS
+from crowdfl.roles.documents import sign_document
+from crowdfl.services.client.invited import kept_least
+from crowdfl.settings import ParticipantSettings
 from tests.cli.program import call
 from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
 from tests.simulate.lines import START, evaluate, people, plain, train
@@ -178,6 +183,34 @@ def test_an_invitation_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingsError, match="not an invitation"):
         crowdfl.join(tmp_path / "bad.json")
     assert not (tmp_path / "bad.home").exists()
+    with pytest.raises(SettingsError, match="cannot be read: Not a directory"):
+        crowdfl.join(tmp_path / "bad.json/invitation.json")
+
+
+@pytest.mark.parametrize("least", [0, -1, True, 2.5, "5"])
+def test_a_least_number_of_people_that_cannot_be_is_named(tmp_path, least):
+    """And not kept: a later run would take it up."""
+    with pytest.raises(SettingsError, match="least_participants"):
+        kept_least(tmp_path / "least", least)
+    assert not (tmp_path / "least").exists()
+
+
+def test_an_invitation_is_not_in_what_is_printed():
+    """Whoever has it can join in somebody's place."""
+    settings = ParticipantSettings.model_construct(task="t", invitation="secret")
+    assert "secret" not in repr(settings) + str(AcceptedInvitation(settings, Path("home")))
+
+
+def test_the_home_of_another_task_is_named(tmp_path):
+    """Before anybody is asked whether to take part, with keys that cannot."""
+    key = SigningKey.fresh()
+    places = {"kgc": "https://127.0.0.1:1", "sp": "https://127.0.0.1:1", "ca": None, "insecure_test_key": False}
+    keys = {"kgc_key": key.public.hex(), "sp_key": key.public.hex()}
+    (tmp_path / "mine.json").write_text(json.dumps({"task": "b" * 32, "invitation": "{}", **places, **keys}))
+    (tmp_path / "me").mkdir()
+    (tmp_path / "me/certificate").write_text(sign_document("certificate", {"task": "a" * 32}, key))
+    with pytest.raises(SettingsError, match="me is the home of another task: name another folder"):
+        crowdfl.join(tmp_path / "mine.json", home=tmp_path / "me", yes=True)
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch):

@@ -65,6 +65,7 @@ def test_a_model_is_saved_as_npz_and_safetensors(result, tmp_path):
         arrays = loader(written)
         assert sorted(arrays) == ["array 0", "array 1"]
         assert np.array_equal(arrays["array 0"], result.model[0])
+        assert arrays["array 1"].shape == ()  # safetensors would make it (1,)
     with pytest.raises(SettingsError, match=r"\.pt"):
         result.save(tmp_path / "m.pt")
 

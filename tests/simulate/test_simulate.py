@@ -17,6 +17,7 @@ from crowdfl.errors import (
     SettingsError,
     SlotOverflow,
     TooFewParticipants,
+    WidthBudgetExceeded,
 )
 from tests.simulate.lines import START, evaluate, fit, people, plain, train
 
@@ -107,8 +108,8 @@ def test_rewards_are_paid_and_claimed():
 
 
 def test_a_round_that_pays_nobody_is_noted():
-    """People whose updates all go on in one direction pass for copies of the last round's."""
-    result = run(budget="9.00")
+    """Updates that go exactly where the last round's went pass for copies of it, whatever the servers' random lanes are."""
+    result = run(lambda model, _: [array + 0.125 for array in model], budget="9.00")
     assert set(result.history[1].rewards.values()) == {0}
     assert "round 2: nobody was paid" in result.notes[0]
 
@@ -195,6 +196,12 @@ def test_whoever_has_no_data_stays_out_of_a_round(number):
     assert nobody.history[0].participants == ("p0", "p2", "p3")
 
 
+class Batches(list):
+    """As torch's DataLoader: it can be iterated over, and its entries are not people."""
+
+    dataset = ()
+
+
 def returning(result):
     """Returns something else, for p1."""
 
@@ -212,7 +219,8 @@ def returning(result):
         (lambda model: None, LearningError, "p1, round 1: the training function returned nothing: return"),
         (lambda model: (model, 2.5), LearningError, "p1, round 1: samples are counted in whole numbers"),
         (lambda model: (model, -1), LearningError, "p1, round 1: -1 samples"),
-        (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 holds object"),
+        (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 is a object"),
+        (lambda model: (part for part in model), EncodingError, "p1, round 1: array 0 is a generator"),
     ],
 )
 def test_what_cannot_be_averaged_is_named_with_its_person(result, error, named):
@@ -226,7 +234,22 @@ def test_more_samples_than_there_is_room_for_name_their_person():
     grows = lambda model, own, info: (train(model, own), 10**info.round)  # noqa: E731
     with pytest.raises(SlotOverflow, match="100 samples") as raised:
         run(grows)
-    assert "p0" in raised.value.__notes__[0]
+    assert "p0; `max_samples` of `simulate` makes room" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("budget", [0, "0.00"])
+def test_a_budget_of_nothing_is_none(budget):
+    """It pays nobody, and the rounds go on."""
+    assert run(rounds=1, budget=budget).rewards == {}
+
+
+def test_a_rounds_metrics_are_weighted_by_the_samples_of_that_round():
+    """Also after later rounds, of other numbers of samples."""
+    counts = {"p0": [1, 9], "p1": [3, 3], "p2": [3, 3], "p3": [3, 3]}
+    varying = lambda model, own, info: (train(model, own), counts[info.person][info.round - 1])  # noqa: E731
+    score = {len(own[1]): place for place, own in enumerate(people().values())}
+    found = run(varying, lambda _, own: score[len(own[1])], max_samples=20)
+    assert [one.metrics["score"] for one in found.history] == pytest.approx([18 / 10, 18 / 18])
 
 
 @pytest.mark.parametrize(
@@ -236,6 +259,8 @@ def test_more_samples_than_there_is_room_for_name_their_person():
         ({"data": {1: None, 2: None, 3: None}}, SettingsError, "1 is not a name"),
         ({"data": 7}, SettingsError, "`data` is a int"),
         ({"data": "watch:0"}, SettingsError, "`data` is a str"),
+        ({"data": Batches([1, 2, 3])}, SettingsError, "`data` is a Batches; .* an entry for each person"),
+        ({"train": None}, SettingsError, "`train` is a NoneType"),
         ({"profile": "nobody's"}, SettingsError, "nobody's"),
         ({"clips": 3}, SettingsError, "clips"),
         ({"rounds": 0}, SettingsError, "rounds"),
@@ -248,6 +273,7 @@ def test_more_samples_than_there_is_room_for_name_their_person():
         ({"evaluate": lambda *_: {"loss": "low"}}, LearningError, "p0: the metric 'loss' is a str"),
         ({"evaluate": lambda *_: {"round": 1}}, LearningError, "cannot be called 'round'"),
         ({"train": lambda model, _: [model[0] + 1e12, model[1]]}, SettingsError, "lower its learning rate"),
+        ({"train": lambda model, _: [model[0] + 1e7, model[1]]}, WidthBudgetExceeded, "Is the learning rate too large"),
     ],
 )
 def test_mistakes_are_named(given, error, named):

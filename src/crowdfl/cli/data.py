@@ -16,7 +16,7 @@ from rich.table import Table
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 from crowdfl.learning.datasets import wisdm_set
-from crowdfl.learning.datasets.data import Source
+from crowdfl.learning.datasets.data import UNLABELLED, Source
 from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
 from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
 from crowdfl.learning.datasets.wisdm_raw import read_wisdm
@@ -108,8 +108,10 @@ def _read_raw(path: Path) -> bytes:
 def _for_a_task(source: Source, rows: Sequence[Mapping[str, Any]]) -> str:
     """What a task file says to take this data as it is."""
     length, channels = rows[0]["window"]
-    labels = json.dumps(list(source.label_names), ensure_ascii=False)
-    return f"in a task file's [training]: window = {length}, channels = {channels}, labels = {labels}"
+    values = source.load_person(0).train.value_names if source.label_names == (UNLABELLED,) else ()
+    target = 'target = "value", ' if values else ""
+    labels = json.dumps(list(values or source.label_names), ensure_ascii=False)
+    return f"in a task file's [training]: {target}window = {length}, channels = {channels}, labels = {labels}"
 
 
 def _counts(source: Source, index: int) -> dict[str, Any]:

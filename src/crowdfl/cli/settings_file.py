@@ -55,11 +55,18 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
-        raise SettingsError(f"there is no settings file at {path}") from None
+        raise SettingsError(f"there is no settings file at {path}{_where(path)}") from None
     except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
         raise SettingsError(f"{path} is not TOML: {wrong}") from None
     except OSError as wrong:
         raise SettingsError(f"{path} cannot be read: {wrong.strerror}") from None
+
+
+def _where(path: Path) -> str:
+    """Where it may be: a role's commands look in the folder that they are typed in."""
+    if path.name != "settings.toml":
+        return ""
+    return ": `crowdfl init` writes one for each role; go to the folder that it made, or name the file with its path"
 
 
 def read_file(model: type[_Model], path: Path, **given: Any) -> _Model:  # noqa: ANN401 -- checked by the model

@@ -105,7 +105,7 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
     usual = {"features": "flat"} if chosen.get("learner") == "conv" else {}
     named = values if "labels" in chosen else list(split.train.value_names) or values
     own = {"labels": named if values else list(source.label_names), "channels": channels, "window": length}
-    training = {**usual, **chosen, **own}
+    training = {**usual, **own, **chosen}
     return training, Recipe.of(training).adapt(split), source.notes
 
 

@@ -3,8 +3,10 @@
 None of them is fitted to data: there is nothing to leak and nothing to distribute.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.data import Windows
 
 Inputs = npt.NDArray[np.float32]
+_Number = TypeVar("_Number", bound=np.floating)
 
 _FREQUENCIES = 6  # of a two-second window: 0.5 to 3 Hz, where limbs move
 _SPECTRUM = 30
@@ -21,7 +24,7 @@ _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm 
 
 
 def flat(windows: Windows) -> Inputs:
-    return windows.reshape(len(windows), -1)
+    return _rows(windows)
 
 
 def motion(windows: Windows) -> Inputs:
@@ -34,7 +37,7 @@ def motion(windows: Windows) -> Inputs:
     spectrum = np.abs(np.fft.rfft(moving, axis=1))[:, 1 : _FREQUENCIES + 1] * (2 / windows.shape[1])
     deviation = windows.std(axis=1)
     jerk = 5 * np.abs(np.diff(windows, axis=1)).mean(axis=1)
-    parts = [2 * mean, _log(spectrum.reshape(len(windows), -1)) + 2, _log(deviation) + 1, _log(jerk) + 1]
+    parts = [2 * mean, _log(_rows(spectrum)) + 2, _log(deviation) + 1, _log(jerk) + 1]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
@@ -47,7 +50,7 @@ def spectral(windows: Windows) -> Inputs:
     mean = signal.mean(axis=1)
     faded = np.hanning(length)[:, None] * (signal - mean[:, None, :])
     strengths = np.abs(np.fft.rfft(faded, axis=1))[:, 1 : _SPECTRUM + 1] * (2 / length)
-    logs = _log(strengths.reshape(len(windows), -1))
+    logs = _log(_rows(strengths))
     return np.concatenate([logs, mean, signal.std(axis=1)], axis=1).astype(np.float32)
 
 
@@ -78,6 +81,11 @@ def scaled(inputs: Inputs, own: Inputs) -> Inputs:
     mean = rows.mean(axis=0)
     deviation = np.sqrt(((rows - mean) ** 2).mean(axis=0))
     return np.asarray((inputs - mean) / np.maximum(deviation, _STILL), dtype=np.float32)
+
+
+def _rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """One for each window; there may be none."""
+    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

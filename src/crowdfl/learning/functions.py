@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import index
 from typing import Any
 
-from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute
+from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute, SettingsError
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.models.update import Update
@@ -24,7 +25,7 @@ EvaluateFunction = Callable[..., Any]
 """`evaluate(model, data)` or `evaluate(model)`: a mapping of numbers, a number, or None."""
 
 _WHAT_TO_RETURN = "return the trained model, (model, samples), or crowdfl.Update(model, samples)"
-_TAKEN = {"round", "state"}  # what an agent tells beside the metrics
+NOT_METRICS = ("round", "state")  # what an agent tells beside the metrics
 WEIGHT = "samples"  # the metric that says how much the others count
 
 
@@ -117,6 +118,19 @@ class FunctionTrainer:
         return self.samples or samples_of(self.data) or 1
 
 
+def require_functions(train: object, evaluate: object) -> None:
+    """Before anything is done: both can be called with a model. A class would be made, not called."""
+    for name, function in (("train", train), ("evaluate", evaluate)):
+        if name == "evaluate" and function is None:
+            continue
+        if isinstance(function, type):
+            raise SettingsError(
+                f"`{name}` is the class {function.__name__}; expected a function, or {function.__name__}(...)"
+            )
+        if not callable(function):
+            raise SettingsError(f"`{name}` is a {type(function).__name__}; expected a function of a model and data")
+
+
 def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401
     """The model that a training function makes of nothing but data."""
     place = f"train(None, data of {info.person}) makes the model that everyone starts from; pass `initial` in its place"
@@ -142,6 +156,12 @@ def split_result(returned: object, data: object) -> tuple[object, int]:
         raise LearningError(f"the training function returned nothing: {_WHAT_TO_RETURN}")
     if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
         return returned[0], _whole(returned[1])
+    if isinstance(returned, tuple) and any(
+        isinstance(part, Mapping) for part in returned[1:]
+    ):  # as Flower's `fit` does
+        raise LearningError(
+            f"the training function returned metrics too: {_WHAT_TO_RETURN}; `evaluate` returns metrics"
+        )
     samples = samples_of(data)
     if samples is None:
         raise LearningError(
@@ -153,7 +173,8 @@ def split_result(returned: object, data: object) -> tuple[object, int]:
 def samples_of(data: object) -> int | None:
     """How many samples data holds, where its own length says that; None where it is not clear.
 
-    Of arrays that belong together, as in (inputs, labels), the common length; of a torch DataLoader, its data set's.
+    Of arrays that belong together, as in (inputs, labels), the common length; of a torch DataLoader, its data set's. A list of
+    two arrays of one shape may be inputs and targets, or two samples.
     """
     if isinstance(data, str | bytes) or data is None:
         return None
@@ -162,7 +183,7 @@ def samples_of(data: object) -> int | None:
     parts = list(data.values()) if isinstance(data, Mapping) else data
     if isinstance(parts, list | tuple) and (together := _common_length(parts)) is not None:
         return together
-    if isinstance(data, Mapping | tuple) or not isinstance(data, Sized):
+    if isinstance(data, Mapping | tuple) or not isinstance(data, Sized) or _is_pair(data):
         return None
     try:
         return len(data)
@@ -177,7 +198,7 @@ def metrics_of(returned: object) -> dict[str, float]:
     found: Mapping[Any, Any] = returned if isinstance(returned, Mapping) else {"score": returned}
     metrics = {}
     for name, value in found.items():
-        if not isinstance(name, str) or name in _TAKEN:
+        if not isinstance(name, str) or name in NOT_METRICS:
             raise LearningError(f"a metric cannot be called {name!r}: choose another name")
         try:
             metrics[name] = float(value + 0)  # a string is not a number, though `float` reads some
@@ -207,6 +228,10 @@ def _common_length(parts: list[Any] | tuple[Any, ...]) -> int | None:
         return None
     alike = isinstance(parts, list) and len({tuple(shape) for shape in shapes if shape}) == 1
     return None if alike else int(shapes[0][0])  # type: ignore[index]
+
+
+def _is_pair(data: object) -> bool:
+    return isinstance(data, list) and len(data) == 2 and all(getattr(part, "shape", None) for part in data)
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401
@@ -239,7 +264,9 @@ def _called(function: Callable[..., Any], model: object, data: object, info: Tra
         return function(model, data)
     places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][1:]
     given: list[object] = [model]
-    if places and places[0].name != "info":
+    if any(one.name == "data" and one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in wanted):
+        function = partial(function, data=data)
+    elif places and places[0].name != "info":
         given.append(data)
         places = places[1:]
     if info is None:

@@ -51,6 +51,11 @@ class Recipe(TrainingSettings):
         return (self.window, self.channels) if self.features == "windows" else (self.inputs,)
 
     @property
+    def takes_functions(self) -> bool:
+        """Everyone brings code of their own, about which the task says nothing."""
+        return self.learner == "own" and not self.module
+
+    @property
     def learns_values(self) -> bool:
         return self.target == "value"
 
@@ -71,10 +76,16 @@ class Recipe(TrainingSettings):
         """Code is run only where its user names it, and named only where the task has such."""
         if self.learner == "module" and not module:
             raise SettingsError(_ask_for("module", self.module, "trains a torch module of its own"))
+        if self.takes_functions and not learner:
+            raise SettingsError(
+                "the task is for functions of people's own: take part by `crowdfl.join` in Python, and use the model there. If "
+                "it has a learner that it does not name, ask its requester, then say --learner package.module:Name"
+            )
         if self.learner == "own" and not learner:
             raise SettingsError(_ask_for("learner", self.module, "trains a learner of its own"))
-        if learner and self.learner != "own":
-            raise SettingsError(f'the task trains learner = "{self.learner}", no code of its own: leave --learner out')
+        for option, name, kind in (("module", module, "module"), ("learner", learner, "own")):
+            if name and self.learner != kind:
+                raise SettingsError(f'the task trains learner = "{self.learner}", not "{kind}": leave --{option} out')
         own_loss_wanted = self.loss is not None and is_code(self.loss)
         if own_loss_wanted and self.learner in ("softmax", "own"):
             raise SettingsError(

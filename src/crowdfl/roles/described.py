@@ -42,7 +42,7 @@ def _training(definition: Definition) -> list[str]:
         recipe = Recipe.of(definition.training)
     except SettingsError as wrong:
         return [f"Training: your device cannot do it: {wrong}"]
-    if recipe.learner == "own" and not recipe.module:
+    if recipe.takes_functions:
         return ["Trained: by a function of your own, on data of your own, which stays on your device"]
     sensors = f" ({_SENSORS[recipe.channels]})" if recipe.channels in _SENSORS else ""
     learned = f"{'values' if recipe.learns_values else 'labels'}: {', '.join(recipe.labels)}"
@@ -59,16 +59,12 @@ def _learner(recipe: Recipe) -> str:
         return f"code that you install yourself ({recipe.module or 'ask the requester which'})"
     if recipe.learner == "softmax":
         return "softmax regression"
-    layers = (
-        f"layers {', '.join(recipe.layers)}"
-        if recipe.layers
-        else f"hidden layers of {', '.join(map(str, recipe.hidden))}"
-    )
-    return (
-        "a small convolutional network"
-        if recipe.learner == "conv" and not recipe.layers
-        else f"a network with {layers}"
-    )
+    if recipe.layers:
+        return f"a network with layers {', '.join(recipe.layers)}"
+    if recipe.learner == "conv":
+        return "a small convolutional network"
+    hidden = f"with hidden layers of {', '.join(map(str, recipe.hidden))}" if recipe.hidden else "without hidden layers"
+    return f"a network {hidden}"
 
 
 def _loss(recipe: Recipe) -> str:

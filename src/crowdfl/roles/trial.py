@@ -62,7 +62,7 @@ def try_recipe(
         raise DataMalformed(
             f"{data}: training gives numbers that are not finite: lower `rate` in the task's [training]"
         )
-    scores = trainer.evaluate(weights) if len(split.held_out) else {}
+    scores = trainer.evaluate(weights)
     count = partial(_counts, recipe)
     found = _warnings(recipe, split, opened)
     shape = tuple(split.train.windows.shape[1:])

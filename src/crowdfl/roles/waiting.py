@@ -6,7 +6,7 @@ from typing import Any
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.ledger import ESCROW
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
 _ENDED = "claims of participants: what nobody claims in time is returned to you"
 _BY_STATE = {"paused": ["you: the task is paused"], "finished": [_ENDED], "cancelled": [_ENDED], "settled": []}
@@ -38,17 +38,22 @@ def _for_next_round(settings: TaskSettings, status: Mapping[str, Any], report: M
         joined = f"{status['enrolled']} of {settings.min_participants} have joined"
         found.append(f"{people} more participant{'s' if people > 1 else ''} ({joined}): invite people")
     missing = to_millionths(settings.budget or 0) - escrow(report)
-    pending = [f"{one['name']} of {_amount(one['amount'])}" for one in report["deposits"] if one["state"] == "pending"]
+    pending = [
+        f"{one['name']} of {amount_words(one['amount'])}" for one in report["deposits"] if one["state"] == "pending"
+    ]
     if missing > report["pending"]:
         announced = "" if pending else "; no payment is announced"
-        found.append(f"money: {_amount(missing - report['pending'])} more for the next round{announced}")
+        found.append(f"money: {amount_words(missing - report['pending'])} more for the next round{announced}")
     if missing > 0 and pending:
         found.append(f"the platform's operator, who must confirm the deposit {' and '.join(pending)}")
     return found
 
 
-def _amount(millionths: int) -> str:
-    return f"{from_millionths(millionths):.2f}"
+def amount_words(millionths: int) -> str:
+    """Exact, with two decimals at least: people type it again."""
+    whole, parts = divmod(millionths, MILLION)
+    decimals = f"{parts:06}".rstrip("0")
+    return f"{whole}.{decimals:0<2}"
 
 
 def unannounced(definition: Definition, report: Mapping[str, Any]) -> int:

@@ -30,7 +30,7 @@ def _scores(event: Mapping[str, Any]) -> str:
 
 
 _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "joined": lambda e: f"joined as {e['who']}",
+    "joined": lambda e: f"joined as {e['who']}; a round begins when enough people have joined",
     "trained": lambda e: (
         f"round {e['round']}: trained on {e['samples']} samples; {e['clipped']} weights were clipped"
         + (f"; the update was scaled by {e['scaled']} to the task's largest norm" if "scaled" in e else "")

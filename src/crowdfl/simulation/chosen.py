@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import SettingsError, TooFewParticipants
+from crowdfl.errors import SettingsError, TooFewParticipants, WidthBudgetExceeded
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
@@ -24,7 +24,8 @@ _MORE_SAMPLES = 2  # of later rounds, over the first
 def require_enough(people: Sequence[str]) -> None:
     if len(people) < _FEWEST:
         raise TooFewParticipants(
-            f"{len(people)} people; a simulation needs at least {_FEWEST}: with two, each could work out the other's model"
+            f"{len(people)} people; a simulation needs at least {_FEWEST}: with two, each could work out the other's model. "
+            "Each entry of `data` is one person's data"
         )
 
 
@@ -51,8 +52,22 @@ def settings_for(
         usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
         usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
     settings = TaskSettings.of(**usual | dict(asked))
-    profile_named(settings.profile).check(settings, shape.parameters)
+    try:
+        profile_named(settings.profile).check(settings, shape.parameters)
+    except WidthBudgetExceeded as wrong:
+        raise WidthBudgetExceeded(f"{_chosen_words(settings, asked)}{wrong}") from None
     return settings
+
+
+def _chosen_words(settings: TaskSettings, asked: Mapping[str, Any]) -> str:
+    """What nobody has set, and may therefore not know."""
+    found = {name: getattr(settings, name) for name in ("max_norm", "clip", "max_samples") if name not in asked}
+    words = ", ".join(f"{name} = {value}" for name, value in found.items() if value is not None)
+    return (
+        f"the first training suggests {words}: too much together. Is the learning rate too large? In detail: "
+        if words
+        else ""
+    )
 
 
 def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
-from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.local import LocalHost, MemoryDisk
 from crowdfl.protocols.costs import Costs
@@ -74,6 +74,7 @@ class Seen:
     began: dict[int, float] = field(default_factory=dict)
     ended: dict[int, float] = field(default_factory=dict)
     paid: dict[str, int] = field(default_factory=dict)  # millionths
+    weights: dict[tuple[int, str], int] = field(default_factory=dict)  # of somebody's metrics, when an average was read
 
     def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
         """The events of one kind in a round, by person."""
@@ -199,7 +200,8 @@ class SimulatedCrowd:
                 try:
                     person.is_done = next(person.turns, None) is None
                 except CrowdFLError as error:
-                    error.add_note(f"(from CrowdFL: {person.name})")
+                    remedy = "; `max_samples` of `simulate` makes room" if isinstance(error, SlotOverflow) else ""
+                    error.add_note(f"(from CrowdFL: {person.name}{remedy})")
                     raise
 
     def _pass_time(self) -> None:
@@ -252,6 +254,8 @@ class SimulatedCrowd:
             self.seen.paid[name] = details["millionths"]
         if "round" in details:
             self.seen.events[what, details["round"]][name] = dict(details)
+        if what == "read":
+            self.seen.weights[details["round"], name] = self.trainers[name].weight
         if what in ("trained", "read"):
             self._on_change(self)
 

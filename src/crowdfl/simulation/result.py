@@ -78,7 +78,7 @@ class SimulationResult:
     """What `crowdfl.simulate` returns. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
 
     Attributes:
-        model: The last average, in the form of the initial model.
+        model: The last average, or what the task's server step made of it, in the form of the initial model.
         history: The rounds, in order.
         rewards: By person, what was claimed and paid in all; empty without a `budget`.
         costs: By role, counters of operations, messages and bytes.
@@ -202,7 +202,7 @@ def size_words(count: float) -> str:
 def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     from safetensors import numpy as safetensors_numpy
 
-    return safetensors_numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return safetensors_numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
 _WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": _to_safetensors}

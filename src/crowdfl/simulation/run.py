@@ -7,12 +7,14 @@ from typing import Any
 
 from crowdfl.errors import NothingToAverage, NothingToContribute, NotReady, SettingsError
 from crowdfl.learning.functions import (
+    NOT_METRICS,
     EvaluateFunction,
     FunctionRaised,
     FunctionTrainer,
     TrainFunction,
     TrainingInfo,
     first_model,
+    require_functions,
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm
@@ -20,7 +22,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.settings import TaskSettings, from_millionths
+from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.chosen import require_enough, settings_for
 from crowdfl.simulation.crowd import SimulatedCrowd
 from crowdfl.simulation.dropouts import Away, Dropouts, away_in
@@ -28,7 +30,6 @@ from crowdfl.simulation.progress import Shown, shown
 from crowdfl.simulation.result import SimulatedRound, SimulationResult
 
 _CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
-_TOLD = ("round", "state")  # of what an agent tells about an average, what is not a metric
 
 
 def simulate(
@@ -85,6 +86,7 @@ def simulate(
 
     What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) ends everything.
     """
+    require_functions(train, evaluate)
     people = _named(data)
     require_enough(list(people))
     asked = settings | {"rounds": rounds, "profile": profile}
@@ -103,8 +105,11 @@ def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
         if wrong := [name for name in data if not isinstance(name, str) or not name]:
             raise SettingsError(f"{wrong[0]!r} is not a name: people are called by strings")
         return dict(data)
-    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
-        raise SettingsError(f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data")
+    batches = hasattr(data, "dataset")  # a torch DataLoader: its batches are not people
+    if batches or isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+        raise SettingsError(
+            f"`data` is a {type(data).__name__}; expected a dictionary or a list with everyone's data, an entry for each person"
+        )
     return {f"person-{number}": one for number, one in enumerate(data, 1)}
 
 
@@ -120,7 +125,9 @@ class _Simulation:
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
         began = time.perf_counter()
-        TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
+        checked = TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
+        if checked.budget is not None and not to_millionths(checked.budget):
+            del self.asked["budget"]  # nothing to pay is no budget
         profile_named(self.asked["profile"])
         model = initial if initial is not None else self._first_model()
         form = ModelForm.of(model)
@@ -183,7 +190,7 @@ class _Simulation:
         number, seen, averaged = round_.number, crowd.seen, round_.state is RoundState.REWARDED
         trained, read = seen.of("trained", number), seen.of("read", number)
         values = [
-            ({key: value for key, value in details.items() if key not in _TOLD}, crowd.trainers[name].weight)
+            ({key: value for key, value in details.items() if key not in NOT_METRICS}, seen.weights[number, name])
             for name, details in read.items()
         ]
         participants = crowd.averaged(number) if averaged else ()

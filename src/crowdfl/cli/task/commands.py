@@ -72,7 +72,7 @@ def create(
         start = None if initial_file is None else read_initial(initial_file)
         definition, initial = defined(file, found, module, least, learner=learner, loss=loss, initial=start)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
-    tell_trials(trials, as_json=as_json)
+    tell_trials(trials, definition, as_json=as_json)
     with open_requester(own) as requester, waiting("KGC makes the task's keys", quiet=as_json):
         task = requester.create(definition, initial)
     dealt, warned = dealt_words(definition), warnings(definition)
@@ -104,7 +104,7 @@ def explain(
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
     lines += [f"warning: {words}" for words in found.warnings]
     told = asdict(found) | {"tried": [asdict(trial) for trial in trials]}
-    show(told, "\n".join([*lines, *trial_lines(trials)]), as_json=as_json)
+    show(told, "\n".join([*lines, *trial_lines(trials, definition)]), as_json=as_json)
 
 
 @app.command("list")
@@ -289,7 +289,8 @@ def run(
     tell_code(module, learner, loss)
     found, least = read_settings(file), own.settings.min_claim_window
     definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
-    tell_trials(tried(try_on, definition, initial, (module, learner, loss), quiet=as_json), as_json=as_json)
+    trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
+    tell_trials(trials, definition, as_json=as_json)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)

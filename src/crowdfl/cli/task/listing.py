@@ -5,8 +5,7 @@ from typing import Any
 
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.waiting import waits_for
-from crowdfl.settings import from_millionths
+from crowdfl.roles.waiting import amount_words, waits_for
 
 _LONGEST = 46  # of a purpose, beside an id in 80 columns
 
@@ -68,7 +67,7 @@ def problem_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _money(row: Mapping[str, Any]) -> str:
-    sums = {name: from_millionths(row[name]) for name in ("pending", "paid_in", "returned")}
-    returned = f", {sums['returned']:.2f} returned" if sums["returned"] else ""
-    pending = f", {sums['pending']:.2f} pending" if sums["pending"] else ""
-    return f"{sums['paid_in']:.2f} paid in{returned}{pending}"
+    sums = {name: amount_words(row[name]) for name in ("pending", "paid_in", "returned")}
+    returned = f", {sums['returned']} returned" if row["returned"] else ""
+    pending = f", {sums['pending']} pending" if row["pending"] else ""
+    return f"{sums['paid_in']} paid in{returned}{pending}"

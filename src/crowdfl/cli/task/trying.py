@@ -7,6 +7,7 @@ import typer
 
 from crowdfl.cli.output import clean, waiting
 from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.documents import Definition
 from crowdfl.roles.trial import NOT_TRIED, RecipeTrial, try_recipe
 
@@ -37,12 +38,12 @@ def tried(
     return found
 
 
-def trial_lines(trials: Sequence[RecipeTrial]) -> list[str]:
+def trial_lines(trials: Sequence[RecipeTrial], definition: Definition) -> list[str]:
     lines = [line for one in trials for line in (one.told, *(f"note: {words}" for words in one.warnings))]
-    return lines or [NOT_TRIED]
+    return lines or ([] if Recipe.of(definition.training).takes_functions else [NOT_TRIED])
 
 
-def tell_trials(trials: Sequence[RecipeTrial], *, as_json: bool) -> None:
+def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_json: bool) -> None:
     """On standard error: a command's answer stands alone on standard output."""
-    for line in () if as_json else trial_lines(trials):
+    for line in () if as_json else trial_lines(trials, definition):
         typer.echo(clean(line), err=True)

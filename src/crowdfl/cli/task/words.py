@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from crowdfl.settings import from_millionths
+from crowdfl.roles.waiting import amount_words
 from crowdfl.text import span_words
 
 SUMS = ("pending", "paid_in", "rewards", "returned")
@@ -23,7 +23,7 @@ def order_words(action: str, task: str) -> str:
 
 
 def fund_words(task: str, deposit: str, amount: int) -> str:
-    paid = f"{from_millionths(amount):.2f}"
+    paid = amount_words(amount)
     return (
         f"{paid} is announced as the deposit {deposit}. It counts once the money is with the platform and its operator has "
         f"confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid}`"
@@ -65,7 +65,7 @@ def _more(waited: str, task: str, status: Mapping[str, Any], now: float) -> str:
     if "invite people" in waited:
         return f": `crowdfl task invite {task} FOLDER`"
     if waited.startswith("money:") and "to_fund" in status:
-        return f": `crowdfl task fund {task} {from_millionths(status['to_fund']):.2f}` pays for all rounds"
+        return f": `crowdfl task fund {task} {amount_words(status['to_fund'])}` pays for all rounds"
     if waited.startswith("uploads"):
         left = max(0.0, status["rounds"][-1]["deadline"] - now)
         return f"; the window closes in {span_words(left)}, or once all have come"

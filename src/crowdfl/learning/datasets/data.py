@@ -130,6 +130,11 @@ def standardised(split: Split) -> Split:
 
 def relabelled(split: Split, names: Sequence[str]) -> Split:
     """With a task's labels, found by name, ignoring case. Windows with a label that the task does not have are left out."""
+    if split.train.label_names == (UNLABELLED,) and split.train.values is not None:
+        raise DataMalformed(
+            f"{split.train.name}: this data has values ({', '.join(split.train.value_names)}) and no labels. To learn them, "
+            'say target = "value" in [training], as in `crowdfl train --set target=value`'
+        )
     places = {name.casefold(): place for place, name in enumerate(names)}
     moved = np.array([places.get(name.casefold(), -1) for name in split.train.label_names], dtype=np.int64)
     if (moved < 0).all():

@@ -4,6 +4,7 @@ Reading takes the shape that the task promises, and compares before it allocates
 """
 
 import math
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -100,7 +101,7 @@ def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[
 
 
 def read_arrays(data: bytes, ending: str) -> dict[str, npt.NDArray[np.float64]]:
-    """The arrays of a file of one's own, `.npz` or `.safetensors`, in its order; integers in it are left out.
+    """The arrays of a file of one's own, integers left out: `.npz` in its order, `.safetensors`, which has none, by name.
 
     Raises:
         FormatError: It cannot be read.
@@ -120,9 +121,15 @@ def _npz_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
         with np.load(BytesIO(data), allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise FormatError("the model is a single array: write it by `numpy.savez`, under a name")
-            return {name: file[name] for name in file.files}
+            return {_own_name(name): file[name] for name in file.files}
     except UNREADABLE as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def _own_name(stored: str) -> str:
+    """`numpy.savez` calls arrays without a name arr_0 and so on; here they are `array 0`, as in a model without names."""
+    number = stored.removeprefix("arr_")
+    return f"array {number}" if number != stored and number.isdecimal() else stored
 
 
 def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
@@ -130,10 +137,17 @@ def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
     from safetensors import numpy as safetensors_numpy
 
     try:
-        return dict(safetensors_numpy.load(data))
+        found = safetensors_numpy.load(data)
     except KeyError as kind:
         raise FormatError(
             f"the model holds numbers of the type {kind}, which NumPy lacks: write it as float32"
         ) from None
     except SafetensorError as error:
         raise FormatError(f"the model is not a readable safetensors file: {error}") from error
+    return {name: found[name] for name in sorted(found, key=_natural)}  # it loads them in another order each time
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """`array 2` before `array 10`."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name

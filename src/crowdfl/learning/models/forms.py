@@ -173,9 +173,12 @@ def _as_numpy(name: str, entry: object) -> npt.NDArray[Any]:
     if entry is None or isinstance(entry, str | bytes | Mapping | set | frozenset | np.ma.MaskedArray):
         raise EncodingError(f"{name} is a {type(entry).__name__}: a model's entries are arrays of numbers")
     try:
-        return np.asarray(entry)
+        array = np.asarray(entry)
     except (ValueError, TypeError) as wrong:
         raise EncodingError(f"{name} is not an array of numbers: {wrong}") from None
+    if array.dtype == object and array.ndim == 0:  # a generator, a function, a coroutine
+        raise EncodingError(f"{name} is a {type(entry).__name__}: a model's entries are arrays of numbers")
+    return array
 
 
 def _tensor_numbers(name: str, tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401

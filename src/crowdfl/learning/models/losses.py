@@ -49,5 +49,14 @@ def own_loss(name: str, outputs: int, *, values: bool) -> Loss:
         raise OwnCodeError(
             f"{name} returns a number that torch cannot differentiate: compute it from the outputs in torch"
         )
-    function: Loss = found
-    return function
+    return _named(name, found)
+
+
+def _named(name: str, function: Loss) -> Loss:
+    """Its errors while it trains say whose they are."""
+
+    def loss(outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+        with guarded(f"{name}(outputs, targets)"):
+            return function(outputs, targets)
+
+    return loss

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 _LARGEST = 10**8
+_RAW = ': with features = "windows", the shape is (window, channels)'  # what a network of one's own may have meant
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
 
 
@@ -96,7 +97,10 @@ def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int)
             with torch.no_grad():
                 scores = network.eval()(torch.zeros(2, *(inputs if isinstance(inputs, tuple) else (inputs,))))
         except (TypeError, RuntimeError, ValueError, IndexError, AttributeError) as error:
-            raise SettingsError(f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}") from error
+            raise SettingsError(
+                f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}. It is made with the shape of an "
+                f"input and the number of labels{'' if isinstance(inputs, tuple) else _RAW}"
+            ) from error
     if (shape := tuple(getattr(scores, "shape", ()))) != (2, labels):
         raise SettingsError(f"{name} returns {shape} for two rows; expected (2, {labels})")
     return network

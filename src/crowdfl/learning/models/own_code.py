@@ -27,9 +27,10 @@ def load_code(name: str, kind: str = "Class") -> Any:  # noqa: ANN401 -- whateve
         with _current_folder_first():
             module = importlib.import_module(place)
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"{name}: {error.name!r} is not installed, and not in {Path.cwd()}: install it, or go to the folder that has it"
-        ) from error
+        remedy = "install it, or go to the folder that has it"
+        if place.endswith(".py"):
+            remedy = f"a module is named without its ending, {place.removesuffix('.py')}:{attribute}"
+        raise SettingsError(f"{name}: {error.name!r} is not installed, and not in {Path.cwd()}: {remedy}") from error
     except SystemExit as error:
         raise SettingsError(
             f"{name} cannot be loaded: the module ends the program; put that under `if __name__ == '__main__':`"

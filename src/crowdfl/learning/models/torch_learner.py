@@ -97,7 +97,7 @@ class TorchLearner:
     def _rows(self, inputs: Inputs) -> "torch.Tensor":
         import torch
 
-        rows = torch.from_numpy(np.ascontiguousarray(inputs))
+        rows = torch.from_numpy(np.array(inputs, order="C"))  # a copy: a user's module may alter what it is fed
         if self._channels is None:
             return rows
         return rows.reshape(len(rows), -1, self._channels).transpose(1, 2)  # `flat` has time first, convolutions last

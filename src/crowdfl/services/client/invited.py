@@ -11,6 +11,7 @@ from typing import TypeVar
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
+from crowdfl.roles.documents import Certificate, open_document
 from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service
@@ -32,6 +33,8 @@ def read_invitation(path: Path) -> ParticipantSettings:
         found = json.loads(path.read_text())
     except (FileNotFoundError, IsADirectoryError):
         raise SettingsError(f"there is no invitation at {path}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as wrong:
         raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
     if not isinstance(found, dict):
@@ -46,6 +49,7 @@ def invited(
     """The participant that an invitation and a home folder make. Its links are closed at the end."""
     if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
+    _require_own(home, invitation.task)
     with tempfile.TemporaryDirectory() as scratch:
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
@@ -68,14 +72,23 @@ def invited(
                 Tools.unwatched(insecure_test_key=invitation.insecure_test_key),
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
-                least_participants=_least(home / _LEAST_FILE, least),
+                least_participants=kept_least(home / _LEAST_FILE, least),
             )
             yield person
 
 
-def _least(path: Path, chosen: int | None) -> int:
+def _require_own(home: Path, task: str) -> None:
+    """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
+    certificate = home / "certificate"
+    if certificate.is_file() and open_document(certificate.read_text(), Certificate.kind).get("task") != task:
+        raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
+
+
+def kept_least(path: Path, chosen: int | None) -> int:
     """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
     if chosen is not None:
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 1:
+            raise SettingsError(f"`least_participants` is {chosen!r}; expected a whole number, at least 1")
         write_private(path, str(chosen).encode(), overwrite=True)
         return chosen
     if not path.exists():
