@@ -132,7 +132,7 @@ def test_the_notes_say_what_was_left_out(tmp_path):
     [
         ("run.csv", "time,a,b,c", "0,1,2,3", "it needs a time, x, y and z"),
         ("run.csv", "x,y,z", "1,2,3", "it needs a time, x, y and z"),
-        ("house.csv", "rooms,price", "1,2", "Other tables are for `npz:` or Python"),
+        ("house.csv", "rooms,price", "1,2", "it needs a time, x, y and z, as a sensor's recording has"),
         ("run.csv", "", "0,1,2", "3 columns"),
         ("2024.csv", "time,x,y,z", "0,1,2,3", "there is no label"),
     ],

@@ -94,8 +94,7 @@ def _columns(path: Path, head: Sequence[str], values: Sequence[str] = ()) -> _Co
     axes, turns = (_triple(pattern, names) for pattern in (_AXIS, _TURN))
     if time is None or axes is None:
         raise DataMalformed(
-            f"{path}: the header is {', '.join(head)}; it needs a time, x, y and z, as a sensor's recording has. Other "
-            "tables are for `npz:` or Python: docs/own-data.md"
+            f"{path}: the header is {', '.join(head)}; it needs a time, x, y and z, as a sensor's recording has"
         )
     channels = (*axes, *(turns or ()))
     label = next((i for i, name in enumerate(names) if name in _LABELS), None)

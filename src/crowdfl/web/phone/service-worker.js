@@ -58,7 +58,7 @@ const FILES = [
   ["index.html", "sha256-PCl8Ulaqs9ImEPwZWzNj9MAz0k+smtYVSsb8huFKFcM="],
   ["learning/client.js", "sha256-WL+fNOyBeINrsG/EQnG4e/WBkLctG+qyP1udntVTxoQ="],
   ["learning/csv-text.js", "sha256-FXxlSilb4aDlyUoMkyX4GY1wARahZYzLJII7CxXJVtg="],
-  ["learning/csv.js", "sha256-V01/LlfaDT6ulp6RhyO97g5f6joQygKwiU5XGa1Oh9I="],
+  ["learning/csv.js", "sha256-RhXbY8LQc+7CY/WoQKAWvf6S9UQ8p2lnaIoNWaH18G0="],
   ["learning/features.js", "sha256-nCnDNOHYHQTk0VKsfbKMoyEUSb+0C2vZSG1FEZRReXk="],
   ["learning/jobs.js", "sha256-UKHt6vkPVdhuZib//Z1wnDND5GZkyrlO1pwPi4blHDQ="],
   ["learning/layers.js", "sha256-aYjOh47ewUnA4Z2iOQ3QSY4lx6l+UkrZbJgT0i5Br10="],
@@ -102,7 +102,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "1e4426916fd60586";
+const VERSION = "335af50f30526d3f";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds

@@ -84,7 +84,9 @@ function columnsOf(head, file) {
   const titles = head.map(nameAndUnit);
   const time = titles.findIndex(({ name }) => TIMES.test(name));
   const [axes, turns] = [AXIS, TURN].map((pattern) => tripleOf(pattern, titles.map(({ name }) => name)));
-  if (time < 0 || !axes) throw new DataMalformed(`${file}: the header is ${head.join(", ")}; it needs a time, x, y and z`);
+  if (time < 0 || !axes) {
+    throw new DataMalformed(`${file}: the header is ${head.join(", ")}; it needs a time, x, y and z, as a sensor's recording has`);
+  }
   const channels = [...axes, ...(turns ?? [])];
   const label = titles.findIndex(({ name }) => LABELS.includes(name));
   return {
