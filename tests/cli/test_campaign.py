@@ -237,7 +237,7 @@ def test_a_deposit_is_pending_until_the_operator_confirms_it(campaign: Campaign)
     assert report["deposits"] == [{"name": "all", "amount": 72_000_000, "state": "pending"}]
     (listed,) = json.loads(campaign.said["deposits"].out)
     assert listed == {"task": campaign.task, "name": "all", "amount": "72", "state": "pending"}
-    assert "pending" in campaign.said["fund"].out
+    assert "72.00 is announced as the deposit all. It counts once" in campaign.said["fund"].out
 
 
 def test_everyone_took_part_in_every_round(campaign: Campaign):

@@ -83,7 +83,9 @@ def test_a_round_costs_the_same_locally_and_as_a_service(settings, tmp_path):
         here, there = rewarded.costs(role), service.costs(role)
         assert here.total("PDec") > 0
         assert here.counts == there.counts
-        assert (here.messages, here.bytes_sent) == (there.messages, there.bytes_sent)
+        assert here.messages == there.messages
+        # A random number may have a leading zero byte, which is not sent.
+        assert abs(here.bytes_sent - there.bytes_sent) <= 8
         # Before and after the rewards the same is done as in a round without rewards, and it is done once.
         beside = service.before("reward")[role] + (there.counts - service.before("average")[role])
         if settings.get("profile") != "paper":  # whose rewards begin with the average
