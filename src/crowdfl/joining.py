@@ -237,7 +237,14 @@ class _Taking:
         seed = definition.training.get("seed", 0)
         trainer = FunctionTrainer(train, evaluate, data, form, "you", definition.settings.rounds, seed)
         trainer.keep(model)
-        agent.take_part(definition, _Named(trainer, self.person), joining.invitation.invitation, claim=claim)
+
+        def note(what: str, details: Mapping[str, Any]) -> None:
+            if what == "joined":
+                trainer.person = details["who"]  # its seeds follow from it
+            self._note(what, details)
+
+        self.person.on_event = note
+        agent.take_part(definition, trainer, joining.invitation.invitation, claim=claim)
         return self._result(definition, form)
 
     def _note(self, what: str, details: Mapping[str, Any]) -> None:
@@ -264,24 +271,6 @@ class _Taking:
             reward=None if earned is None else from_millionths(earned),
             trouble="; ".join(line.removeprefix(f"round {number}: ") for line in told),
         )
-
-
-@dataclass
-class _Named:
-    """A trainer that goes by the participant's own name once it has one: its seeds follow from it."""
-
-    trainer: FunctionTrainer
-    participant: Participant
-
-    def prepare(self, shape: Any) -> None:  # noqa: ANN401
-        self.trainer.prepare(shape)
-
-    def train(self, arrays: Any, settings: Mapping[str, Any], number: int) -> Any:  # noqa: ANN401
-        self.trainer.person = self.participant.keys.who
-        return self.trainer.train(arrays, settings, number)
-
-    def evaluate(self, arrays: Any) -> Mapping[str, float]:  # noqa: ANN401
-        return self.trainer.evaluate(arrays)
 
 
 def _form(definition: Definition, model: Any) -> ModelForm:  # noqa: ANN401

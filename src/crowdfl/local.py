@@ -273,6 +273,12 @@ class RoundResult:
     state: str | None = None
 
 
+def costs_by_role(observer: Observer) -> dict[str, Costs]:
+    """Counters per role so far; those of the participants together."""
+    names = {"SP": "SP", "CSP": "CSP", "requester": "requester", "participants": "participant"}
+    return {name: observer.costs(role) for name, role in names.items()}
+
+
 class LocalFederation:
     """A task with all its parties. Keywords are those of `TaskSettings`; keys are dealt at the first round."""
 
@@ -345,9 +351,7 @@ class LocalFederation:
         return from_millionths(self.host.people[who].claim())
 
     def costs(self) -> dict[str, Costs]:
-        """Counters per role so far; those of the participants together."""
-        names = {"SP": "SP", "CSP": "CSP", "requester": "requester", "participants": "participant"}
-        return {name: self.recorder.costs(role) for name, role in names.items()}
+        return costs_by_role(self.recorder)
 
     def views(self) -> dict[str, View]:
         return {role: self.recorder.view(role) for role in ("SP", "CSP")}

@@ -25,7 +25,7 @@ from crowdfl.learning.evaluation import class_report, value_report
 from crowdfl.learning.metrics import scores
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
-from crowdfl.learning.training import Epoch, learning_curve
+from crowdfl.learning.training import Epoch, learning_curve, rounded_up
 from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.model_files import require_model_path, write_model
@@ -183,8 +183,7 @@ def suggested_bound(largest: float) -> float | None:
     """Twice the largest norm, rounded up to two digits; None where training changed nothing, or did not stay finite."""
     if not 0 < largest < math.inf:
         return None
-    step = 10.0 ** (math.floor(math.log10(2 * largest)) - 1)
-    return float(f"{math.ceil(2 * largest / step) * step:.3g}")
+    return rounded_up(2 * largest)
 
 
 def sparkline(values: Sequence[float]) -> str:

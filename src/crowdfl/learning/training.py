@@ -3,6 +3,7 @@
 The plain rounds are what an encrypted campaign on the same data is compared with.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -160,3 +161,9 @@ def plain_rounds(
         held_out = zip((person.held_out for person in people), inputs, strict=True)
         scores = {p.name: learner.evaluate(rows, recipe.targets_of(p)) for p, (_, rows) in held_out}
         yield PlainRound(number, weights, scores)
+
+
+def rounded_up(value: float) -> float:
+    """To two digits, as a bound is suggested; the value is above zero and finite."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / step) * step:.3g}")

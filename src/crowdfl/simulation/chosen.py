@@ -1,7 +1,6 @@
 """The settings of a simulated task: what was asked for, and the rest as the data and everyone's first training suggest."""
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from crowdfl.errors import SettingsError, TooFewParticipants, WidthBudgetExceeded
 from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import TaskSettings
 
@@ -73,17 +73,17 @@ def _chosen_words(settings: TaskSettings, asked: Mapping[str, Any]) -> str:
 def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
     """Within the norm, no single weight can change by more than it."""
     norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
-    bound = max(_LEAST_NORM, rounded_up(_HEADROOM * norm))
+    bound = max(_LEAST_NORM, _bound(_HEADROOM * norm))
     return {"max_norm": bound, "clip": bound}
 
 
 def _bounds_of_weights(models: Iterable[_Floats]) -> dict[str, float]:
     """A model that starts near zero grows: no less than the usual bound."""
     usual = float(TaskSettings.model_fields["clip"].default)
-    return {"clip": max(usual, rounded_up(_HEADROOM * max(float(np.abs(model).max()) for model in models)))}
+    return {"clip": max(usual, _bound(_HEADROOM * max(float(np.abs(model).max()) for model in models)))}
 
 
-def rounded_up(value: float) -> float:
+def _bound(value: float) -> float:
     """To two digits; 0 stays 0."""
     if value <= 0:
         return 0.0
@@ -92,5 +92,4 @@ def rounded_up(value: float) -> float:
             f"the first training needs room for {value:.2g}, and bounds end at {_LARGEST:.0g}: lower its learning rate, or "
             "scale the model"
         )
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / step) * step:.3g}")
+    return rounded_up(value)

@@ -10,7 +10,7 @@ from typing import Any
 from crowdfl.crypto.compute import default_backend
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.local import LocalHost, MemoryDisk
+from crowdfl.local import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import ParticipantKeys, Tools
@@ -260,5 +260,4 @@ class SimulatedCrowd:
             self._on_change(self)
 
     def costs(self) -> dict[str, Costs]:
-        names = {"SP": "SP", "CSP": "CSP", "requester": "requester", "participants": "participant"}
-        return {name: self.counters.costs(role) for name, role in names.items()}
+        return costs_by_role(self.counters)
