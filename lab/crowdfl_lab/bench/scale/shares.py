@@ -26,9 +26,8 @@ from crowdfl_lab.bench.scale.frames import END, STAGES, ChildRole, read_frame, w
 from crowdfl_lab.bench.scale.growth import ScalePoint
 from crowdfl_lab.bench.workload import made_up_weights
 from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.process import current_bytes, peak_bytes
 from crowdfl_lab.report.results import Figure
-from crowdfl_lab.timing import timed_call
+from crowdfl_lab.timing import current_bytes, peak_bytes, timed_call
 
 UPLOADS, PUBLICATION = "uploads", "publication"
 _MODULE = "crowdfl_lab.bench.scale.shares"
