@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
+from crowdfl.cli.settings_file import SERVICES, read_file, read_service, template_text
 from crowdfl.cli.task.files import template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
@@ -40,11 +40,6 @@ def fields_of(model):
         yield name, field
         if table_of(field):
             yield from fields_of(table_of(field))
-
-
-def test_the_page_is_up_to_date():
-    """`crowdfl settings > docs/settings.md`."""
-    assert (Path(__file__).parents[1] / "docs" / "settings.md").read_text() == settings_page()
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
