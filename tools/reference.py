@@ -1,4 +1,4 @@
-"""Write docs/commands.md and docs/settings.md, from the commands and settings as the code declares them.
+"""Write docs/commands.md, lab/commands.md and docs/settings.md, from the commands and settings as the code declares them.
 
 Run `python tools/reference.py` after a change of either. A test says when a page is stale.
 """
@@ -13,21 +13,27 @@ from typing import Any
 import typer
 
 from crowdfl.cli.main import app
-from crowdfl.cli.settings_file import settings_page
+from crowdfl.storage.settings_file import settings_page
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+LAB = "The laboratory"
 ROLES = ("kgc", "sp", "csp")  # they have many commands in common
 SHARED = 3  # what so many commands take, in the same words, is described once
 EVERYWHERE = 10  # what so many take is not named with each
 HEAD = """# Commands
 
-With this page you can look up every command of `crowdfl`. `python tools/reference.py` writes it from the code; `--help`
-after a command shows the same.
+With this page you can look up every command of `crowdfl`; those of the laboratory are in [lab/commands.md](../lab/commands.md).
+`python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
 
 Capitals are for you to fill in. What stands in brackets may be left out. `kgc|sp|csp` is one of the three.
 
 Exit codes: 0, done; 1, a check that you asked for failed, or a question was not answered with yes; 2, wrong usage; 3, an
 error, which standard error names with what to do; 130, interrupted.
+"""
+LAB_HEAD = """# Commands of the laboratory
+
+With this page you can look up what `crowdfl` does besides where the laboratory is installed, as in a clone.
+`python tools/reference.py` writes it from the code. [docs/commands.md](../docs/commands.md) has the other commands.
 """
 
 
@@ -62,7 +68,7 @@ def commands(found: Any, words: tuple[str, ...] = ()) -> Iterator[Command]:  # n
 def group(found: Any, words: tuple[str, ...]) -> str:  # noqa: ANN401 -- as above
     """The heading that a command stands under."""
     if "lab" in found.callback.__module__:
-        return "The laboratory"
+        return LAB
     if words[0] in ROLES:
         return "kgc, sp, csp"
     return words[0] if len(words) > 1 else "Single commands"
@@ -111,11 +117,20 @@ def all_commands() -> list[Command]:
 
 
 def commands_page() -> str:
-    """The whole page."""
-    found = all_commands()
+    """docs/commands.md."""
+    return page(HEAD, [command for command in all_commands() if command.group != LAB])
+
+
+def lab_page() -> str:
+    """lab/commands.md."""
+    return page(LAB_HEAD, [command for command in all_commands() if command.group == LAB])
+
+
+def page(head: str, found: list[Command]) -> str:
+    """What many commands take, then each."""
     counted = Counter(one for command in found for one in command.parameters)
     shared = {one: times for one, times in counted.items() if times >= SHARED}
-    parts = [HEAD, "\n## What many commands take\n\n", *map(item, shared)]
+    parts = [head, "\n## What many commands take\n\n", *map(item, shared)]
     for heading in dict.fromkeys(command.group for command in found):
         parts.append(f"\n## {heading}\n")
         parts += [section(command, shared) for command in found if command.group == heading]
@@ -136,6 +151,8 @@ def item(one: Parameter) -> str:
     return f"- `{one.name}`: {one.text}\n"
 
 
+PAGES = {"docs/commands.md": commands_page, "lab/commands.md": lab_page, "docs/settings.md": settings_page}
+
 if __name__ == "__main__":
-    (DOCS / "commands.md").write_text(commands_page(), encoding="utf-8")
-    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
+    for path, made in PAGES.items():
+        (ROOT / path).write_text(made(), encoding="utf-8")
