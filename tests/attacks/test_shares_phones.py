@@ -272,6 +272,14 @@ def test_of_many_sketches_none_rejects_an_honest_update_at_the_bound():
 
 
 @pytest.mark.second
+def test_of_many_sketches_none_accepts_twice_the_bound():
+    """However many entries share the length, from one to all. The printed chance is below 2^-16."""
+    widths = widths_of(256)
+    shapes = [np.array([1] * count + [0] * (256 - count)) * 1000 for count in (1, 2, 3, 4, 6, 8, 16, 64, 256)]
+    assert 4 * squares(widths, shapes, 1_000).min() > (1 + float(widths.tau)) * widths.rows
+
+
+@pytest.mark.second
 def test_the_computed_tails_of_sparse_updates_are_those_of_sketches():
     """The distribution behind a tail, in sixths of the square: far from the tail, where it can be counted."""
     widths, runs = widths_of(8), 8_000
