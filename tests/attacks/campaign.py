@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.local import LocalFederation, RoundResult, Update
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.shares.average import AverageReader
-from crowdfl.protocols.shares.csp_round import CspAnswer, CspRound
+from crowdfl.protocols.shares.round.average import AverageReader
+from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspRound
+from crowdfl.protocols.shares.round.transcript import SpConversation
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.transcript import SpConversation
+from crowdfl.simulation.local_host import LocalFederation, RoundResult, Update
 from tests.hosts import ONE
 
 TASK: dict[str, Any] = {

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, UnknownParticipant
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.common.sdiv import HardenedSdivSp
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
 from crowdfl.protocols.hardened import prirwd
 from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prirwd import DISTANCES, LanesRequest, NonceRequest, RewardCsp, distance_polynomials
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.sdiv import HardenedSdivSp
-from crowdfl.protocols.smul import PolynomialsReply, PolynomialsRequest, products_in
-from crowdfl.roles.restored import question_sp, reconcile
+from crowdfl.roles.restored import mark_restored_sp, reconcile
 from tests.attacks.campaign import works_today
 from tests.attacks.cheating import (
     BUDGET,
@@ -267,7 +267,7 @@ def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path) -> None:
     cancel(desk)
     before = returned(desk)
     desk.sp = desk.new_sp(disk=FileDisk(tmp_path / "copy"))
-    question_sp(desk.sp.store, desk.clock.now())
+    mark_restored_sp(desk.sp.store, desk.clock.now())
     desk.run()
     reconcile(desk.sp.ports, desk.task)
     with contextlib.suppress(CrowdFLError):

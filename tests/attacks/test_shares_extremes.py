@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import NotFinite
-from crowdfl.local import LocalFederation, Update
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.hosts import ONE
 
 _WIDE = {"max_participants": 3, "max_samples": 10**6, "decimals": 6, "max_norm": 2.0}

@@ -9,12 +9,17 @@ import pytest
 
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import NothingToAverage
-from crowdfl.local import _KgcFor
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares import csp_round
-from crowdfl.protocols.shares import sp as sp_round
-from crowdfl.protocols.shares.average import (
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.circuits.lanes import opened
+from crowdfl.protocols.shares.circuits.wire import unpack_flips
+from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
+from crowdfl.protocols.shares.dealing.masks import low_words
+from crowdfl.protocols.shares.dealing.script import CSP_ROLE, files, received
+from crowdfl.protocols.shares.round import csp_round
+from crowdfl.protocols.shares.round import sp as sp_round
+from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
     AverageReader,
     SharesPublication,
@@ -22,14 +27,9 @@ from crowdfl.protocols.shares.average import (
     mask_of,
     parse_record,
 )
-from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.dealing import CSP_ROLE, files, received
-from crowdfl.protocols.shares.keys import SharesReaderBundle, seeds_of
-from crowdfl.protocols.shares.lanes import opened
-from crowdfl.protocols.shares.masks import low_words
-from crowdfl.protocols.shares.sp import SharesSp
-from crowdfl.protocols.shares.upload import UploadBody, expanded_samples, expanded_update
-from crowdfl.protocols.shares.wire import unpack_flips
+from crowdfl.protocols.shares.round.sp import SharesSp
+from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
+from crowdfl.simulation.local_host import _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today
 from tests.attacks.test_shares_restored import Wire, manifest_of, sketch_matrix
 from tests.protocols.shares.parties import PAYING, PAYMENT, Parties
