@@ -14,13 +14,13 @@ import pytest
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import BadSignature, LengthMismatch, UploadRejected
-from crowdfl.local import LocalFederation, Update
-from crowdfl.protocols.shares.chances import added, pair, triple
-from crowdfl.protocols.shares.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import make_upload
+from crowdfl.protocols.shares.tail_bounds import added, pair, triple
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.protocols.shares.parties import PAYMENT, Parties, name_of
 
 CHEATER = name_of(2)
@@ -269,6 +269,14 @@ def test_of_many_sketches_none_rejects_an_honest_update_at_the_bound():
     allowed = widths.lanes * widths.K / (widths.buckets * widths.norm_bound**2)
     assert found.max() > widths.rows  # some are above the truth, as estimates are
     assert found.max() * (1 + 1e-3) < allowed  # rounding moved no square by so much
+
+
+@pytest.mark.second
+def test_of_many_sketches_none_accepts_twice_the_bound():
+    """However many entries share the length, from one to all. The printed chance is below 2^-16."""
+    widths = widths_of(256)
+    shapes = [np.array([1] * count + [0] * (256 - count)) * 1000 for count in (1, 2, 3, 4, 6, 8, 16, 64, 256)]
+    assert 4 * squares(widths, shapes, 1_000).min() > (1 + float(widths.tau)) * widths.rows
 
 
 @pytest.mark.second

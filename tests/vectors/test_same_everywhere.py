@@ -11,31 +11,21 @@ import json
 
 import pytest
 
-from crowdfl.crypto import budget, encoding, randomness
+from crowdfl.crypto import encoding, randomness
+from crowdfl.crypto.paillier import budget
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.shares import dcf, expansion, ring, sketch
-from crowdfl.protocols.shares import (
-    chain,
-    chances,
-    correlations,
-    dealing,
-    masks,
-    payout,
-    reciprocal,
-    rule_widths,
-    scalars,
-    shape,
-    steps,
-    widths,
-)
-from crowdfl.protocols.shares.reciprocal import draw_mask
+from crowdfl.protocols.shares import chain, payout, rule_widths, server_optimizers, shape, tail_bounds, widths
+from crowdfl.protocols.shares.circuits import reciprocal, scalars
+from crowdfl.protocols.shares.circuits.reciprocal import draw_mask
+from crowdfl.protocols.shares.dealing import correlations, masks, script
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 
-INTEGERS = [budget, randomness, dcf, expansion, ring, sketch, chances, correlations, dealing, masks, payout]
+INTEGERS = [budget, randomness, dcf, expansion, ring, sketch, tail_bounds, correlations, script, masks, payout]
 INTEGERS += [reciprocal, rule_widths, scalars, shape, widths]
-DOUBLES = [encoding, chain, steps]
+DOUBLES = [encoding, chain, server_optimizers]
 """Modules that compute with doubles: no power there but of a whole number that is written out."""
 TEXTS = {"power_of_two", "_off_by"}
 """Functions whose result is only printed."""

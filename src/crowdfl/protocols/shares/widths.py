@@ -15,7 +15,7 @@ from typing import Self
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.protocols.shares.chances import binomial_weights, most, power_of_two, sparse_rows
+from crowdfl.protocols.shares.tail_bounds import binomial_weights, most, power_of_two, sparse_rows
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
