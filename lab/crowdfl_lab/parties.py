@@ -77,12 +77,12 @@ class LocalDealer:
 
     def sp(self) -> SpProtocol:
         side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
-        side.supply(partial(self.dealt, "sp"))
+        side.set_dealt_loader(partial(self.dealt, "sp"))
         return side
 
     def csp(self) -> CspProtocol:
         side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
-        side.supply(partial(self.dealt, "csp"))
+        side.set_dealt_loader(partial(self.dealt, "csp"))
         return side
 
     def requester(self) -> RequesterProtocol:
@@ -96,7 +96,7 @@ class LocalDealer:
         return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
 
     def _following(self, reader: _Reading) -> _Reading:
-        reader.follow(None, self._initial)
+        reader.resume(None, self._initial)
         return reader
 
     def dealt(self, role: str, number: int) -> bytes:
@@ -150,7 +150,7 @@ class LocalParties:
 
     def open(self, number: int) -> AggregationRound:
         self.sp.open_round(number)
-        self.sp.carry(self._left)
+        self.sp.load_previous(self._left)
         return self.current()
 
     def current(self) -> AggregationRound:

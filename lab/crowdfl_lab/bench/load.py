@@ -150,7 +150,7 @@ class Platform:
     def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
         side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
-        side.follow(None, np.zeros(spec.parameters))
+        side.resume(None, np.zeros(spec.parameters))
         return side
 
     def _derived(self, side: ParticipantProtocol) -> tuple[PublicKey, list[bytes]]:

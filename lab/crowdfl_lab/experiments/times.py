@@ -128,7 +128,7 @@ def _time_shares(settings: ClockSettings, parameters: int, n: int, bench: Bench)
     paid = MadeUpTask(settings, bench, n, parameters, **sizes, rule="distance", budget=str(n))
     for task in (plain, paid):
         for side, role in ((task.parties.sp, "sp"), (task.parties.csp, "csp")):
-            side.supply({1: task.parties.dealer.dealt(role, 1)}.__getitem__)
+            side.set_dealt_loader({1: task.parties.dealer.dealt(role, 1)}.__getitem__)
     reader = plain.parties.people["p00"]
     held = reader.chain()
 
@@ -141,7 +141,7 @@ def _time_shares(settings: ClockSettings, parameters: int, n: int, bench: Bench)
     seconds, publication = timed_call(average)
 
     def read() -> Average:
-        reader.follow(held, np.zeros(0))
+        reader.resume(held, np.zeros(0))
         return reader.read(publication, 1)
 
     plain.check(read().weights)
@@ -153,7 +153,7 @@ def _time_shares(settings: ClockSettings, parameters: int, n: int, bench: Bench)
 
 
 def _encrypt(task: MadeUpTask, reader: ParticipantProtocol, held: bytes | None) -> bytes:
-    reader.follow(held, np.zeros(0))
+    reader.resume(held, np.zeros(0))
     return reader.encrypt_update(task.models[0], 10, 1)
 
 

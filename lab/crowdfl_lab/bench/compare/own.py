@@ -240,8 +240,8 @@ class Shares:
     def _round(self, number: int, crowd: int) -> dict[str, float]:
         """Everyone reads, also those who sent nothing."""
         kgc, files = timed_call(lambda: {role: self.parties.dealer.dealt(role, number) for role in _DEALT_TO})
-        self.parties.sp.supply(lambda _: files["sp"])
-        self.parties.csp.supply(lambda _: files["csp"])
+        self.parties.sp.set_dealt_loader(lambda _: files["sp"])
+        self.parties.csp.set_dealt_loader(lambda _: files["csp"])
         self.recorder.reset()
         updates = {who: (self.weights + self._update(i + number), 10 + i) for i, who in enumerate(self.names[:crowd])}
         uploads = self.parties.encrypt(updates, number)

@@ -71,7 +71,7 @@ class SharesPoint:
     def _person(self, keys: ParticipantKeys) -> Any:  # noqa: ANN401 -- the profile's own
         tools = Tools(Threads(1), observer=Silent())
         side = self.profile.participant(self.spec, self.dealing.participant, keys, tools)
-        side.follow(None, np.zeros(self.spec.parameters))
+        side.resume(None, np.zeros(self.spec.parameters))
         return side
 
     def _deal(self, folder: Path) -> dict[str, Figure]:
@@ -131,7 +131,7 @@ class _Server:
         """Everyone is enrolled: what memory grows by from here is the round's."""
         for identity in self.people:
             side.enrol(identity)
-        side.supply(lambda _: (self.folder / f"{self.role}.dealt").read_bytes())
+        side.set_dealt_loader(lambda _: (self.folder / f"{self.role}.dealt").read_bytes())
         self.baseline = current_bytes()
 
     def measured(self) -> dict[str, Any]:
