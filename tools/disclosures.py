@@ -1,0 +1,102 @@
+"""Writes who learns what (`crowdfl.disclosures`) into SECURITY.md and the phone's page. Run it after a change of the table.
+
+`--check` changes nothing, and fails where one of them is not what it would write.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in, weaknesses, weaknesses_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "SECURITY.md"
+PHONE = ROOT / "src/crowdfl/web/phone/app/disclosures.js"
+_TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
+_TITLES = {"every": "In every profile", "hardened": "Profile `hardened` (the default)"}
+_ON_A_PHONE = {
+    "SP": "The platform",
+    "CSP": "The second server",
+    "KGC": "The key centre",
+    "SP and CSP together": "The platform and the second server together",
+}
+_PHONES_PROFILE = "shares"
+
+
+def tables() -> str:
+    """As SECURITY.md has them."""
+    return "\n".join([*(line for profile in ("every", *PROFILES) for line in _profile(profile)), *_weak()])
+
+
+def _profile(profile: str) -> Iterator[str]:
+    yield f"\n### {_TITLES.get(profile, f'Profile `{profile}`')}\n"
+    yield "| party | learns | does not learn | deviating, learns or can do besides | shown by |"
+    yield "|---|---|---|---|---|"
+    rows = [row for row in disclosures() if row.profile == profile]
+    for party in dict.fromkeys(row.party for row in rows):
+        curious, deviating = (
+            [row for row in rows if row.party == party and row.deviates == way] for way in (False, True)
+        )
+        cells = [
+            " ".join(row.learns for row in curious),
+            " ".join(row.hidden + _starred(row) for row in curious),
+            " ".join(row.learns + _starred(row) for row in deviating),
+            ", ".join(dict.fromkeys(by for row in (*curious, *deviating) for by in _shown_by(row))),
+        ]
+        yield f"| {party} | {' | '.join(cells)} |"
+
+
+def _starred(row: Disclosure) -> str:
+    """Somebody in its place gains more, for now."""
+    known = [one for one in weaknesses_of(row.profile) if (one.party, one.deviates) == (row.party, row.deviates)]
+    return " \\*" if known else ""
+
+
+def _shown_by(row: Disclosure) -> list[str]:
+    return [f"`{name}`" for name in row.audit] or [f"[argued]({row.proof})"]
+
+
+def _weak() -> Iterator[str]:
+    """Who gains what, until it is mended."""
+    if weaknesses():
+        yield "\n### Known weaknesses\n"
+        yield "\\* Attacks that work today. Each has a test, which is expected to fail until the weakness is mended.\n"
+    for row in weaknesses():
+        party = f"{row.party}, deviating" if row.deviates else row.party
+        yield f"* {', '.join(f'`{one}`' for one in row.profiles)}, {party}: {row.gains}."
+
+
+def page(text: str) -> str:
+    """SECURITY.md, with the tables of today."""
+    return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n\n{found[2]}", text)
+
+
+def phone() -> str:
+    """The rows that a person reads before joining: of parties that follow the protocol, and what is known to be weak."""
+    learnt = [(_ON_A_PHONE.get(row.party, row.party), row.learns) for row in learnt_in(_PHONES_PROFILE)]
+    weak = [(_ON_A_PHONE.get(row.party, row.party), row.gains) for row in weaknesses_of(_PHONES_PROFILE)]
+    return (
+        "// @ts-check\n// Who learns what in a campaign of this page. Written by tools/disclosures.py: change the table there.\n\n"
+        f"export const LEARNT = {_listed(learnt)};\n\n"
+        f"export const WEAK = {_listed(weak)};\n"
+    )
+
+
+def _listed(rows: list[tuple[str, str]]) -> str:
+    return "[\n" + "".join(f"  {json.dumps(list(row))},\n" for row in rows) + "]"
+
+
+def main() -> int:
+    """Write both, or with `--check` compare them."""
+    wanted = {PAGE: page(PAGE.read_text(encoding="utf-8")), PHONE: phone()}
+    if "--check" in sys.argv[1:]:
+        return int(any(path.read_text(encoding="utf-8") != text for path, text in wanted.items()))
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
