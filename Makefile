@@ -72,10 +72,10 @@ peers: $(PEERS)/.ready
 
 flower: $(FLOWER)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml lab/pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,experiments,learning,plots,services,tracing]'
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,services,tracing]' --editable ./lab
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.

@@ -93,7 +93,7 @@ class ChainedSp(_Side):
         """The digests of the publications so far."""
         self._chain = json.loads(left) if left else []
 
-    def left_over(self) -> bytes | None:
+    def carry_over(self) -> bytes | None:
         """With this round's."""
         return self._left
 
@@ -104,7 +104,7 @@ class ChainedSp(_Side):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Nothing is masked."""
 
-    def read_again(self, load: Callable[[str], bytes]) -> None:
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """They are small."""
 
     def upload_bytes(self) -> int:

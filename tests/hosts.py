@@ -1,4 +1,4 @@
-"""Hosts for tests: the roles of `crowdfl.local` over real files and databases, and a small task for them."""
+"""Hosts for tests: the roles of `crowdfl.simulation.local_host` over real files and databases, and a small task for them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ import numpy.typing as npt
 from sqlalchemy import event
 
 from crowdfl.crypto.compute import Threads
+from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore

@@ -33,7 +33,7 @@ def test_the_map_has_rows():
 @pytest.mark.parametrize("row", ROWS)
 def test_every_symbol_of_the_map_exists(row):
     """Each row names at least one symbol, and it is there."""
-    symbols = re.findall(r"`(crowdfl\.[\w.]+)`", row)
+    symbols = re.findall(r"`(crowdfl(?:_lab)?\.[\w.]+)`", row)
     assert symbols, row
     for symbol in symbols:
         _resolve(symbol)
@@ -42,7 +42,7 @@ def test_every_symbol_of_the_map_exists(row):
 @pytest.mark.parametrize("row", ROWS)
 def test_every_test_of_the_map_exists(row):
     """Each row names at least one test, by file and, where it says so, by function."""
-    tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row)
+    tests = re.findall(r"`((?:tests|lab/lab_tests)/[\w/]+\.py)(?:::(\w+))?`", row)
     assert tests, row
     for path, function in tests:
         text = (ROOT / path).read_text()

@@ -7,17 +7,16 @@ from typing import get_args
 
 import pytest
 
-from crowdfl.cli.settings_file import SERVICES, read_file, read_service, settings_page, template_text
 from crowdfl.cli.task.files import template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.features import FEATURES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.defining import defined
-from crowdfl.roles.documents import Definition
 from crowdfl.schema import expected, settable, table_of
 from crowdfl.settings import (
     ComputingSettings,
@@ -28,6 +27,7 @@ from crowdfl.settings import (
     TaskSettings,
     TrainingSettings,
 )
+from crowdfl.storage.settings_file import SERVICES, read_file, read_service, settings_page, template_text
 
 MODELS = [TaskFile, TaskSettings, TrainingSettings, *SERVICES.values(), RequesterSettings, ParticipantSettings]
 SERVICE = f'host = "a"\nport = 1\nkgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://a"\ntoken = "t"\n'

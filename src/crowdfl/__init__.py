@@ -1,12 +1,12 @@
 """CrowdFL: privacy-preserving mobile crowdsensing on federated learning."""
 
 from crowdfl import errors
-from crowdfl.crypto import pctd
+from crowdfl.crypto.paillier import pctd
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, join
 from crowdfl.learning.functions import TrainingInfo
 from crowdfl.learning.models.update import Update
-from crowdfl.local import LocalFederation, RoundResult
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalFederation, RoundResult
 from crowdfl.simulation.result import SimulatedRound, SimulationResult
 from crowdfl.simulation.run import simulate
 from crowdfl.version import __version__

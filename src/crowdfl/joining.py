@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdfl.display import html_table, in_notebook, text_table
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -21,11 +22,10 @@ from crowdfl.learning.functions import (
     require_functions,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
-from crowdfl.roles.agent import Agent
-from crowdfl.roles.described import described
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
-from crowdfl.roles.words import event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.messages import event_words
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.task_summary import described
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import printable_lines
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.blocks import Block
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from tests.hosts import Desk
 
 WEIGHTS = np.array([0.123, -0.987, 0.456, -0.001, 1.5, -0.75, 0.333, 0.25])  # of the model of `small_definition`

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
 from crowdfl.crypto.sealing import commit, seal_to
-from crowdfl.crypto.vector import CipherVector, Unchecked
 from crowdfl.errors import BadSignature, ClaimRefused, CrowdFLError, OutOfTurn, RoundEnded, SealBroken
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.envelopes import RewardEnvelope, reward_context

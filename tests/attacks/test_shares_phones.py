@@ -14,13 +14,13 @@ import pytest
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import BadSignature, LengthMismatch, UploadRejected
-from crowdfl.local import LocalFederation, Update
-from crowdfl.protocols.shares.chances import added, pair, triple
-from crowdfl.protocols.shares.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import make_upload
+from crowdfl.protocols.shares.tail_bounds import added, pair, triple
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.protocols.shares.parties import PAYMENT, Parties, name_of
 
 CHEATER = name_of(2)

@@ -13,12 +13,12 @@ import pytest
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares.lanes import coins
-from crowdfl.protocols.shares.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.upload import expanded_update, open_seed
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.transcript import StepRequest
-from crowdfl.protocols.shares.upload import expanded_update, open_seed
-from crowdfl.roles.restored import question_sp
+from crowdfl.roles.restored import mark_restored_sp
 from tests.hosts import Desk, FileDisk
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 3.0, "key_bits": 2048, "rounds": 3, "sigma": 40}
@@ -64,7 +64,7 @@ class Copies:
         for role in ("sp", "csp"):
             shutil.rmtree(desk.folder / role)
             shutil.copytree(self._folder / role, desk.folder / role)
-        question_sp(desk.disk.store("sp"), desk.clock.now())
+        mark_restored_sp(desk.disk.store("sp"), desk.clock.now())
         desk.restart()
 
 

@@ -11,19 +11,19 @@ from types import SimpleNamespace
 import pytest
 from cryptography import x509
 
-from crowdfl.cli import requester_file
-from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
+from crowdfl.services.client import requester_file
+from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
 from crowdfl.settings import CspSettings, KgcSettings, SpSettings, is_host
 from crowdfl.storage import migrations
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.settings_file import SERVICES, read_service
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.cli.program import call

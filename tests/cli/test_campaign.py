@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from crowdfl.cli.task.files import template
-from crowdfl.lab.demo.servers import SERVERS, secrets_of, shares_in
 from crowdfl.settings import to_millionths
+from crowdfl_lab.demo.servers import SERVERS, secrets_of, shares_in
 from tests.cli.program import Result, call, finish, start, wait_or_kill
 
 PEOPLE = 3

@@ -13,15 +13,15 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
-from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.cli.task.files import template
 from crowdfl.errors import FormatError, SettingsError
-from crowdfl.lab.demo.servers import count_numbers, shares_in
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined
 from crowdfl.services.http.tls import CertificateFiles, require_usable
 from crowdfl.storage.model_files import read_model, write_model
+from crowdfl.storage.settings_file import SERVICES, read_service
 from crowdfl.storage.signing import signing_key
+from crowdfl_lab.demo.servers import count_numbers, shares_in
 from tests import subprocesses
 from tests.cli.program import call
 from tests.learning.test_csv_files import samples, write

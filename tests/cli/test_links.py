@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 import pytest
 import segno
 
-from crowdfl.cli import requester_file
-from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_edit import put_settings
-from crowdfl.roles.documents import Invitation
-from crowdfl.roles.invitation_link import read_link
+from crowdfl.documents.links import read_link
+from crowdfl.documents.signed import Invitation
 from crowdfl.roles.requester import own_key
+from crowdfl.services.client import requester_file
+from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.settings_edit import put_settings
 from crowdfl.web.qr import qr_svg, qr_terminal
 from tests.cli.program import call
 from tests.cli.roles import refused

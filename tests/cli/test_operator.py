@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from crowdfl.cli.doctor.role import role_checks
-from crowdfl.local import LocalHost
 from crowdfl.roles.sp.waiting import moment
 from crowdfl.services.clock import SystemClock
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import Result, call

@@ -11,11 +11,11 @@ import pytest
 
 from crowdfl.cli.exchange.folder import RoleFolder
 from crowdfl.cli.exchange.part import read_part
-from crowdfl.cli.settings_edit import put_settings
-from crowdfl.cli.settings_file import SERVICES, read_service
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings
+from crowdfl.storage.settings_edit import put_settings
+from crowdfl.storage.settings_file import SERVICES, read_service
 from tests import subprocesses
 from tests.cli.program import call
 from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings

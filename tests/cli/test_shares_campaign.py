@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.lab.demo.servers import SERVERS
 from crowdfl.roles.dealt import is_dealt_file
+from crowdfl_lab.demo.servers import SERVERS
 from tests.cli.program import call
 from tests.cli.test_campaign import PEOPLE, Campaign, events, run_campaign, task_file
 

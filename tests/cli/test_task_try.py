@@ -11,7 +11,7 @@ import pytest
 from crowdfl.cli.task import commands
 from crowdfl.cli.task.files import template
 from crowdfl.roles.defining import defined
-from crowdfl.roles.described import described
+from crowdfl.roles.task_summary import described
 from crowdfl.schema import settable
 from crowdfl.settings import TrainingSettings
 from tests.cli.program import call

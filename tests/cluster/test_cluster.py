@@ -13,7 +13,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress, Threads
-from crowdfl.crypto.kernels import (
+from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     FixedBase,
     FixedBasePower,
@@ -23,7 +23,7 @@ from crowdfl.crypto.kernels import (
     PowEach,
     PowMod,
 )
-from crowdfl.crypto.vector import CipherVector, RunningProduct
+from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,

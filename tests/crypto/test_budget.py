@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.budget import WidthBudget, bits
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.vector import RunningProduct, combine, encrypt
+from crowdfl.crypto.paillier.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.vector import RunningProduct, combine, encrypt
 from crowdfl.errors import EncodingError, SlotOverflow, TooManyUploads, WidthBudgetExceeded, WidthError
 
 # The paper's experiment: 36 users of 70 windows, 277,006 parameters, 5 rounds.

@@ -6,7 +6,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress, Threads, default_backend
-from crowdfl.crypto.kernels import MulMod
+from crowdfl.crypto.paillier.kernels import MulMod
 from crowdfl.errors import Cancelled, LengthMismatch
 
 

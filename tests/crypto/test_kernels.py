@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.kernels import (
+from crowdfl.crypto.paillier.kernels import (
     NON_UNIT,
     OUT_OF_RANGE,
     VALID,
@@ -65,7 +65,7 @@ def test_pow_mod_in_constant_time_uses_the_protected_power(monkeypatch):
         seen.append(base)
         return mpz(pow(base, exponent, modulus))
 
-    monkeypatch.setattr("crowdfl.crypto.kernels.gmpy2.powmod_sec", spy)
+    monkeypatch.setattr("crowdfl.crypto.paillier.kernels.gmpy2.powmod_sec", spy)
     run(PowMod(mpz(3), mpz(SQUARE)), [4, 5])
     assert seen == []
     run(PowMod(mpz(3), mpz(SQUARE), constant_time=True), [4, 5])

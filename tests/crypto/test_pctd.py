@@ -7,8 +7,8 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto import pctd
-from crowdfl.crypto.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
 from crowdfl.errors import (
     CiphertextOutOfRange,
     InsecureKeyRefused,

@@ -8,10 +8,11 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto import blocks, pctd
+from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.vector import (
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.vector import (
     CipherVector,
     PartialVector,
     RunningProduct,
@@ -218,7 +219,7 @@ def test_constant_time_reaches_the_protected_power(keys, monkeypatch):
         seen.append(exponent)
         return mpz(pow(base, exponent, modulus))
 
-    monkeypatch.setattr("crowdfl.crypto.kernels.gmpy2.powmod_sec", spy)
+    monkeypatch.setattr("crowdfl.crypto.paillier.kernels.gmpy2.powmod_sec", spy)
     vector = keys.encrypt([1, 2])
     vector.partial_decrypt(keys.shares[0])
     assert seen == []

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
 from crowdfl.errors import (
     CiphertextOutOfRange,
     FormatError,

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from crowdfl.roles.agent import Agent
+from crowdfl.roles.participant.agent import Agent
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls

@@ -123,7 +123,7 @@ def test_the_api_reference_has_what_the_package_offers(site):
     modules = {"errors", "pctd", "__version__"}
     missing = [name for name in crowdfl.__all__ if name not in modules and f"crowdfl.{name}" not in anchors]
     assert missing == []
-    assert {"crowdfl.errors.SettingsError", "crowdfl.crypto.pctd.keygen"} <= anchors
+    assert {"crowdfl.errors.SettingsError", "crowdfl.crypto.paillier.pctd.keygen"} <= anchors
 
 
 def elements(path: Path) -> Counter[str]:

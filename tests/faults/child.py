@@ -25,7 +25,7 @@ from sqlalchemy import Pool, event
 from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUnavailable
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.participant import Participant, arrays_to_npz
+from crowdfl.roles.participant.participant import Participant, arrays_to_npz
 from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.roles.sp.deposits import Deposits
@@ -34,9 +34,9 @@ from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services import run, server
 from crowdfl.services.apps import batches
 from crowdfl.services.apps.batches import Batches
+from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
-from crowdfl.services.sweeper import Sweeper
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import open_document, participant_name
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.keys import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.shares.transcript import StepRequest
+from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
-from crowdfl.roles.documents import open_document, participant_name
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore

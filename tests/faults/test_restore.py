@@ -22,8 +22,8 @@ from sqlalchemy import make_url, text
 
 from crowdfl.learning.oracle import fedavg
 from crowdfl.retry import Backoff
-from crowdfl.roles.agent import Agent
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service

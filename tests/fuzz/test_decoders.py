@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
 from tests.fuzz.trial import attempt, mutated, refused
 
 LIMIT = 5

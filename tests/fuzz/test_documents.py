@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.protocols.profile import Identity
-from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.documents import (
+from crowdfl.documents.signed import (
     Appointment,
     Certificate,
     Definition,
@@ -19,6 +17,8 @@ from crowdfl.roles.documents import (
     participant_name,
     sign_document,
 )
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.registry import PROFILES
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, nested, refused, scaled
 from tests.http.world import definition_of
 

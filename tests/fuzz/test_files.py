@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from crowdfl.cli.exchange.part import read_part
 from crowdfl.cli.participant import open_participant
-from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import read_service, read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.roles.participant.participant import arrays_from_npz
+from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage.pools import RandomizerPool
+from crowdfl.storage.settings_file import read_service, read_settings
 from crowdfl.storage.signing import signing_key
 from tests.cli.program import call
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.roles.documents import EnrolmentRequest, Invitation, sign_document
+from crowdfl.documents.signed import EnrolmentRequest, Invitation, sign_document
 from crowdfl.services.http.auth import ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.exchange import Reply, run_exchange
-from crowdfl.protocols.shares.average import RoundRecord, SharesPublication, parse_record
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.dealing import received
-from crowdfl.protocols.shares.keys import SharesSpBundle, seeds_of
-from crowdfl.protocols.shares.manifest import RoundManifest, RoundVerdict
-from crowdfl.protocols.shares.rewards import SealedRewards
-from crowdfl.protocols.shares.transcript import StepRequest
-from crowdfl.protocols.shares.upload import UploadBody
+from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
+from crowdfl.protocols.shares.dealing.script import received
+from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, parse_record
+from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict
+from crowdfl.protocols.shares.round.rewards import SealedRewards
+from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.upload import UploadBody
 from tests.fuzz.trial import Form, attempt, mutated, refused, scaled
 from tests.protocols.shares.parties import PAYING, Parties, name_of
 from tests.protocols.test_messages import KINDS

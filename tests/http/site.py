@@ -13,7 +13,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from crowdfl.retry import Backoff
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from crowdfl.documents.signed import open_document
 from crowdfl.errors import Forbidden
-from crowdfl.roles.documents import open_document
 from tests.hosts import INITIAL_MODEL
 from tests.http.loopback import Loopback, serving, wait_for, wait_for_round
 from tests.http.world import DEPOSIT, task_definition

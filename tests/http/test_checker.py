@@ -15,10 +15,10 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import from_ints
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.kernels import CheckUnits, MulMod
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier.kernels import CheckUnits, MulMod
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.retry import Backoff
-from crowdfl.services.checker import Checker
+from crowdfl.services.background.checker import Checker
 from tests import subprocesses
 
 P, Q = 2**127 - 1, 2**107 - 1
@@ -114,7 +114,7 @@ def test_one_that_is_stopped_keeps_nobody_waiting(checker, public, numbers, monk
     """It is not dead, and answers nothing either: after a while it is killed."""
     kernel, pid = CheckUnits(public.n), child(checker)
     checker.map(kernel, numbers)  # it has started
-    monkeypatch.setattr("crowdfl.services.checker._PATIENCE", 0.3)
+    monkeypatch.setattr("crowdfl.services.background.checker._PATIENCE", 0.3)
     os.kill(pid, signal.SIGSTOP)
     assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
     assert gone(pid)
@@ -128,7 +128,7 @@ def test_what_is_left_of_a_broken_exchange_is_nobody_elses(checker, public, numb
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("crowdfl.services.checker._exactly", broken)
+        patched.setattr("crowdfl.services.background.checker._exactly", broken)
         with pytest.raises(MemoryError):
             checker.map(kernel, numbers)
     assert gone(pid)
@@ -137,7 +137,7 @@ def test_what_is_left_of_a_broken_exchange_is_nobody_elses(checker, public, numb
 
 def test_many_numbers_go_in_pieces(checker, public, numbers, monkeypatch):
     """With the same verdicts, in order."""
-    monkeypatch.setattr("crowdfl.services.checker._PIECE", 100)
+    monkeypatch.setattr("crowdfl.services.background.checker._PIECE", 100)
     kernel = CheckUnits(public.n)
     assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
 
@@ -178,7 +178,7 @@ def test_it_does_not_outlive_a_killed_service():
     script = (
         "import time\n"
         "from crowdfl.crypto.compute import Threads\n"
-        "from crowdfl.services.checker import Checker\n"
+        "from crowdfl.services.background.checker import Checker\n"
         "checker = Checker(Threads(1)); checker.start()\n"
         "print(checker._process.pid, flush=True); time.sleep(60)\n"
     )

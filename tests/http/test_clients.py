@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from crowdfl.documents.signed import sign_document
 from crowdfl.errors import (
     Conflict,
     NotAuthenticated,
@@ -14,7 +15,6 @@ from crowdfl.errors import (
     WrongProtocol,
 )
 from crowdfl.retry import Backoff
-from crowdfl.roles.documents import sign_document
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http.problems import problem_for

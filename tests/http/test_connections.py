@@ -21,7 +21,7 @@ from crowdfl.settings import KgcSettings
 from crowdfl.storage.memory import ManualClock
 
 
-class Door:
+class SessionGuard:
     """A listener on loopback with its gate, and those who come to it."""
 
     def __init__(self, stack, most=100, per_address=100):
@@ -64,7 +64,7 @@ def is_closed(theirs):
 
 def test_one_address_gets_so_many_and_others_get_theirs(stack):
     """The next of that address is closed at once; it takes nothing from anybody else."""
-    door = Door(stack, per_address=3)
+    door = SessionGuard(stack, per_address=3)
     assert all(ours for _, ours in door.fill(3))
     theirs, ours = door.come()
     assert (ours, is_closed(theirs)) == (None, True)
@@ -74,7 +74,7 @@ def test_one_address_gets_so_many_and_others_get_theirs(stack):
 
 def test_all_addresses_together_get_so_many(stack):
     """However many there are."""
-    door = Door(stack, most=4)
+    door = SessionGuard(stack, most=4)
     admitted = [ours for number in range(2, 8) for _, ours in door.fill(1, f"127.0.0.{number}")]
     assert [ours is not None for ours in admitted] == [True] * 4 + [False] * 2
     assert (door.reasons, len(door.gate)) == ({"all": 2}, 4)
@@ -82,13 +82,13 @@ def test_all_addresses_together_get_so_many(stack):
 
 def test_zero_is_no_limit_for_one_address(stack):
     """As behind a proxy."""
-    door = Door(stack, per_address=0)
+    door = SessionGuard(stack, per_address=0)
     assert all(ours for _, ours in door.fill(20))
 
 
 def test_who_goes_makes_room(stack):
     """A closed socket counts no more, and is not counted twice."""
-    door = Door(stack, per_address=2)
+    door = SessionGuard(stack, per_address=2)
     (_, first), _ = door.fill(2)
     first.close()
     first.close()
@@ -99,7 +99,7 @@ def test_who_goes_makes_room(stack):
 
 def test_the_longest_silent_one_makes_room(stack):
     """After a second of grace; of the same address if that one has too many."""
-    door = Door(stack, most=10, per_address=2)
+    door = SessionGuard(stack, most=10, per_address=2)
     other, _ = door.come("127.0.0.2")
     (first, _), (second, _) = door.fill(2)
     door.clock.time += 0.5
@@ -117,7 +117,7 @@ def test_the_longest_silent_one_makes_room(stack):
 
 def test_who_is_being_served_stays(stack):
     """However long it takes; between two requests it is silent like any other."""
-    door = Door(stack, per_address=1)
+    door = SessionGuard(stack, per_address=1)
     theirs, _ = door.come()
     peer = theirs.getsockname()
     door.gate.busy(peer)
@@ -132,7 +132,7 @@ def test_who_is_being_served_stays(stack):
 
 def test_a_handshake_that_does_not_end_is_not_waited_for(stack):
     """One that stands is left alone."""
-    door = Door(stack)
+    door = SessionGuard(stack)
     (done, _), (late, _) = door.fill(2)
     door.gate.set_up(done.getsockname())
     door.clock.time += connections.HANDSHAKE_SECONDS - 1
@@ -145,7 +145,7 @@ def test_a_handshake_that_does_not_end_is_not_waited_for(stack):
 
 def test_refusals_are_logged_once_a_minute(stack):
     """With how many there were."""
-    door = Door(stack, per_address=1)
+    door = SessionGuard(stack, per_address=1)
     theirs, _ = door.come()
     door.gate.busy(theirs.getsockname())
     door.fill(50)
@@ -188,7 +188,7 @@ def _one_more(descriptor):
 
 def test_without_a_descriptor_a_connection_is_turned_away(stack):
     """It does not wait in the queue, where it would wake the event loop for ever; nor is anything raised."""
-    door = Door(stack)
+    door = SessionGuard(stack)
     waiting = socket.create_connection(door.listener.getsockname(), timeout=10)
     stack.callback(waiting.close)
     with no_descriptor_left(), pytest.raises(BlockingIOError):
@@ -200,7 +200,7 @@ def test_without_a_descriptor_a_connection_is_turned_away(stack):
 
 def test_without_a_descriptor_a_silent_connection_gives_its_own(stack):
     """The one that waits is let in as soon as the other is closed."""
-    door = Door(stack)
+    door = SessionGuard(stack)
     silent, ours = door.come()
     door.clock.time += 10
     waiting = socket.create_connection(door.listener.getsockname(), timeout=10)
@@ -218,7 +218,7 @@ def test_without_a_descriptor_a_silent_connection_gives_its_own(stack):
 
 def test_with_no_spare_descriptor_either_the_event_loop_rests_after_one_error(stack):
     """asyncio rests for a second when accept fails so, but would ask two thousand times before: the next call ends that."""
-    door, plain = Door(stack), socket.create_server(("127.0.0.1", 0))
+    door, plain = SessionGuard(stack), socket.create_server(("127.0.0.1", 0))
     stack.callback(socket.create_connection(plain.getsockname(), timeout=10).close)
     with no_descriptor_left():
         listener = stack.enter_context(LimitedListener.over(plain, door.gate))

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from crowdfl.errors import KeyNotProven, NotAuthenticated, NotReady, RoundsExhausted, ServiceUnavailable, TaskEnded
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.ends import Ending, TaskEnds
+from crowdfl.roles.ends import TaskEnds, Tombstone
 from crowdfl.roles.holdings import KgcHoldings
 from crowdfl.services.apps.preparing import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
@@ -86,7 +86,7 @@ def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):
 def test_there_is_no_file_of_a_task_that_has_ended(world):
     """And its source is erased."""
     task = undealt(world)
-    TaskEnds(KgcHoldings(world.kgc.store, world.kgc.bundles), world.clock).close(task, Ending("cancelled", "SP"))
+    TaskEnds(KgcHoldings(world.kgc.store, world.kgc.bundles), world.clock).close(task, Tombstone("cancelled", "SP"))
     with pytest.raises(TaskEnded):
         world.kgc_for("csp").dealt(task, 1)
     assert not world.kgc.bundles.has(f"{task}.source")

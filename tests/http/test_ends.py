@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, NotReady, ServiceError, TaskEnded
-from crowdfl.roles.documents import TaskEnd
 from crowdfl.services.apps.ends import Survey
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name
 from crowdfl.errors import BadSignature, DocumentError, InvitationRefused, KeyMismatch, SealBroken
 from crowdfl.protocols.profile import Identity, ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name
-from crowdfl.roles.enrolment import Enrolled, enrol
+from crowdfl.roles.participant.enrolment import Enrolled, enrol
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from tests.http.world import INITIAL_MODEL, task_definition
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, text
 
+from crowdfl.documents.signed import Invitation, participant_name
 from crowdfl.errors import StorageFull
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.documents import Invitation, participant_name
-from crowdfl.roles.enrolment import enrol
+from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.http import bodies

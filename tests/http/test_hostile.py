@@ -6,8 +6,8 @@ import json
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation, sign_document
 from crowdfl.protocols.claims import Claim
-from crowdfl.roles.documents import Certificate, EnrolmentRequest, Invitation, sign_document
 from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
 

@@ -15,14 +15,9 @@ import numpy as np
 import pytest
 
 from crowdfl import errors
-from crowdfl.cli.settings_file import read_file, read_service
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import ServiceUnavailable, UnsupportedVersion, WrongProtocol
-from crowdfl.protocols.messages import Limits, Message, RoundRequest
-from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import (
+from crowdfl.documents.signed import (
     Appointment,
     Certificate,
     Definition,
@@ -31,7 +26,11 @@ from crowdfl.roles.documents import (
     open_document,
     participant_name,
 )
-from crowdfl.roles.enrolment import Enrolled
+from crowdfl.errors import ServiceUnavailable, UnsupportedVersion, WrongProtocol
+from crowdfl.protocols.messages import Limits, Message, RoundRequest
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.sp.csp_link import replies_folder
 from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.services.client.peers import SpClient
@@ -39,6 +38,7 @@ from crowdfl.services.client.transport import Bearer, Service
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, error_from, slug_of
 from crowdfl.settings import CspSettings, KgcSettings, ParticipantSettings, RequesterSettings, SpSettings
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.settings_file import read_file, read_service
 from tests.hosts import test_tools
 from tests.http.world import IMPATIENT, World
 

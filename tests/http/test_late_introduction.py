@@ -3,7 +3,7 @@
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, TaskFull
-from crowdfl.roles.sp.introductions import Introductions
+from crowdfl.roles.sp.csp_enrolment import CspEnrolment
 from tests.hosts import SMALL_TASK
 from tests.simulation.faults import Crash
 
@@ -62,17 +62,17 @@ def test_csp_is_told_once_in_order_and_again_after_a_crash(world, monkeypatch):
     people = [world.add_person(task) for _ in range(4)]
     monkeypatch.setattr(world.sp.ports, "csp", world.csp)
     monkeypatch.setattr(world.csp, "enrol", noted)
-    introductions = Introductions(world.sp._core, world.sp.steps.end_with_csp)
+    introductions = CspEnrolment(world.sp._core, world.sp.steps.end_with_csp)
     with pytest.raises(Crash):
         introductions.step(task)
-    again = Introductions(world.sp._core, world.sp.steps.end_with_csp)
+    again = CspEnrolment(world.sp._core, world.sp.steps.end_with_csp)
     stored = world.sp.store.task(task)
     assert again.due(stored)
     assert again.step(task)
     assert told(world, task) == [person.who for person in people]
     assert len(sent) == 5  # the second one twice
     assert not again.due(stored)
-    assert not Introductions(world.sp._core, world.sp.steps.end_with_csp).due(stored)
+    assert not CspEnrolment(world.sp._core, world.sp.steps.end_with_csp).due(stored)
 
 
 def test_somebody_whom_csp_refuses_keeps_nobody_waiting(world, monkeypatch):

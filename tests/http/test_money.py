@@ -16,9 +16,9 @@ from crowdfl.errors import (
     UnknownDeposit,
 )
 from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.services.background.payouts import Payouts
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer
-from crowdfl.services.payouts import Payouts
 from tests.hosts import Desk
 from tests.http.world import INITIAL_MODEL, World, task_definition
 

@@ -25,12 +25,12 @@ from crowdfl.errors import (
     SettingsError,
 )
 from crowdfl.retry import Backoff
+from crowdfl.services.background.ticker import Ticker
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
-from crowdfl.services.ticker import Ticker
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.signing import signing_key

@@ -18,8 +18,8 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import UploadBody, make_upload, upload_statement
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.holdings import CspHoldings, key_shares
 from crowdfl.roles.requester import own_key

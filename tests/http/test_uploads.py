@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import open_document
 from crowdfl.errors import AlreadyCounted, BadSignature, Conflict, LimitExceeded, NotReady, Truncated
-from crowdfl.roles.documents import open_document
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.client.transport import Signer
 

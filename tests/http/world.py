@@ -12,13 +12,12 @@ from anyio.from_thread import BlockingPortal
 from fastapi import FastAPI
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.local import LocalHost
+from crowdfl.documents.signed import Definition
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
-from crowdfl.roles.participant import Participant, arrays_to_npz
+from crowdfl.roles.participant.participant import Participant, arrays_to_npz
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
@@ -28,6 +27,7 @@ from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.memory import ManualClock, MemoryBlobs
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 

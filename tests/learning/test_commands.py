@@ -233,9 +233,9 @@ def test_the_raw_text_is_fetched_with_its_checksum_shown(tmp_path):
         try:
             url = f"http://127.0.0.1:{server.server_port}/w.tar.gz"
             with pytest.raises(DataAltered, match=sha256):
-                typed("data", "fetch-wisdm", kept, "--url", url, "--sha256", "0" * 64)
+                typed("wisdm", "fetch", kept, "--url", url, "--sha256", "0" * 64)
             assert list(kept.iterdir()) == []
-            shown = typed("data", "fetch-wisdm", kept, "--url", url, "--sha256", sha256)
+            shown = typed("wisdm", "fetch", kept, "--url", url, "--sha256", sha256)
         finally:
             server.shutdown()
             thread.join()

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto import pctd
-from crowdfl.crypto.vector import CipherVector, combine, signed_values
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.vector import CipherVector, combine, signed_values
 
 
 def reduced(m: int, n: int) -> int:

@@ -12,11 +12,11 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto import pctd, vector
 from crowdfl.crypto.blocks import from_ints
-from crowdfl.crypto.budget import WidthBudget
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier import pctd, vector
+from crowdfl.crypto.paillier.budget import WidthBudget
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.randomizers import FreshRandomizers
 from crowdfl.errors import FormatError, NotAnInteger
 from crowdfl.protocols.party import KeyedParty
 

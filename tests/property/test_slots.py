@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.vector import combine, encrypt
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.vector import combine, encrypt
 
 
 @st.composite

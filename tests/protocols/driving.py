@@ -9,19 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from crowdfl.crypto import pctd
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
-from crowdfl.crypto.vector import CipherVector
-from crowdfl.lab.parties import LocalDealer
-from crowdfl.local import LocalFederation, Update
-from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.hardened import profile as hardened
-from crowdfl.protocols.messages import Message
-from crowdfl.protocols.paper import profile as paper
-from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
-from crowdfl.protocols.sdiv import (
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.protocols.common.sdiv import (
     DivideRequest,
     GuardReply,
     GuardRequest,
@@ -30,8 +22,16 @@ from crowdfl.protocols.sdiv import (
     guard_polynomials,
     guard_tops,
 )
-from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_in
+from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
+from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.hardened import profile as hardened
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.paper import profile as paper
+from crowdfl.protocols.party import KeyedParty
+from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl_lab.parties import LocalDealer
 
 ONE = Threads(1)
 

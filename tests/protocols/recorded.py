@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.vector import CipherVector
+from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened import csp as csp_module
 from crowdfl.protocols.hardened import opening, prifedavg, prirwd
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.smul import PolynomialsRequest
 from tests.protocols.driving import Keeping, Parties, converse, deal
 
 PAYMENT = 1_000_000

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from crowdfl.crypto import kernels
 from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.paillier import kernels
 from crowdfl.errors import BackendUnavailable, Cancelled, OutOfTurn, RoundEnded
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened.prirwd import LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.smul import PolynomialsRequest
 from tests.protocols.driving import ONE
 from tests.protocols.recorded import Recorded, record, short_messages
 

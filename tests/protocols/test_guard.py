@@ -10,9 +10,9 @@ import pytest
 
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import Coins
-from crowdfl.protocols import sdiv
-from crowdfl.protocols.sdiv import GuardReply, HardenedSdivSp, SdivWidths
-from crowdfl.protocols.smul import PolynomialsSp
+from crowdfl.protocols.common import sdiv
+from crowdfl.protocols.common.sdiv import GuardReply, HardenedSdivSp, SdivWidths
+from crowdfl.protocols.common.smul import PolynomialsSp
 from tests.protocols.driving import Divider, converse, pair
 
 KEY_BITS = 576

@@ -9,9 +9,9 @@ import pytest
 from crowdfl import LocalFederation as Exported
 from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
-from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.protocols.driving import ONE, SMALL, SMALL_PAPER, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl import protocols
-from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import (
     CiphertextError,
     CrowdFLError,
@@ -23,11 +23,11 @@ from crowdfl.errors import (
     Truncated,
     UnsupportedVersion,
 )
+from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
 from crowdfl.protocols.hardened.prirwd import NonceRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.sdiv import SdivReply, SdivRequest
 from tests.protocols.driving import SMALL, deal, pair
 
 for module in pkgutil.iter_modules(protocols.__path__):

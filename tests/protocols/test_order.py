@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import LengthMismatch, OutOfTurn, ProtocolError, RoundEnded, RoundsExhausted, TooFewParticipants
+from crowdfl.protocols.common.sdiv import DivideRequest
 from crowdfl.protocols.hardened.opening import REQUESTER, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.sdiv import DivideRequest
 from tests.protocols.driving import Keeping
 from tests.protocols.recorded import PAYMENT, record, short_messages
 

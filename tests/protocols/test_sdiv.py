@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
-from crowdfl.protocols.messages import Message
-from crowdfl.protocols.sdiv import (
+from crowdfl.protocols.common.sdiv import (
     GuardReply,
     HardenedSdivSp,
     PaperSdivCsp,
@@ -17,7 +16,8 @@ from crowdfl.protocols.sdiv import (
     SdivReply,
     SdivWidths,
 )
-from crowdfl.protocols.smul import PolynomialsReply
+from crowdfl.protocols.common.smul import PolynomialsReply
+from crowdfl.protocols.messages import Message
 from tests.protocols.driving import Divider, converse, pair
 
 KEY_BITS = 576

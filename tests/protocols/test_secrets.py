@@ -8,15 +8,15 @@ import pytest
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
-from crowdfl.local import Update
 from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.common.smul import PaperSmulSp, PolynomialsSp
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.opening import MaskSeed, Publication
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
-from crowdfl.protocols.smul import PaperSmulSp, PolynomialsSp
+from crowdfl.simulation.local_host import Update
 from tests.protocols.driving import SMALL, converse, deal, federation, pair, updates
 
 SECRET = bytes(range(200, 232))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from crowdfl.crypto import pctd
+from crowdfl.crypto.paillier import pctd
 from crowdfl.errors import (
     CrowdFLError,
     InsecureKeyRefused,
@@ -24,9 +24,9 @@ from crowdfl.errors import (
     TooManyUploads,
     WidthBudgetExceeded,
 )
-from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.protocols.driving import converse, deal, empty_uploads, federation, updates
 
 NAN, INF = float("nan"), float("inf")

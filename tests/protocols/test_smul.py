@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, ProtocolError
-from crowdfl.protocols.hardened.prirwd import distance_polynomials
-from crowdfl.protocols.smul import (
+from crowdfl.protocols.common.smul import (
     PaperSmulCsp,
     PaperSmulSp,
     PolynomialsCsp,
@@ -20,6 +19,7 @@ from crowdfl.protocols.smul import (
     PolynomialsSp,
     products_in,
 )
+from crowdfl.protocols.hardened.prirwd import distance_polynomials
 from tests.protocols.driving import pair
 
 

@@ -20,7 +20,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.retry import no_jitter
-from crowdfl.roles.agent import Agent
+from crowdfl.roles.participant.agent import Agent
 from crowdfl.services.http.wire import error_from
 from tests.hosts import Desk
 

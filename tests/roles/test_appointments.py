@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto import pctd
+from crowdfl.crypto.paillier import pctd
+from crowdfl.documents.signed import Appointment
 from crowdfl.errors import KeyMismatch, NotReady
-from crowdfl.local import LocalHost
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.documents import Appointment
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "sigma": 40}

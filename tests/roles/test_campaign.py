@@ -5,8 +5,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from crowdfl.crypto import kernels
-from crowdfl.crypto.kernels import PartialDecrypt
+from crowdfl.crypto.paillier import kernels
+from crowdfl.crypto.paillier.kernels import PartialDecrypt
+from crowdfl.documents.signed import sign_document
 from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
@@ -24,9 +25,8 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.documents import sign_document
-from crowdfl.roles.enrolment import enrol
-from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.roles.participant.enrolment import enrol
+from crowdfl.roles.participant.participant import arrays_from_npz
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.settings import TaskSettings

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import RoundEnded, TaskEnded
+from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import DISTANCES
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.smul import PolynomialsRequest
 from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import Desk
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.aggregators import upload_name
 from tests.attacks.cheating import honest_uploads, weighted_upload
 from tests.hosts import Desk

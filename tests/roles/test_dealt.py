@@ -6,7 +6,7 @@ from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExha
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
-from crowdfl.roles.restored import seal_csp
+from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.memory import MemoryBlobs
@@ -223,7 +223,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
     for number in (1, 2, 3):
         bundles.delete(f"{task}.dealt.{number}")
 
-    class Ending:
+    class Tombstone:
         """KGC's last answer crosses SP's word."""
 
         def dealt(self, _task, number):
@@ -235,7 +235,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
             """Never."""
             raise AssertionError
 
-    monkeypatch.setattr(desk.csp, "kgc", Ending())
+    monkeypatch.setattr(desk.csp, "kgc", Tombstone())
     with pytest.raises(TaskEnded):
         desk.csp._become_sole_holder(task)
     assert files_of(desk, "csp") == []
@@ -252,7 +252,7 @@ def test_the_sweep_removes_files_of_rounds_that_are_over(desk):
 
 def test_a_restored_csp_uses_nothing_that_was_dealt(desk):
     """Its files are there again, and no step of the task is answered."""
-    seal_csp(desk.csp.store)
+    mark_restored_csp(desk.csp.store)
     play_round(desk)
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.roles.documents import Definition
+from crowdfl.documents.signed import Definition
 from crowdfl.settings import TaskSettings
 from tests.hosts import small_definition
 

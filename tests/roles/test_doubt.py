@@ -6,14 +6,14 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import ClockInDoubt, NotAuthenticated, NotReady, UnknownParticipant
-from crowdfl.roles.claiming import ClaimTime
-from crowdfl.roles.ends import Ending
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.ends import Tombstone
+from crowdfl.roles.participant.claims import ClaimTime
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.cancel import cancel_task
-from crowdfl.roles.sp.core import EPOCH, SureBooks
+from crowdfl.roles.sp.core import EPOCH, TrustedLedgerPorts
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.steps import rewards_name
+from crowdfl.roles.sp.round_steps import rewards_name
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.storage.memory import ManualClock
@@ -29,14 +29,14 @@ def train(arrays, _settings, _round=0):
     return arrays, 5
 
 
-def beside(desk: WatchingDesk) -> SureBooks:
+def beside(desk: WatchingDesk) -> TrustedLedgerPorts:
     """As an operator's command opens the store, in a process of its own."""
-    return SureBooks(desk.sp.store, OperatorClock(desk.clock, ManualClock(99.0).now, desk.sp.store, BOUND))
+    return TrustedLedgerPorts(desk.sp.store, OperatorClock(desk.clock, ManualClock(99.0).now, desk.sp.store, BOUND))
 
 
 def cancel(desk: WatchingDesk) -> None:
     """As the operator."""
-    cancel_task(beside(desk), desk.task, Ending("cancelled", "the operator of SP", "x"))
+    cancel_task(beside(desk), desk.task, Tombstone("cancelled", "the operator of SP", "x"))
 
 
 @pytest.mark.parametrize("jump", JUMPS)

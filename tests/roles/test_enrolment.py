@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name, sign_document
 from crowdfl.errors import BadSignature, DocumentError, InvalidKey, InvitationRefused, SealBroken, Truncated
 from crowdfl.protocols.profile import Identity, ParticipantKeys
-from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name, sign_document
-from crowdfl.roles.enrolment import Enrolled, enrol, enrolment_context
+from crowdfl.roles.participant.enrolment import Enrolled, enrol, enrolment_context
 from tests.hosts import Desk
 
 

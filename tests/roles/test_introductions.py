@@ -7,7 +7,7 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, TaskFull
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.introductions import Introductions
+from crowdfl.roles.sp.csp_enrolment import CspEnrolment
 from tests.chained import ChainedProfile
 from tests.hosts import Desk, FileDisk
 
@@ -99,7 +99,7 @@ def test_a_newcomer_is_told_of_before_the_round_that_it_is_in(desk):
 
 def test_a_lost_message_is_sent_again_before_the_round_is_computed(desk, monkeypatch):
     """CSP refuses a round of strangers: whoever is in it is told of first, even if the worker never came to it."""
-    monkeypatch.setattr(Introductions, "due", lambda *_: False)
+    monkeypatch.setattr(CspEnrolment, "due", lambda *_: False)
     desk.wire.lost = 2
     for _ in range(3):
         with contextlib.suppress(ServiceUnavailable):

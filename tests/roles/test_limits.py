@@ -7,11 +7,11 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, LimitExceeded, ModelMismatch, QuotaExceeded
-from crowdfl.local import LocalHost
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.participant import arrays_to_npz
+from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.memory import MemoryBlobs
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 

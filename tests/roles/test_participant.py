@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import sign_document
 from crowdfl.errors import (
     BadSignature,
     DocumentError,
@@ -16,8 +17,7 @@ from crowdfl.errors import (
     TooFewParticipants,
     TooLate,
 )
-from crowdfl.roles.documents import sign_document
-from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
 from tests.hosts import Desk
 

@@ -4,8 +4,8 @@ import pytest
 
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer, plain_rounds
-from crowdfl.local import LocalHost
 from crowdfl.roles.defining import defined
+from crowdfl.simulation.local_host import LocalHost
 from tests.hosts import test_tools as tools_for_tests
 
 pytestmark = pytest.mark.second

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 
 from crowdfl.errors import AlreadyPaid, NotReady, OutOfTurn, RoundEnded, TooLate
 from crowdfl.roles.ports import PaymentState, StoredPayment
-from crowdfl.roles.restored import question_sp, reconcile, seal_csp
+from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.rounds import RoundState
@@ -56,9 +56,9 @@ class Backup:
         shutil.copytree(self._folder, live)
         store = desk.disk.store(self._role)
         if self._role == "sp":
-            question_sp(store, desk.clock.now())
+            mark_restored_sp(store, desk.clock.now())
         else:
-            seal_csp(store)
+            mark_restored_csp(store)
         desk.restart()
 
 

@@ -10,7 +10,7 @@ import pytest
 from crowdfl.errors import MasksDoNotFit, NotReady, SettingsError, TooLate
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.ports import KgcPeer, PaymentState, StoredPayment, payment_key
-from crowdfl.roles.restored import forgotten_payments, reconcile, seal_csp
+from crowdfl.roles.restored import forgotten_payments, mark_restored_csp, reconcile
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import Desk, FileDisk
 from tests.roles.test_restored import BUDGET, Backup, ended, heard, paying, train
@@ -78,7 +78,7 @@ def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_p
     share = (desk.folder / f"csp/keys/{desk.task}.csp").read_bytes()
     desk.disk.close()
     shutil.rmtree(desk.folder / "csp")
-    seal_csp(desk.disk.store("csp"))  # an empty backup, restored
+    mark_restored_csp(desk.disk.store("csp"))  # an empty backup, restored
     desk.restart()
     with pytest.raises(NotReady, match="handed over and destroyed"):
         desk.csp.prepare(desk.task)

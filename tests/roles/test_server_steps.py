@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import DocumentError
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.oracle import PlainStep
-from crowdfl.local import LocalFederation, Update
-from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.hosts import ONE, Desk
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "sigma": None, "min_participants": 3, "check": "none"}

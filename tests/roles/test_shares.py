@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.restored import seal_csp
+from crowdfl.roles.restored import mark_restored_csp
 from tests.hosts import Desk
 
 TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
@@ -89,7 +89,7 @@ def test_whoever_joins_late_takes_part_from_the_same_model(desk):
 def test_a_restored_csp_answers_no_round(desk):
     """What was dealt before the backup may have been used since."""
     assert play_round(desk, 1) == "rewarded"
-    seal_csp(desk.csp.store)
+    mark_restored_csp(desk.csp.store)
     desk.restart()
     assert play_round(desk, 2) == "aborted"
     assert desk.sp.ledger(desk.task).balance("round 2") == 0

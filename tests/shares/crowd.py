@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.local import LocalHost
 from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import make_upload
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.memory import ManualClock
 from tests.hosts import test_tools
 

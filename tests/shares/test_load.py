@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.upload import make_upload, upload_bytes
+from crowdfl.protocols.shares.round.upload import make_upload, upload_bytes
 from tests.hosts import FileDisk
 from tests.shares.crowd import Crowd
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import RoundEnded
-from crowdfl.roles.restored import question_sp, reconcile, seal_csp
+from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from tests.hosts import FileDisk
@@ -62,9 +62,9 @@ def restore(crowd: Crowd, role: str, archive: Path, *, unchanged: bool = False) 
         put(f"sqlite:///{place}/state.db")
     store = disk.store(role)
     if role == "sp" and not unchanged:
-        question_sp(store, crowd.clock.now())
+        mark_restored_sp(store, crowd.clock.now())
     elif not unchanged:
-        seal_csp(store)
+        mark_restored_csp(store)
     crowd.restart()
 
 

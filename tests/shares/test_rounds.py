@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.learning.oracle import agreement_weights, distance_weights, rewards_from, updates_of
-from crowdfl.local import LocalFederation, Update
+from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.shares.crowd import BUDGET, SETTINGS, Crowd, along, next_model
 
 RULES = ("gate", "agreement", "distance")

@@ -10,7 +10,7 @@ from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite,
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
-from crowdfl.roles.described import described
+from crowdfl.roles.task_summary import described
 from crowdfl.storage.model_files import read_initial
 from tests.cli.program import call
 from tests.simulate.test_join import TASK

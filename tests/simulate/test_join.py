@@ -13,12 +13,12 @@ import pytest
 
 import crowdfl
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import sign_document
 from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
-from crowdfl.lab.demo.servers import SERVERS
-from crowdfl.roles.documents import sign_document
 from crowdfl.services.client.invited import kept_least
 from crowdfl.settings import ParticipantSettings
+from crowdfl_lab.demo.servers import SERVERS
 from tests.cli.program import call
 from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
 from tests.simulate.lines import START, evaluate, people, plain, train

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto import pctd
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.errors import (
     AlreadyCounted,
     ClaimRefused,
@@ -27,8 +27,8 @@ from crowdfl.errors import (
     SeedReused,
     TooFewParticipants,
 )
+from crowdfl.protocols.common.keyed import KeyedCsp, KeyedProfile, KeyedReader, KeyedSide, KeyedSp
 from crowdfl.protocols.exchange import Exchange
-from crowdfl.protocols.keyed import KeyedCsp, KeyedProfile, KeyedReader, KeyedSide, KeyedSp
 from crowdfl.protocols.profile import (
     Average,
     CspMemory,
@@ -97,7 +97,7 @@ class ClearSp(_Side, KeyedSp):
         """As made durable before."""
         self._seeds, self._keep = dict(known), keep
 
-    def read_again(self, load: Callable[[str], bytes]) -> None:
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """They are small."""
 
     def upload_bytes(self) -> int:

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
+from crowdfl.documents.signed import Definition
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.documents import Definition
 from tests.simulation.clear import ClearProfile
 
 

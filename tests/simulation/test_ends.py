@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Definition, TaskEnd
 from crowdfl.errors import BadSignature, DocumentError, Forbidden, ServiceUnavailable, TaskEnded, UnknownTask
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp, refuse_task
-from crowdfl.roles.documents import Definition, TaskEnd
-from crowdfl.roles.ends import Ending, TaskEnds
+from crowdfl.roles.ends import TaskEnds, Tombstone
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
-from crowdfl.services.sweeper import Sweeper
+from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.storage.memory import ManualClock
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.faults import Crash, Fragile, Life
@@ -191,7 +191,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
     assert roles.holdings.held()[roles.task]["results"] > 0
     for role in ("kgc", "csp"):
         assert roles.stores[role].task(roles.task).state == "ended"
-        document = Ending.of(roles.stores[role], roles.task)
+        document = Tombstone.of(roles.stores[role], roles.task)
         assert document is not None
         assert TaskEnd.open(document.document, SP_KEY.public).why == "settled"
 
@@ -371,7 +371,7 @@ def test_sp_cancels_a_task_past_its_life_and_returns_its_money(running, copies: 
     assert store.task(roles.task).state == "cancelled"
     assert [str(round_.state) for round_ in store.rounds(roles.task)] == ["aborted"]
     assert [m.name for m in store.movements(roles.task)][-1] == "abort round 1"
-    how = Ending.of(store, roles.task)
+    how = Tombstone.of(store, roles.task)
     assert how is not None
     assert how.why == "expired"
     assert roles.secrets()["sp"]["key shares"] == 1

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Definition, Invitation, participant_name, sign_document
 from crowdfl.errors import ChainBroken, CrowdFLError
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.local import LocalHost
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.documents import Definition, Invitation, participant_name, sign_document
-from crowdfl.roles.enrolment import enrol
-from crowdfl.roles.participant import arrays_to_npz
+from crowdfl.roles.participant.enrolment import enrol
+from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
@@ -27,6 +26,7 @@ from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import FileDisk, test_tools

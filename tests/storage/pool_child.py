@@ -20,7 +20,7 @@ from typing import Any
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_ints
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.errors import PoolExhausted
 from crowdfl.storage.pools import RandomizerPool
 

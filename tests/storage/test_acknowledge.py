@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
-from crowdfl.local import Store
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.simulation.local_host import Store
 from crowdfl.storage.sql import _ALIKE, SqlStore
 
 

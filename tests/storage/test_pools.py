@@ -21,10 +21,10 @@ import pytest
 from pool_child import Numbered, work
 from tests import subprocesses
 
-from crowdfl.crypto import pctd, vector
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.paillier import pctd, vector
+from crowdfl.crypto.paillier.randomizers import FreshRandomizers, RandomizerSource
 from crowdfl.errors import (
     Cancelled,
     KeyMismatch,

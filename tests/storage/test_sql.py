@@ -15,11 +15,11 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.local import Store
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.simulation.local_host import Store
 from crowdfl.storage.sql import SqlStore
 
 TASK = StoredTask("t", "definition", "appointment", "running")

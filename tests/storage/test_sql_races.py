@@ -13,11 +13,11 @@ import pytest
 from tests import subprocesses
 
 from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
-from crowdfl.local import Store
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import StoredParticipant, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.sp.rounds import Round
+from crowdfl.simulation.local_host import Store
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("store_child.py")

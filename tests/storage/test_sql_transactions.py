@@ -15,10 +15,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
-from crowdfl.local import Store
 from crowdfl.roles.ports import StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
 from crowdfl.roles.sp.rounds import Round
+from crowdfl.simulation.local_host import Store
 from crowdfl.storage import database
 from crowdfl.storage.memory import MemoryStore
 from crowdfl.storage.sql import SqlStore

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from crowdfl import errors
+from crowdfl.documents.links import invitation_link, read_link
+from crowdfl.documents.signed import Invitation
 from crowdfl.errors import DocumentError
-from crowdfl.roles.documents import Invitation
-from crowdfl.roles.invitation_link import invitation_link, read_link
 from crowdfl.settings import ParticipantSettings
 
 FOLDER = Path(__file__).parents[2] / "vectors"

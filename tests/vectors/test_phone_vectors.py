@@ -10,14 +10,14 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.learning.models.files import from_npz
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
+from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import UpdateEncoder
-from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import TaskSettings, to_millionths

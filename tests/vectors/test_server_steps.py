@@ -8,7 +8,7 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.steps import ServerStep
+from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.settings import TaskSettings
 from tests.vectors.test_vectors import generated
 

@@ -12,7 +12,9 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.protocols.claims import make_claim, open_reward
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.profile import TaskSpec
-from crowdfl.protocols.shares.average import (
+from crowdfl.protocols.shares.chain import ModelChain, first_base
+from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
     REQUESTER,
     AverageCoins,
@@ -22,9 +24,7 @@ from crowdfl.protocols.shares.average import (
     open_sum,
     publish_sum,
 )
-from crowdfl.protocols.shares.chain import ModelChain, first_base
-from crowdfl.protocols.shares.lanes import coins
-from crowdfl.protocols.shares.manifest import (
+from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestEntry,
     RoundManifest,
@@ -32,8 +32,7 @@ from crowdfl.protocols.shares.manifest import (
     manifest_of,
     open_seals,
 )
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
-from crowdfl.protocols.shares.upload import (
+from crowdfl.protocols.shares.round.upload import (
     UploadBody,
     expanded_samples,
     expanded_update,
@@ -42,6 +41,7 @@ from crowdfl.protocols.shares.upload import (
     upload_bytes,
     upload_from_seed,
 )
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 from crowdfl.settings import TaskSettings
 
 FOLDER = Path(__file__).parents[2] / "vectors"

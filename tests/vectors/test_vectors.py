@@ -10,15 +10,16 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl import errors
-from crowdfl.crypto import blocks, pctd
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
+from crowdfl.crypto import blocks
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked, combine, signed_values
 from crowdfl.crypto.randomness import public_permutation, public_stream
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
-from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked, combine, signed_values
+from crowdfl.documents.signed import EnrolmentRequest, participant_name
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.documents import EnrolmentRequest, participant_name
-from crowdfl.roles.enrolment import Enrolled, enrolment_context
+from crowdfl.roles.participant.enrolment import Enrolled, enrolment_context
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 PCTD, PACKING, FORM, PERMUTATION, ENROLMENT = (

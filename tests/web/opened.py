@@ -12,9 +12,9 @@ from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import Integers, rounded_quotient
-from crowdfl.protocols.shares.keys import SharesCspBundle
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
+from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, open_seed
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
-from crowdfl.protocols.shares.upload import UploadBody, expanded_samples, expanded_update, open_seed
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from unittest import mock
 
 from fastapi import FastAPI
 
+from crowdfl.documents.links import invitation_link
 from crowdfl.errors import NotReady
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.invitation_link import invitation_link
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import ParticipantSettings, TaskSettings, origin_of

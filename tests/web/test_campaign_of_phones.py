@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
 
-from crowdfl.lab.demo.servers import SERVERS
+from crowdfl.documents.signed import Definition
 from crowdfl.learning.datasets.data import Cut, Recording
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.datasets.recordings import split_recordings
 from crowdfl.learning.datasets.watch_data import Watch
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.roles.participant.participant import arrays_from_npz
+from crowdfl_lab.demo.servers import SERVERS
 from tests.cli.test_campaign import Campaign, start_with_task
 from tests.web import browsers
 from tests.web.motion import Motion, replay

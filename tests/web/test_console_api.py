@@ -799,7 +799,7 @@ def test_looking_takes_a_tenth_of_the_time_at_most():
         clock.time += 3.0
         return {}
 
-    looks = events.Looks(look, clock=clock)
+    looks = events.Snapshots(look, clock=clock)
     for _ in range(100):
         looks()
         clock.time += 1.0
@@ -816,7 +816,7 @@ def test_a_difference_has_what_is_new_changed_and_gone():
 
 def test_what_is_remembered_has_a_bound():
     """A million uploads leave the last ones."""
-    told = events.Recollection(lambda: 1.0)
+    told = events.EventHistory(lambda: 1.0)
     for number in range(6_000):
         told.arrived("t", 1, str(number))
         told.hear("round closed", task="t", number=number)
@@ -830,7 +830,7 @@ def test_what_is_remembered_has_a_bound():
 
 def test_an_event_keeps_nothing_but_known_fields():
     """An amount that somebody earned would not be shown even if it were told."""
-    told = events.Recollection(lambda: 1.0)
+    told = events.EventHistory(lambda: 1.0)
     told.hear("payment paid", task="t", who="w", amount=7, weights="x")
     (row,) = told.sections()["news"].values()
     assert row == {"id": 1, "at": 1.0, "event": "payment paid", "task": "t", "who": "w"}

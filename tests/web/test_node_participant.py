@@ -18,7 +18,7 @@ import pytest
 from crowdfl.errors import NotReady
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.oracle import fedavg
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import TaskSettings

@@ -9,17 +9,24 @@ import pytest
 
 import crowdfl.web
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
+from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import ClaimsSp
 from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.profile import Identity, ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER, AverageCoins, ShareSums, open_sum, publish_sum
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.keys import SharesCspBundle
-from crowdfl.protocols.shares.manifest import AcceptedSet
-from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import (
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
+from crowdfl.protocols.shares.round.average import (
+    PARTICIPANTS,
+    REQUESTER,
+    AverageCoins,
+    ShareSums,
+    open_sum,
+    publish_sum,
+)
+from crowdfl.protocols.shares.round.manifest import AcceptedSet
+from crowdfl.protocols.shares.round.upload import (
     UpdateEncoder,
     expanded_samples,
     expanded_update,
@@ -27,9 +34,9 @@ from crowdfl.protocols.shares.upload import (
     parse_upload,
     require_signed,
 )
-from crowdfl.roles.documents import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
-from crowdfl.roles.enrolment import Enrolled
-from crowdfl.roles.participant import arrays_to_npz
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.roles.participant.enrolment import Enrolled
+from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.services.http.wire import signed_text
 from crowdfl.settings import TaskSettings
 from tests.web.pages import served

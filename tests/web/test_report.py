@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from crowdfl.lab.report.html import Section, page_html, section_html
-from crowdfl.lab.report.results import ResultTable
+from crowdfl_lab.report.html import Section, page_html, section_html
+from crowdfl_lab.report.results import ResultTable
 from tests.web import axe, browsers
 
 LONG = "d0b1" * 16  # a task's id

@@ -11,9 +11,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from crowdfl.cli.task.files import template
+from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.learning.models.files import from_npz, from_safetensors
-from crowdfl.roles.invitation_link import read_link
 from crowdfl.schema import settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.model_files import read_model

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crowdfl.cli.requester_file import RequesterFile, open_requester
 from crowdfl.cli.task import console as command
 from crowdfl.cli.task.console import opened_in_browser
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
+from crowdfl.services.client.requester_file import RequesterFile, open_requester
 from crowdfl.web.requester_console.guard import HEADER
 from tests.cli.program import call, start, wait_or_kill
 from tests.web.requesting import small_values

@@ -3,7 +3,7 @@
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.web.requester_console.learned import recipe_shown
+from crowdfl.web.requester_console.model_evaluation import recipe_shown
 
 TRAINING = {"labels": ["pace"], "channels": 3}
 

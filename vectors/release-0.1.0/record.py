@@ -20,11 +20,11 @@ from typing import Any
 import httpx
 import numpy as np
 from anyio.from_thread import start_blocking_portal
+from crowdfl.cli.requester_file import RequesterFile, write_invitations
+from crowdfl.local import LocalFederation, Update
 from tests.http.world import INITIAL, InProcess, World
 
 from crowdfl import errors
-from crowdfl.cli.requester_file import RequesterFile, write_invitations
-from crowdfl.local import LocalFederation, Update
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from crowdfl.cli.output import Json, marked, show
-from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
 from crowdfl.errors import BackupRefused, SettingsError
-from crowdfl.roles.restored import question_sp, seal_csp
+from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from crowdfl.storage.database_copy import url_words
+from crowdfl.storage.settings_file import SERVICES, read_service, read_settings
 from crowdfl.storage.sql import SqlStore
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
@@ -154,9 +154,9 @@ def _question(role: str, url: str) -> None:
     """Whatever may have happened since the backup is in doubt."""
     with closing(SqlStore(url)) as store:
         if role == "sp":
-            question_sp(store, time.time())
+            mark_restored_sp(store, time.time())
         if role == "csp":
-            seal_csp(store)
+            mark_restored_csp(store)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import Json, show
-from crowdfl.cli.settings_file import read_service
 from crowdfl.roles.sp.time import confirm_clock
 from crowdfl.services.run import open_books
 from crowdfl.settings import SpSettings
+from crowdfl.storage.settings_file import read_service
 
 clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)
 

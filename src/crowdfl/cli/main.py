@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -32,16 +33,13 @@ _COMMANDS = {
     "data": "cli.data:app",
     "evaluate": "cli.evaluate:evaluate",
     "predict": "cli.evaluate:predict",
-    "settings": "cli.settings_file:settings",
+    "settings": "cli.main:settings",
     "doctor": "cli.doctor.command:doctor",
     "backup": "cli.backup:backup",
     "restore": "cli.backup:restore",
-    "demo": "lab.demo.run:demo",
-    "demo-phone": "lab.demo.phone:demo_phone",
-    "audit": "lab.audit.command:app",
-    "bench": "lab.bench.command:app",
-    "reproduce": "lab.experiments.command:reproduce",
 }
+# What another package adds, for one the laboratory, which stands beside this package.
+_ADDED = {point.name: point for point in entry_points(group="crowdfl.commands")}
 
 
 class _Tree(TyperGroup):
@@ -50,10 +48,10 @@ class _Tree(TyperGroup):
     # Typer's own types here are click's in one version and its copy of them in another, hence Any.
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
-        return [*_COMMANDS, *super().list_commands(ctx)]
+        return [*_COMMANDS, *_ADDED, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _COMMANDS and cmd_name not in _ADDED:
             return super().get_command(ctx, cmd_name)
         command = _load(cmd_name)
         command.name = cmd_name
@@ -62,9 +60,9 @@ class _Tree(TyperGroup):
 
 def _load(name: str) -> Any:  # noqa: ANN401
     """A command; if it needs a package that is not installed, a command that says so."""
-    module, _, attribute = _COMMANDS[name].partition(":")
+    module, _, attribute = _COMMANDS.get(name, ":").partition(":")
     try:
-        found = getattr(import_module(f"crowdfl.{module}"), attribute)
+        found = getattr(import_module(f"crowdfl.{module}"), attribute) if module else _ADDED[name].load()
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("crowdfl"):
             raise
@@ -113,6 +111,13 @@ def _options(
     ] = False,
 ) -> None:
     """Options of every command."""
+
+
+def settings() -> None:
+    """Print every setting with its type, bounds, default and meaning, as Markdown."""
+    from crowdfl.storage.settings_file import settings_page
+
+    typer.echo(settings_page(), nl=False)
 
 
 def run() -> None:

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import Json, show
-from crowdfl.cli.settings_file import read_service
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.desk import PAYMENT_COLUMNS, forgotten_rows, payment_row
+from crowdfl.roles.sp.operator_actions import PAYMENT_COLUMNS, forgotten_rows, payment_row
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.run import open_books
 from crowdfl.settings import SpSettings, from_millionths, to_millionths
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.settings_file import read_service
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Argument(help="SP's settings.toml.")]

@@ -12,21 +12,21 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import Json, show
-from crowdfl.cli.settings_file import read_service
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.ends import OVER, Ending, TaskEnds
+from crowdfl.roles.ends import OVER, TaskEnds, Tombstone
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.ports import StoredTask
-from crowdfl.roles.sp.core import SureBooks
-from crowdfl.roles.sp.desk import Row, SpDesk, held_of, require_reason
+from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.operator_actions import OperatorActions, Row, held_of, require_reason
 from crowdfl.roles.sp.time import OperatorClock
 from crowdfl.roles.sp.waiting import moment
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.run import open_holdings
 from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings
+from crowdfl.storage.settings_file import read_service
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
@@ -68,7 +68,7 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
 
 
 @contextmanager
-def _opened(model: type[ServiceSettings], path: Path) -> Iterator["SpDesk | PeerDesk"]:
+def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActions | PeerDesk"]:
     settings = read_service(model, path)
     with open_holdings(settings) as holdings:
         if isinstance(holdings, SpHoldings) and isinstance(settings, SpSettings):
@@ -77,9 +77,11 @@ def _opened(model: type[ServiceSettings], path: Path) -> Iterator["SpDesk | Peer
             yield PeerDesk(holdings, settings)
 
 
-def _sp_desk(holdings: SpHoldings, max_clock_jump: float) -> SpDesk:
+def _sp_desk(holdings: SpHoldings, max_clock_jump: float) -> OperatorActions:
     clock, store = SystemClock(), holdings.store
-    return SpDesk(holdings, clock, SureBooks(store, OperatorClock(clock, time.monotonic, store, max_clock_jump)))
+    return OperatorActions(
+        holdings, clock, TrustedLedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
+    )
 
 
 def _plain(value: object) -> str:
@@ -102,7 +104,7 @@ class PeerDesk:
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
-        definition, how = Definition.open(stored.definition), Ending.of(self.holdings.store, stored.task)
+        definition, how = Definition.open(stored.definition), Tombstone.of(self.holdings.store, stored.task)
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
         if isinstance(self.holdings, CspHoldings):
             found |= {
@@ -126,7 +128,7 @@ class PeerDesk:
                 f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
             )
         why = "was refused" if stored.state == REFUSED else "is past its lifetime"
-        self._ends.close(stored.task, Ending("expired", "the operator", f"it {why}"))
+        self._ends.close(stored.task, Tombstone("expired", "the operator", f"it {why}"))
 
     def _waits_for(self, stored: StoredTask) -> str:
         if stored.state == OVER:

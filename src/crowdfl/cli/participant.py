@@ -11,13 +11,13 @@ import typer
 
 from crowdfl.cli.output import JsonLines, clean, show, show_event
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.agent import Agent
-from crowdfl.roles.described import described
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.roles.words import event_words
+from crowdfl.roles.participant.agent import Agent
+from crowdfl.roles.participant.messages import event_words
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.task_summary import described
 from crowdfl.services.client.invited import invited, read_invitation
 from crowdfl.settings import from_millionths
 

@@ -11,12 +11,12 @@ from crowdfl.cli.clock import clock_app
 from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
 from crowdfl.cli.operator import task_app
 from crowdfl.cli.output import Json, show
-from crowdfl.cli.settings_file import read_service
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
+from crowdfl.storage.settings_file import read_service
 from crowdfl.web.pages import add_pages
 
 _Model = TypeVar("_Model", bound=ServiceSettings)

@@ -17,7 +17,7 @@ from rich.text import Text
 from crowdfl.cli.evaluate import class_table, value_table
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
-from crowdfl.cli.settings_file import read_settings
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import FORMS, open_person
@@ -26,9 +26,9 @@ from crowdfl.learning.metrics import scores
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve, rounded_up
-from crowdfl.roles.documents import Definition
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.model_files import require_model_path, write_model
+from crowdfl.storage.settings_file import read_settings
 
 _BARS = "▁▂▃▄▅▆▇█"
 _ROWS = 8

@@ -13,13 +13,13 @@ from crowdfl.cli.exchange.accept import install
 from crowdfl.cli.exchange.folder import RoleFolder
 from crowdfl.cli.exchange.part import HOLDS, NAME, PEERS, SERVERS, PublicPart, write_part
 from crowdfl.cli.output import Json, show
-from crowdfl.cli.settings_file import SERVICES, template_text
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
 from crowdfl.services.http.tls import make_ca, make_cluster_certificate, make_server_certificate
 from crowdfl.services.http.wire import new_token
 from crowdfl.settings import RequesterSettings, ServiceSettings, is_host
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.settings_file import SERVICES, template_text
 
 _PORTS = {"kgc": 7101, "sp": 7102, "csp": 7103}
 _SCHEDULERS = {"sp": 8786, "csp": 8796}  # ports of the clusters that two roles may have, one each

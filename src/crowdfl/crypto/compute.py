@@ -1,6 +1,6 @@
 """Where batches run.
 
-A *kernel* (`crowdfl.crypto.kernels`) says what to do with each row of some blocks; a *backend* decides where and in what
+A *kernel* (`crypto.paillier.kernels`) says what to do with each row of some blocks; a *backend* decides where and in what
 pieces. Callers know the one method `map`, so a cluster or a GPU is one more backend and no caller changes.
 """
 

@@ -10,10 +10,10 @@ from crowdfl.errors import PackageMissing
 if TYPE_CHECKING:
     from crowdfl.flower.mod import CrowdFLMod as CrowdFLMod
     from crowdfl.flower.mod import crowdfl_mod as crowdfl_mod
-    from crowdfl.flower.owner import PreparedTask as PreparedTask
-    from crowdfl.flower.owner import open_model as open_model
-    from crowdfl.flower.owner import prepare as prepare
     from crowdfl.flower.strategy import CrowdFLStrategy as CrowdFLStrategy
+    from crowdfl.flower.task_owner import PreparedTask as PreparedTask
+    from crowdfl.flower.task_owner import open_model as open_model
+    from crowdfl.flower.task_owner import prepare as prepare
 
 _PLACES = {
     "CrowdFLMod": "mod",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from crowdfl.errors import DocumentError, ModelMismatch
-from crowdfl.flower.agreed import Agreed
+from crowdfl.flower.client_config import Agreed
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 _TRAINING, _AGREED = "flower", "agreed"

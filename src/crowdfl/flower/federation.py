@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
-from crowdfl.flower.owner import PreparedTask, PublishedRounds
 from crowdfl.flower.servers import LocalServers, ServiceServers
+from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
 from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
-from crowdfl.roles.documents import Certificate, EnrolmentRequest, participant_name
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.roles.sp.uploads import PendingUpload

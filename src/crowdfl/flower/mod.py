@@ -13,17 +13,17 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError, SlotOverflow
-from crowdfl.flower.agreed import WEIGHT_KEY
 from crowdfl.flower.arrays import Template
+from crowdfl.flower.client_config import WEIGHT_KEY
 from crowdfl.flower.invitation import NodeInvitation, kgc_of
-from crowdfl.flower.portal import AskedToEnrol, MessageSp, RelayedKgc, pruned
+from crowdfl.flower.message_peers import AskedToEnrol, MessageSp, RelayedKgc, pruned
 from crowdfl.flower.state import open_blobs
 from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.participant import Participant
 
 LEAST_PARTICIPANTS = 3
 # In a node's configuration.

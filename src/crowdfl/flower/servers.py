@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from crowdfl.errors import SettingsError
-from crowdfl.local import LocalHost, MemoryDisk
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.simulation.local_host import LocalHost, MemoryDisk
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
 
@@ -85,11 +85,11 @@ class ServiceServers:
 
     @classmethod
     def open(cls, path: Path) -> "ServiceServers":
-        from crowdfl.cli.settings_file import read_service
         from crowdfl.services.client.peer_link import PeerLink
         from crowdfl.services.client.peers import CspClient, KgcClient
         from crowdfl.services.run import peer_access
         from crowdfl.settings import SpSettings
+        from crowdfl.storage.settings_file import read_service
 
         found, clock = read_service(SpSettings, path), ManualClock(time.time())
         access = peer_access(found, found.kgc, "KGC")

@@ -62,7 +62,7 @@ class FunctionRaised(Exception):
 
 @dataclass
 class FunctionTrainer:
-    """A person's data and functions, as `crowdfl.roles.agent.Trainer` wants them."""
+    """A person's data and functions, as `crowdfl.roles.participant.agent.Trainer` wants them."""
 
     train_function: TrainFunction
     evaluate_function: EvaluateFunction | None

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from crowdfl.crypto import kernels
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress
+from crowdfl.crypto.paillier import kernels
 
 _OPERATIONS: dict[type, str] = {
     kernels.Encrypt: "Enc",

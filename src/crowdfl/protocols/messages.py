@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.crypto.pctd import PublicKey
-from crowdfl.crypto.vector import CipherVector, PartialVector
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, LimitExceeded, TrailingBytes, Truncated, UnsupportedVersion
 
 _MAGIC = b"CFLM"

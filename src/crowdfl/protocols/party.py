@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from crowdfl.crypto import vector
 from crowdfl.crypto.blocks import Block, as_mpz
 from crowdfl.crypto.compute import Backend, Progress, default_backend
-from crowdfl.crypto.pctd import KeyShare, PublicKey
-from crowdfl.crypto.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.paillier import vector
+from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
+from crowdfl.crypto.paillier.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector, Unchecked
 from crowdfl.errors import CrowdFLError, InvalidKey
 from crowdfl.protocols.costs import Costs, CountingBackend
 from crowdfl.protocols.messages import Limits, Message

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.budget import WidthBudget
 from crowdfl.crypto.compute import Backend, Progress, default_backend
-from crowdfl.crypto.pctd import KeyShare, PublicKey
+from crowdfl.crypto.paillier.budget import WidthBudget
+from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, Silent
@@ -178,9 +178,9 @@ class SpProtocol(RoleProtocol, Protocol):
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
     def carry(self, left: bytes | None) -> None:
-        """What the last published round left (`left_over`), if there was one; after `open_round`."""
+        """What the last published round left (`carry_over`), if there was one; after `open_round`."""
 
-    def left_over(self) -> bytes | None:
+    def carry_over(self) -> bytes | None:
         """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
 
     def rejected(self) -> Mapping[str, str]:
@@ -189,7 +189,7 @@ class SpProtocol(RoleProtocol, Protocol):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
 
-    def read_again(self, load: Callable[[str], bytes]) -> None:
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady, SettingsError, TaskEnded
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.settings import from_millionths, to_millionths

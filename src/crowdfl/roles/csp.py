@@ -10,12 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
+from crowdfl.documents.signed import Appointment, Certificate, Definition
 from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.documents import Appointment, Certificate, Definition
-from crowdfl.roles.ends import END, OVER, SOLE, Ending, ended
+from crowdfl.roles.ends import END, OVER, SOLE, Tombstone, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
 
 REFUSED = "refused"  # the state of a task that the operator answers no more
@@ -28,7 +28,7 @@ def refuse_task(store: CspStore, task: str, reason: str) -> None:
         if state == OVER:
             raise ended(store, task)
         if state != REFUSED:
-            store.memory(task)[END] = Ending("cancelled", "CSP's operator", reason).encode()
+            store.memory(task)[END] = Tombstone("cancelled", "CSP's operator", reason).encode()
             store.set_state(task, REFUSED)
 
 
@@ -162,7 +162,7 @@ class Csp:
             if state == OVER:
                 raise ended(self.store, task)
             if state == REFUSED:
-                how = Ending.of(self.store, task)
+                how = Tombstone.of(self.store, task)
                 raise TaskEnded(f"CSP answers task {task} no more ({how.words() if how else 'its operator'})")
 
     def drop(self, task: str) -> None:

@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import DealtMaterialDamaged, NotReady
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.ports import Blobs, KgcPeer
 
 DEALT_FILES = "dealt files"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import watch_data as watch
 from crowdfl.learning.models.learner import Learner
@@ -15,8 +16,7 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import LEAST_PARTICIPANTS
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
 
 _LARGE_RATE = 0.2  # of fedadam, whose steps are about as long as its rate

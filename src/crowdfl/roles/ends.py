@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, Self
 
+from crowdfl.documents.signed import Definition, EndReason, TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
-from crowdfl.roles.documents import Definition, EndReason, TaskEnd
 from crowdfl.roles.ports import Clock, StoredTask, TaskStore
 from crowdfl.settings import TaskSettings
 from crowdfl.text import printable
@@ -36,7 +36,7 @@ _PATIENCE = DAY  # that SP has with an absent CSP in each round
 
 
 @dataclass(frozen=True)
-class Ending:
+class Tombstone:
     """What stays of how a task ended: a tombstone."""
 
     why: EndReason
@@ -48,7 +48,7 @@ class Ending:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def of(cls, store: TaskStore, task: str) -> "Ending | None":
+    def of(cls, store: TaskStore, task: str) -> "Tombstone | None":
         found = store.memory(task).get(END)
         return None if found is None else cls(**json.loads(found))
 
@@ -73,7 +73,7 @@ def require_not_ended(store: TaskStore, task: str) -> None:
 
 
 def ended(store: TaskStore, task: str) -> TaskEnded:
-    how = Ending.of(store, task)
+    how = Tombstone.of(store, task)
     words = f" ({how.words()})" if how is not None else ""
     return TaskEnded(f"task {task} has ended{words}: its keys were erased; define another task to go on")
 
@@ -174,12 +174,12 @@ class TaskEnds:
         opened = TaskEnd.open(document, self.sp_key)
         if opened.task != task:
             raise DocumentError("this says the end of another task")
-        self.close(task, Ending(opened.why, "SP", document=document))
+        self.close(task, Tombstone(opened.why, "SP", document=document))
 
-    def close(self, task: str, ending: Ending) -> None:
+    def close(self, task: str, ending: Tombstone) -> None:
         with self.store.transaction():
             if self.store.task(task).state != OVER:
-                known = Ending.of(self.store, task)  # CSP's operator may have said why
+                known = Tombstone.of(self.store, task)  # CSP's operator may have said why
                 reason = ending.reason or (known.reason if known is not None else "")
                 self.store.memory(task)[END] = replace(ending, reason=reason).encode()
                 self.store.set_state(task, OVER, self.clock.now())
@@ -203,7 +203,7 @@ class TaskEnds:
             if held.get(stored.task):
                 self.holder.erase(stored.task)
         elif counting and self.lifetimes.confirm(stored, claims=True):
-            self.close(stored.task, Ending("expired", "the task's lifetime", "SP did not say that it is over"))
+            self.close(stored.task, Tombstone("expired", "the task's lifetime", "SP did not say that it is over"))
 
     def why_held(self, task: str, counts: Counter[str]) -> str:
         """Why these things of a task are still here, in words."""

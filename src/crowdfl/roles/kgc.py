@@ -4,10 +4,7 @@ import threading
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning
-from crowdfl.protocols.profile import Identity
-from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import (
+from crowdfl.documents.signed import (
     Appointment,
     Certificate,
     Definition,
@@ -16,10 +13,13 @@ from crowdfl.roles.documents import (
     open_document,
     participant_name,
 )
+from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import OVER, require_not_ended
-from crowdfl.roles.enrolment import Enrolled
 from crowdfl.roles.holdings import BUNDLES, SOURCE
 from crowdfl.roles.limits import TaskBounds
+from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
 
 _DEALT = ("sp", "csp")

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import arrays_from_npz
+from crowdfl.roles.participant.participant import arrays_from_npz
 from crowdfl.roles.ports import StoredTask
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.settings import SpSettings, TaskLimits

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Appointment, Definition, Invitation, sign_document
 from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.chain import KeptChain
-from crowdfl.roles.documents import Appointment, Definition, Invitation, sign_document
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.participant import arrays_from_npz, arrays_to_npz
+from crowdfl.roles.participant.chain import KeptChain
+from crowdfl.roles.participant.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 

@@ -15,14 +15,14 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.profile import RESTORED as CSP_RESTORED
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.ends import Ending
+from crowdfl.roles.ends import Tombstone
 from crowdfl.roles.ports import PaymentState, SpStore, StoredTask, payment_key
 from crowdfl.roles.sp.cancel import cancel_task, give_up_round
-from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts, SureBooks
+from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.settlement import RESTORED, paid_before
@@ -36,7 +36,7 @@ class _CspBooks(Protocol):
     def memory(self, task: str) -> MutableMapping[str, bytes]: ...
 
 
-def question_sp(store: SpStore, now: float) -> None:
+def mark_restored_sp(store: SpStore, now: float) -> None:
     """Mark SP's store, which nobody serves yet."""
     with store.transaction():
         for stored in store.tasks():
@@ -57,7 +57,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
         elif round_.state is RoundState.OPEN and stored.state not in ENDED:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
     if stored.state not in ENDED and _is_chained(stored):
-        cancel_task(SureBooks(store, _At(now)), stored.task, Ending("cancelled", "SP", _MASKS_IN_DOUBT))
+        cancel_task(TrustedLedgerPorts(store, _At(now)), stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
 
 
 def _is_chained(stored: StoredTask) -> bool:
@@ -113,7 +113,7 @@ def forgotten_payments(store: SpStore, task: str) -> dict[str, str | None]:
     return {key: enrolled.get(key) for key in sorted(marked) if key not in booked}
 
 
-def seal_csp(store: _CspBooks) -> None:
+def mark_restored_csp(store: _CspBooks) -> None:
     """Mark CSP's store: no task that is in it has another step answered."""
     for stored in store.tasks():
         store.memory(stored.task)[CSP_RESTORED] = b""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from crowdfl.documents.signed import Definition
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.ledger import ESCROW
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 

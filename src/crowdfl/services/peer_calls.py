@@ -8,10 +8,10 @@ from email.utils import parsedate_to_datetime
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import Cancelled, CrowdFLError
+from crowdfl.services.background.worker import Waits
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.transport import Service
 from crowdfl.services.http.app_factory import Background
-from crowdfl.services.worker import Waits
 
 
 @dataclass

@@ -32,7 +32,11 @@ from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
-from crowdfl.services.checker import Checker
+from crowdfl.services.background.checker import Checker
+from crowdfl.services.background.payouts import PayoutCommand, Payouts
+from crowdfl.services.background.sweeper import Sweep, Sweeper, SweepTicker
+from crowdfl.services.background.ticker import FailureBackoff, Ticker
+from crowdfl.services.background.watching import around_step, calls_to, role_of
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import CspClient, KgcClient
@@ -44,13 +48,9 @@ from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.pins import Pins
 from crowdfl.services.http.tls import CertificateFiles
-from crowdfl.services.payouts import PayoutCommand, Payouts
 from crowdfl.services.peer_calls import PeerCalls, tell_doubt
 from crowdfl.services.reload import Reloads
-from crowdfl.services.sweeper import Sweep, Sweeper, SweepTicker
-from crowdfl.services.ticker import FailureBackoff, Ticker
 from crowdfl.services.tracing import TracedRounds
-from crowdfl.services.watching import around_step, calls_to, role_of
 from crowdfl.settings import (
     BrowserSettings,
     ComputingSettings,

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.local import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.retry import no_jitter
-from crowdfl.roles.agent import Agent, Waits
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import Participant
+from crowdfl.roles.participant.agent import Agent, Waits
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.dropouts import Away
+from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.memory import ManualClock, MemoryBlobs
 
 _FOREVER = 10.0**9  # seconds

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import NothingToAverage, NothingToContribute, NotReady, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -20,7 +21,6 @@ from crowdfl.learning.functions import (
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.chosen import require_enough, settings_for

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, FormatError, SettingsError
 from crowdfl.learning.models.files import from_npz, from_safetensors, read_arrays, to_npz, to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.roles.documents import Definition
 from crowdfl.storage.atomic import write_private
 
 FORMATS = {".safetensors": (to_safetensors, from_safetensors), ".npz": (to_npz, from_npz)}

@@ -1,6 +1,6 @@
 """SP's console at /console: its page for the operator, and the routes that the page calls.
 
-Every route but the page's own files and the login needs a session (`session.Door`). What changes something is one transaction
+Every route but the page's own files and the login needs a session (`SessionGuard`). What changes something is one transaction
 of the desk that the commands use, and is logged with the name of the operator's token.
 """
 
@@ -14,16 +14,16 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.sp.desk import SpDesk, require_reason
+from crowdfl.roles.sp.operator_actions import OperatorActions, require_reason
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts
 from crowdfl.settings import to_millionths
 from crowdfl.storage.observed import ObservedStore
-from crowdfl.web.events import Looks, Recollection, Streams, UploadWatch
+from crowdfl.web.events import EventHistory, Snapshots, Streams, UploadWatch
 from crowdfl.web.overview import ROUNDS, Overview
-from crowdfl.web.session import PATH, Door, Session, Sessions, require_own_page
+from crowdfl.web.session import PATH, Session, SessionGuard, Sessions, require_own_page
 from crowdfl.web.static import PACKAGE, add_static, load_assets, page_headers
 
 _SEALED = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -69,10 +69,10 @@ class Console:
     """What the routes share."""
 
     parts: SpParts
-    desk: SpDesk
+    desk: OperatorActions
     overview: Overview
     streams: Streams
-    door: Door
+    door: SessionGuard
 
     def cancel(self, task: str, form: CancelForm) -> None:
         require_typed(task, form.begins)
@@ -88,12 +88,12 @@ class Console:
 def add_console(app: FastAPI, parts: SpParts) -> Console:
     """Adds the console to SP's app."""
     sp = parts.sp
-    recollection = Recollection(sp.clock.now)
+    recollection = EventHistory(sp.clock.now)
     _watch(app, parts, recollection)
-    desk = SpDesk(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
+    desk = OperatorActions(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
     overview = Overview(parts, desk, recollection)
-    streams = Streams(Looks(overview.sections), recollection)
-    console = Console(parts, desk, overview, streams, Door(Sessions(parts.tokens)))
+    streams = Streams(Snapshots(overview.sections), recollection)
+    console = Console(parts, desk, overview, streams, SessionGuard(Sessions(parts.tokens)))
     routes = APIRouter(prefix=PATH, include_in_schema=False, dependencies=[Depends(_sealed)])
     _add_session(routes, console)
     _add_views(routes, console)
@@ -103,7 +103,7 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
     return console
 
 
-def _watch(app: FastAPI, parts: SpParts, recollection: Recollection) -> None:
+def _watch(app: FastAPI, parts: SpParts, recollection: EventHistory) -> None:
     """What the store and the role tell their log, the console hears too."""
     store, options = parts.sp.store, parts.sp.options
     if isinstance(store, ObservedStore):

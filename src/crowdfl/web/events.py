@@ -45,7 +45,7 @@ _FIELDS = ("task", "number", "who", "name", "uploads", "error", "reason", "final
 
 
 @dataclass
-class Recollection:
+class EventHistory:
     """Times of what happened since this process began. Any thread tells it."""
 
     now: Callable[[], float]
@@ -150,7 +150,7 @@ class UploadWatch:
     """ASGI middleware: tells which uploads came, and which were refused and why."""
 
     app: ASGIApp
-    recollection: Recollection
+    recollection: EventHistory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _UPLOAD.fullmatch(scope["path"]) if scope["type"] == "http" else None
@@ -180,7 +180,7 @@ class UploadWatch:
 
 
 @dataclass
-class Looks:
+class Snapshots:
     """The overview as it was at the last look. However many ask, looking takes a tenth of one thread's time at most."""
 
     look: Callable[[], Sections]
@@ -226,8 +226,8 @@ def message(event: str, data: object) -> str:
 class Streams:
     """Browsers that watch. While nothing happens, a stream is a timer: it holds no thread and no connection to the store."""
 
-    looks: Looks
-    recollection: Recollection
+    looks: Snapshots
+    recollection: EventHistory
     most: int = 16
     pulse: float = 2.0  # seconds between looks if nobody nudges: other processes, and commands, change the store too
     quiet: float = 15.0  # seconds without a word, so that a proxy keeps the connection

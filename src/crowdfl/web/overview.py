@@ -13,15 +13,15 @@ from pathlib import Path
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import DepositState, PaymentState, SpStore, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.sp.core import ENDED
-from crowdfl.roles.sp.desk import SpDesk
 from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, Movement
+from crowdfl.roles.sp.operator_actions import OperatorActions
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.waiting import waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts
 from crowdfl.text import printable
-from crowdfl.web.events import Recollection, Row, Sections
+from crowdfl.web.events import EventHistory, Row, Sections
 
 ROUNDS = 30  # of a task that are shown if nobody asks for more
 _MOST = 200  # rows of any list
@@ -36,9 +36,9 @@ _PEER_WORDS = {
 
 
 class Overview:
-    """Reads the store; one that is slow is looked at less often (`events.Looks`)."""
+    """Reads the store; one that is slow is looked at less often (`events.Snapshots`)."""
 
-    def __init__(self, parts: SpParts, desk: SpDesk, recollection: Recollection) -> None:
+    def __init__(self, parts: SpParts, desk: OperatorActions, recollection: EventHistory) -> None:
         self._parts, self._sp, self._desk = parts, parts.sp, desk
         self.recollection = recollection
         self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do

@@ -150,7 +150,7 @@ class LoginLimit:
 
 
 @dataclass(frozen=True, eq=False)
-class Door:
+class SessionGuard:
     """What a request must show: where it comes from, and which session it belongs to."""
 
     sessions: Sessions

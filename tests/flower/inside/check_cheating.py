@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.flower import CrowdFLStrategy, crowdfl_mod
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares.upload import UpdateEncoder, UploadBody, upload_statement
+from crowdfl.protocols.shares.round.upload import UpdateEncoder, UploadBody, upload_statement
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
-from crowdfl.flower.agreed import plain_settings
+from crowdfl.flower.client_config import plain_settings
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)

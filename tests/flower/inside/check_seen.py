@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.flower import CrowdFLStrategy, crowdfl_mod
-from crowdfl.protocols.shares import upload as uploads
+from crowdfl.protocols.shares.round import upload as uploads
 from tests.flower.inside.grid import ServedGrid, average, initial, make_app, samples, update
 
 NODES = range(1, 6)

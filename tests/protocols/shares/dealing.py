@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.shares.expansion import Stream
-from crowdfl.protocols.shares.correlations import Cards, CspCards, KgcCards, SpCards
-from crowdfl.protocols.shares.program import CspRun, CspSide, Half, SpSide
-from crowdfl.protocols.shares.reciprocal import CspDivider, SpDivider
+from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
+from crowdfl.protocols.shares.circuits.reciprocal import CspDivider, SpDivider
+from crowdfl.protocols.shares.dealing.correlations import Cards, CspCards, KgcCards, SpCards
 
 _T = TypeVar("_T")
 

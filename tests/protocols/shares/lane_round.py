@@ -10,10 +10,12 @@ import numpy.typing as npt
 from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.protocols.shares import checks, lanes, masks
-from crowdfl.protocols.shares.checks import CheckInputs
-from crowdfl.protocols.shares.correlations import CspCards, KgcCards, SpCards
-from crowdfl.protocols.shares.program import CSP, SP, CspRun, CspSide, Half, SpSide
+from crowdfl.protocols.shares.circuits import lanes
+from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, Half, SpSide
+from crowdfl.protocols.shares.dealing import masks
+from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
+from crowdfl.protocols.shares.round import checks
+from crowdfl.protocols.shares.round.checks import CheckInputs
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 

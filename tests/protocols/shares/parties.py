@@ -10,11 +10,11 @@ import numpy as np
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
-from crowdfl.protocols.shares.csp import SharesCsp
 from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
+from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.sp import LeftOver, SharesSp
-from crowdfl.protocols.shares.upload import UploadBody, make_upload, upload_statement
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import ONE, Keeping
 
@@ -154,7 +154,7 @@ class Parties:
             run_exchange(sp.reward(self.shape.payment), ask or self.ask)
         envelopes = sp.envelopes()
         run_exchange(sp.publish(final=False), ask or self.ask)
-        self.left = sp.left_over()
+        self.left = sp.carry_over()
         return Played(sp.publication(), envelopes, sp.rejected())
 
     def read(self, number: int, played: Played) -> Any:

@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from crowdfl.protocols.shares import rules
-from crowdfl.protocols.shares.correlations import Cards, Dealt
+from crowdfl.protocols.shares.circuits.scalars import Masked
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
-from crowdfl.protocols.shares.scalars import Masked
 from tests.protocols.shares.dealing import Given, Transcript, deal_with, joined, run, split
 
 Vector = Sequence[int]

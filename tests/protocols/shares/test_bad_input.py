@@ -24,8 +24,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.profile import Identity
-from crowdfl.protocols.shares.keys import SharesReaderBundle
-from crowdfl.protocols.shares.upload import UploadBody, upload_statement
+from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle
+from crowdfl.protocols.shares.round.upload import UploadBody, upload_statement
 from tests.protocols.shares.parties import PROFILE, UNCHECKED, Parties, expected, in_units, initial_units, name_of
 
 WHO = name_of(0)
@@ -159,7 +159,7 @@ def test_an_upload_read_again_must_be_the_one_that_was_counted():
     uploads = parties.encrypt(1, parties.models())
     others = parties.encrypt(1, parties.models(1))
     sp = parties.new_sp(1)
-    sp.read_again(others.__getitem__)
+    sp.set_upload_loader(others.__getitem__)
     sp.add_all(uploads)
     with pytest.raises(UploadDamaged):
         run_exchange(sp.publish(final=False), parties.ask)
@@ -242,7 +242,7 @@ def test_dealt_files_are_as_long_as_announced():
 def test_nothing_is_published_before_it_is(parties):
     with pytest.raises(FormatError):
         parties.new_sp(1).publication()
-    assert parties.new_sp(1).left_over() is None
+    assert parties.new_sp(1).carry_over() is None
 
 
 def test_a_model_of_another_length_is_refused(parties):

@@ -6,8 +6,8 @@ import pytest
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.errors import RoundEnded
 from crowdfl.protocols.exchange import run_exchange
-from crowdfl.protocols.shares.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
-from crowdfl.protocols.shares.upload import UploadBody
+from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.upload import UploadBody
 from tests.protocols.shares.parties import (
     PAYING,
     PAYMENT,

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import LengthMismatch, RewardsOff, RoundEnded
-from crowdfl.protocols.shares import checks, lanes
-from crowdfl.protocols.shares.masks import DealtLanes, SumMasks
-from crowdfl.protocols.shares.program import CSP, SP, CspRun, CspSide, SpSide
+from crowdfl.protocols.shares.circuits import lanes
+from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, SpSide
+from crowdfl.protocols.shares.dealing.masks import DealtLanes, SumMasks
+from crowdfl.protocols.shares.round import checks
 from tests.protocols.shares.lane_round import Round, Upload, combined, dealt, honest, widths_of
 
 _WIDTHS = widths_of()

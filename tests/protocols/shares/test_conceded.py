@@ -5,11 +5,12 @@ from fractions import Fraction
 
 import pytest
 
-from crowdfl.protocols.shares import reciprocal, rules
-from crowdfl.protocols.shares.reciprocal import ReciprocalWidths
+from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares.circuits import reciprocal
+from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
+from crowdfl.protocols.shares.circuits.scalars import to_integers
+from crowdfl.protocols.shares.circuits.wire import pack, unpack
 from crowdfl.protocols.shares.rule_widths import RuleWidths
-from crowdfl.protocols.shares.scalars import to_integers
-from crowdfl.protocols.shares.wire import pack, unpack
 from tests.protocols.shares.dealing import Given, deal_with, joined, run, split
 from tests.protocols.shares.scoring import SmallRound, computed, dot, plain_rewards, plain_weights, scores_of, scripted
 from tests.protocols.shares.scoring import widths_for as widths_of

@@ -7,9 +7,9 @@ import pytest
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.errors import RewardsOff, RoundEnded, SettingsError
-from crowdfl.local import LocalFederation, Update
+from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import make_upload
+from crowdfl.simulation.local_host import LocalFederation, Update
 
 SETTINGS = {"profile": "shares", "max_participants": 4, "max_samples": 10, "lanes": 128, "max_norm": 5.0, "rounds": 4}
 KINDS = {"no checks": {"check": "none"}, "checks": {}, "rewards": {"budget": "9.00"}}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
-from crowdfl.protocols.shares import reciprocal
-from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, draw_mask, span_for
-from crowdfl.protocols.shares.scalars import to_integers
+from crowdfl.protocols.shares.circuits import reciprocal
+from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, draw_mask, span_for
+from crowdfl.protocols.shares.circuits.scalars import to_integers
 from tests.protocols.shares.dealing import Transcript, deal_with, run, split
 
 _BITS = 104  # of the modulus that divisors are shared in

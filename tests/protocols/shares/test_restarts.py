@@ -4,7 +4,7 @@ import pytest
 
 from crowdfl.crypto.sealing import seal_to
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.shares import rewards
+from crowdfl.protocols.shares.round import rewards
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
 
@@ -168,7 +168,7 @@ def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds
     recorded = rounds["gate"]
     parties = recorded.again()
     sp = parties.new_sp(2)
-    sp.read_again(recorded.uploads.__getitem__)
+    sp.set_upload_loader(recorded.uploads.__getitem__)
     for who in reversed(recorded.uploads):
         sp.add_all({who: recorded.uploads[who]}, validated=True)
     run_exchange(sp.publish(final=False), parties.ask)

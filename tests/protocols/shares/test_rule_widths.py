@@ -7,12 +7,12 @@ import pytest
 
 from crowdfl.errors import RewardsOff, WidthBudgetExceeded
 from crowdfl.protocols.profile import TaskSpec
-from crowdfl.protocols.shares import rewards
-from crowdfl.protocols.shares.dealing import deal_round
-from crowdfl.protocols.shares.program import Half
-from crowdfl.protocols.shares.reciprocal import LEAK, CspDivider, SpDivider
+from crowdfl.protocols.shares.circuits.program import Half
+from crowdfl.protocols.shares.circuits.reciprocal import LEAK, CspDivider, SpDivider
+from crowdfl.protocols.shares.circuits.scalars import SPARE
+from crowdfl.protocols.shares.dealing.script import deal_round
+from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.rule_widths import RuleWidths
-from crowdfl.protocols.shares.scalars import SPARE
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings

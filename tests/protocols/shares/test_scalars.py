@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.protocols.shares.program import Half
-from crowdfl.protocols.shares.reciprocal import Divider
-from crowdfl.protocols.shares.scalars import (
+from crowdfl.protocols.shares.circuits.program import Half
+from crowdfl.protocols.shares.circuits.reciprocal import Divider
+from crowdfl.protocols.shares.circuits.scalars import (
     SPARE,
     Group,
     Masked,

@@ -15,10 +15,10 @@ from crowdfl.errors import ChainBroken, FormatError, NothingToAverage, SettingsE
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.registry import profile_named
-from crowdfl.protocols.shares.average import REQUESTER, RoundRecord, SharesPublication
 from crowdfl.protocols.shares.chain import ModelChain, bind, first_base, sha256
-from crowdfl.protocols.shares.keys import SharesCspBundle
-from crowdfl.protocols.shares.steps import ServerStep
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
+from crowdfl.protocols.shares.round.average import REQUESTER, RoundRecord, SharesPublication
+from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import PAYING, PROFILE, UNCHECKED, Parties, expected, initial_units, name_of
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.protocols.shares import table
-from crowdfl.protocols.shares.correlations import CspCards, KgcCards, SpCards
-from crowdfl.protocols.shares.program import CspRun, CspSide, Half, SpSide, run_both
+from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide, run_both
+from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
 
 _BITS = 40
 _SIZE = 16

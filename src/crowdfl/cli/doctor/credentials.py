@@ -10,10 +10,10 @@ from pathlib import Path
 from cryptography import x509
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
-from crowdfl.cli.requester_file import RequesterFile
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, TokenExpired
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peer_link import PeerAccess
+from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens, said_time

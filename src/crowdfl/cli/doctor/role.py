@@ -14,18 +14,18 @@ from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
 from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
 from crowdfl.cli.doctor.held import held_checks
 from crowdfl.cli.exchange.folder import in_url
-from crowdfl.cli.requester_file import RequesterFile
-from crowdfl.cli.settings_file import SERVICES, read_service, read_settings
 from crowdfl.errors import CrowdFLError, ServiceUnavailable, StoreError
 from crowdfl.retry import Backoff
+from crowdfl.services.background.watching import role_of
 from crowdfl.services.client.peers import KgcClient
+from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.client.transport import Link
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http.signatures import SKEW_SECONDS
 from crowdfl.services.server import bind
-from crowdfl.services.watching import role_of
 from crowdfl.settings import ComputingSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
+from crowdfl.storage.settings_file import SERVICES, read_service, read_settings
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ONCE = Backoff(deadline=0.0)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from crowdfl.cli.exchange.part import HOLDS, PEERS, SERVERS, SUFFIX, PublicPart, read_part
-from crowdfl.cli.settings_file import read_settings
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.tls import CertificateFiles, key_pin, require_usable
 from crowdfl.services.http.wire import token_digest
 from crowdfl.storage.atomic import read_secret
+from crowdfl.storage.settings_file import read_settings
 from crowdfl.storage.signing import signing_key
 
 BUNDLE = "peers/ca.pem"  # whom the role trusts: everyone it has accepted, and itself

@@ -11,25 +11,25 @@ import typer
 
 from crowdfl.cli.output import Json, JsonLines, clean, show, show_event, waiting
 from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
-from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
-from crowdfl.cli.settings_file import read_settings
 from crowdfl.cli.task.files import template
 from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
 from crowdfl.cli.task.listing import listed, problem_lines, task_lines
+from crowdfl.cli.task.messages import SUMS, created_words, fund_words, order_words, status_words
 from crowdfl.cli.task.trying import Try, tell_trials, trial_lines, tried
-from crowdfl.cli.task.words import SUMS, created_words, fund_words, order_words, status_words
+from crowdfl.documents.links import link_of, phone_page
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.retry import Backoff
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.invitation_link import link_of, phone_page
-from crowdfl.roles.phones import require_for_phones
-from crowdfl.roles.words import short_state
+from crowdfl.roles.participant.messages import short_state
+from crowdfl.roles.phone_support import require_for_phones
+from crowdfl.services.client.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
+from crowdfl.storage.settings_file import read_settings
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]

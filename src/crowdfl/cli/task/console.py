@@ -13,13 +13,13 @@ from pathlib import Path
 
 import typer
 
-from crowdfl.cli.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
-from crowdfl.web.requester_console.desk import Desk
+from crowdfl.web.requester_console.requester_actions import Desk
 
 _LAST_SECONDS = 0.5
 _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from crowdfl.cli.settings_file import template_text
 from crowdfl.roles.defining import WATCH_TASK
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
+from crowdfl.storage.settings_file import template_text
 
 _FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
 _NOT_AT_FIRST = _FOR_OTHERS | {"layers", "standardise", "held_out"}  # at their defaults, as comments

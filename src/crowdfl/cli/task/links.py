@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from crowdfl.documents.links import link_of
 from crowdfl.errors import PackageMissing
-from crowdfl.roles.invitation_link import link_of
 from crowdfl.storage.atomic import write_private
 
 

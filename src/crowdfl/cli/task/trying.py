@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import clean, waiting
+from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.trial import NOT_TRIED, RecipeTrial, try_recipe
+from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, try_recipe
 
 Try = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""The GPU backend: the kernels of `crowdfl.crypto.kernels` for a modulus N^2, in large pieces, with the same bytes as result.
+"""The GPU backend: the kernels of `crypto.paillier.kernels` for a modulus N^2, in large pieces, with the same bytes as result.
 
 What it cannot do (a modulus that is not an odd square, or too long; a kernel it does not know) runs on threads, and so does
 light work on a few rows.
@@ -13,11 +13,11 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from crowdfl.crypto import kernels as k
 from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
 from crowdfl.crypto.compute import Kernel, Progress, Threads
 from crowdfl.crypto.gpu.device import CupyDevice, Device
 from crowdfl.crypto.gpu.ring import DeviceRing, digits_of
+from crowdfl.crypto.paillier import kernels as k
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 
 _NUMBERS_A_PIECE = 1 << 17  # 64 MiB of numbers modulo a 4096-bit N^2

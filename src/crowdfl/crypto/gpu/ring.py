@@ -14,7 +14,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.crypto.gpu.device import Device, Layout
-from crowdfl.crypto.kernels import inverses
+from crowdfl.crypto.paillier.kernels import inverses
 
 _LIMB = 32
 _TOP_LIMIT = 0xFFFFFFFC  # of N's highest limb: see kernels.cu

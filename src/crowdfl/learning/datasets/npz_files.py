@@ -89,7 +89,7 @@ class WindowFile(Source):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        if "rule" in self._arrays:  # of `crowdfl data build-wisdm`
+        if "rule" in self._arrays:  # of `crowdfl wisdm build`
             return BUILT
         standardised = _windows_in(self._arrays) != "windows"
         return (STANDARDISED,) * standardised + (SWAPPED,) * ("src_index" in self._arrays)

@@ -83,7 +83,7 @@ class WisdmRaw(Source):
                 found = read_wisdm(lines)
         except FileNotFoundError as error:
             raise DataMissing(
-                f"there is no {self.path}: `crowdfl data fetch-wisdm FOLDER` downloads it from {WISDM_URL}"
+                f"there is no {self.path}: `crowdfl wisdm fetch FOLDER` downloads it from {WISDM_URL}"
             ) from error
         if not found[0]:
             raise DataMalformed(f"{self.path} has no record `user,activity,timestamp,x,y,z;`: is it WISDM's raw text?")

@@ -8,9 +8,9 @@ a step before its turn. From the opening on, every failure is one and the same e
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey, SigningKey, seal_to
-from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
@@ -22,6 +22,16 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.common.keyed import KeyedCsp
+from crowdfl.protocols.common.sdiv import (
+    DivideRequest,
+    GuardRequest,
+    HardenedSdivCsp,
+    SdivWidths,
+    guard_polynomials,
+    guard_tops,
+)
+from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
 from crowdfl.protocols.envelopes import reward_context, reward_statement
 from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.order import (
@@ -54,19 +64,9 @@ from crowdfl.protocols.hardened.prirwd import (
     rows_a_message,
 )
 from crowdfl.protocols.hardened.shape import Roster, Shape
-from crowdfl.protocols.keyed import KeyedCsp
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
-from crowdfl.protocols.sdiv import (
-    DivideRequest,
-    GuardRequest,
-    HardenedSdivCsp,
-    SdivWidths,
-    guard_polynomials,
-    guard_tops,
-)
-from crowdfl.protocols.smul import PolynomialsCsp, PolynomialsRequest, products_in
 
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no plaintext brings these about: try again
 

@@ -4,8 +4,8 @@ import secrets
 
 from gmpy2 import mpz
 
-from crowdfl.crypto import pctd
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.protocols.messages import Message

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, at_least, from_bytes, subtract_mod
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey
-from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import FormatError, ProtocolError, SeedReused
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty

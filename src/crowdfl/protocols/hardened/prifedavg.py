@@ -19,19 +19,19 @@ import numpy.typing as npt
 
 from crowdfl.crypto import randomness
 from crowdfl.crypto.blocks import Block, from_ints, to_ints
-from crowdfl.crypto.budget import WidthBudget, bits
-from crowdfl.crypto.kernels import PowEach
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.pctd import PublicKey
+from crowdfl.crypto.paillier.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.kernels import PowEach
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
-from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import NothingToAverage, ProtocolError
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.hardened.opening import CHUNK, mask_chunk, mask_rows
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
 
 TOTAL = "total"  # what the division of a hidden total is for
 _BLIND = 128  # bits of the multiple of N that hides an exponent

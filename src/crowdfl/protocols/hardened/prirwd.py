@@ -21,20 +21,20 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, to_ints
-from crowdfl.crypto.budget import WidthBudget, bits
-from crowdfl.crypto.kernels import MultiPow
-from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.paillier.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.kernels import MultiPow
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit
-from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import ProtocolError, SettingsError
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.sdiv import HardenedSdivSp, SdivWidths
-from crowdfl.protocols.smul import Polynomial, PolynomialsSp
 
 DISTANCES, WEIGHTS, REWARDS = "distances", "weights", "rewards"  # what polynomials and divisions are for
 _LANES_A_MESSAGE = 16384  # products of powers are cheaper over more bases

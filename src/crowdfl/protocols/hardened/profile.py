@@ -7,12 +7,14 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto.packing import Packing
-from crowdfl.crypto.pctd import KeyShare
+from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.pctd import KeyShare
+from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
+from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
+from crowdfl.protocols.common.servers import BaseSp
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
@@ -21,11 +23,9 @@ from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, MaskSeed
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.shape import Roster, Shape, hardened_budget, reward_widths
-from crowdfl.protocols.keyed import KeyedProfile, KeyedReader
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools, whole_samples
-from crowdfl.protocols.servers import BaseSp
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -186,7 +186,7 @@ class HardenedSp(BaseSp):
         if self._load is None:
             self._vectors |= fresh
 
-    def read_again(self, load: Callable[[str], bytes]) -> None:
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         self._load = load
 
     def sums(self) -> CipherVector:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from crowdfl.crypto.budget import WidthBudget
-from crowdfl.crypto.packing import Packing
+from crowdfl.crypto.paillier.budget import WidthBudget
+from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.errors import KeyMismatch, RewardsOff
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardWidths

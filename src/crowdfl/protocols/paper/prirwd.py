@@ -7,14 +7,14 @@ agree (D10); eps = 10^-L, as the text says (the printed +[[1]] means 10^-2L).
 
 from collections.abc import Generator
 
-from crowdfl.crypto.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector
 from crowdfl.errors import WidthBudgetExceeded
+from crowdfl.protocols.common.sdiv import PaperSdivSp
+from crowdfl.protocols.common.smul import PaperSmulSp
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.sdiv import PaperSdivSp
-from crowdfl.protocols.smul import PaperSmulSp
 
 _Exchange = Generator[bytes, Reply, CipherVector]
 

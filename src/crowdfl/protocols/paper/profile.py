@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from crowdfl.crypto import pctd
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.budget import WidthBudget, bits
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.crypto.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.budget import WidthBudget, bits
+from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.vector import CipherVector, PartialVector
 from crowdfl.errors import (
     ClaimRefused,
     FormatError,
@@ -23,9 +23,12 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
+from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
+from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
+from crowdfl.protocols.common.servers import BaseCsp, BaseSp
+from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.hardened.prifedavg import upload_digest
-from crowdfl.protocols.keyed import KeyedProfile, KeyedReader
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
@@ -40,9 +43,6 @@ from crowdfl.protocols.profile import (
     Tools,
     whole_samples,
 )
-from crowdfl.protocols.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
-from crowdfl.protocols.servers import BaseCsp, BaseSp
-from crowdfl.protocols.smul import PaperSmulCsp, SmulRequest
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
 _SIGMA = 80
@@ -342,7 +342,7 @@ class PaperSp(BaseSp):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
 
-    def read_again(self, load: Callable[[str], bytes]) -> None:
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """The paper's SP keeps every model in memory, for Alg. 4."""
 
     def claimant(self, claim: bytes) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import ChainBroken, FormatError, NotFinite, SlotOverflow
-from crowdfl.protocols.shares.steps import Moments, ServerStep
+from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 
 HASH_BYTES = 32
 ROUND_BYTES = 4

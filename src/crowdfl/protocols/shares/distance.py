@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crowdfl.errors import ProtocolError
-from crowdfl.protocols.shares import reciprocal
-from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.program import SP, Half
-from crowdfl.protocols.shares.reciprocal import DealtReciprocals, Divider
+from crowdfl.protocols.shares.circuits import reciprocal
+from crowdfl.protocols.shares.circuits.program import SP, Half
+from crowdfl.protocols.shares.circuits.reciprocal import DealtReciprocals, Divider
+from crowdfl.protocols.shares.circuits.scalars import Masked, open_masked, to_integers, widen
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
-from crowdfl.protocols.shares.scalars import Masked, open_masked, to_integers, widen
 
 _OPERANDS = 5  # A, B, s, s^2, Y s of a participant
 _FORMS = 3  # G, (Y s)^2, s^3

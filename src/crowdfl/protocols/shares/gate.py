@@ -10,12 +10,12 @@ a last sum there is no g3.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crowdfl.protocols.shares import compare
-from crowdfl.protocols.shares.correlations import Bytes, Cards, Dealt
-from crowdfl.protocols.shares.program import Half, Side
+from crowdfl.protocols.shares.circuits import compare
+from crowdfl.protocols.shares.circuits.program import Half, Side
+from crowdfl.protocols.shares.circuits.scalars import Masked, open_groups, open_masked, widen
+from crowdfl.protocols.shares.circuits.wire import pack_flips, unpack_flips
+from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
-from crowdfl.protocols.shares.scalars import Masked, open_groups, open_masked, widen
-from crowdfl.protocols.shares.wire import pack_flips, unpack_flips
 
 _FORMS = 3  # quadratic forms of masks: T^2, A times the rest of g2, and g3
 _BITS = 3

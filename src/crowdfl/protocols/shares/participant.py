@@ -9,11 +9,11 @@ from crowdfl.protocols import claims
 from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Average, ParticipantKeys, whole_samples
-from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.keys import SharesReaderBundle
+from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle
+from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage
+from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
-from crowdfl.protocols.shares.upload import UpdateEncoder, make_upload
 
 _NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
-from crowdfl.protocols.shares import reciprocal, table
-from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.program import SP, Half
-from crowdfl.protocols.shares.reciprocal import DealtReciprocals, Divider, ReciprocalWidths
-from crowdfl.protocols.shares.scalars import modulus_for, open_masked, plus, to_integers, truncate, widen
+from crowdfl.protocols.shares import table
+from crowdfl.protocols.shares.circuits import reciprocal
+from crowdfl.protocols.shares.circuits.program import SP, Half
+from crowdfl.protocols.shares.circuits.reciprocal import DealtReciprocals, Divider, ReciprocalWidths
+from crowdfl.protocols.shares.circuits.scalars import modulus_for, open_masked, plus, to_integers, truncate, widen
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
 REWARD_BITS = 128
 _LARGEST_TABLE = 1 << 20  # entries

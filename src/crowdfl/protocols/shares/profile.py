@@ -7,15 +7,15 @@ from crowdfl.errors import SettingsError
 from crowdfl.protocols import claims
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import Dealing, ParticipantKeys, TaskSpec, Tools
-from crowdfl.protocols.shares.average import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.chain import ROUND_BYTES
-from crowdfl.protocols.shares.csp import SharesCsp
-from crowdfl.protocols.shares.csp_round import CspKeys
-from crowdfl.protocols.shares.dealing import file_bytes, files
-from crowdfl.protocols.shares.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
+from crowdfl.protocols.shares.dealing.script import file_bytes, files
 from crowdfl.protocols.shares.participant import SharesParticipant, SharesRequester
+from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
+from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.protocols.shares.round.csp_round import CspKeys
+from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
-from crowdfl.protocols.shares.sp import SharesSp
 from crowdfl.settings import TaskSettings
 
 _LARGEST_ROUND = 2 ** (8 * ROUND_BYTES) - 1

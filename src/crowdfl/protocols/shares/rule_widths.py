@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Self
 
 from crowdfl.errors import RewardsOff
+from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, leak_of, span_for
+from crowdfl.protocols.shares.circuits.scalars import SPARE, Masked, modulus_for
 from crowdfl.protocols.shares.payout import PayoutWidths
-from crowdfl.protocols.shares.reciprocal import ReciprocalWidths, leak_of, span_for
-from crowdfl.protocols.shares.scalars import SPARE, Masked, modulus_for
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crowdfl.protocols.shares import agreement, distance, gate, payout
-from crowdfl.protocols.shares.correlations import Cards, Dealt
-from crowdfl.protocols.shares.program import Half
-from crowdfl.protocols.shares.reciprocal import Divider
+from crowdfl.protocols.shares.circuits.program import Half
+from crowdfl.protocols.shares.circuits.reciprocal import Divider
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 Watch = Callable[[RoundScores, Sequence[int]], None]

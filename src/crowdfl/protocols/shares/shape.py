@@ -9,7 +9,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
 from crowdfl.protocols.shares.rule_widths import RuleWidths
-from crowdfl.protocols.shares.steps import ServerStep
+from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 

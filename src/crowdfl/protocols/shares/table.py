@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crowdfl.protocols.shares.correlations import Bytes, Cards, DealtRows
-from crowdfl.protocols.shares.program import Half, Side
+from crowdfl.protocols.shares.circuits.program import Half, Side
+from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, DealtRows
 
 _PLACE_BYTES = 4
 

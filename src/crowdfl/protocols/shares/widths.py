@@ -15,7 +15,7 @@ from typing import Self
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.protocols.shares.chances import added, binomial, most, pair, power_of_two, triple
+from crowdfl.protocols.shares.tail_bounds import added, binomial, most, pair, power_of_two, triple
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together

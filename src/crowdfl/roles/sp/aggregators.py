@@ -129,7 +129,7 @@ class RoundAggregators:
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         if (task, number) not in self._rounds:
             sp = self._new(task, number)
-            sp.read_again(partial(self._upload_of, task, number))
+            sp.set_upload_loader(partial(self._upload_of, task, number))
             self._rounds[task, number] = _Aggregator(sp, number)
         self._rounds.move_to_end((task, number))
         while len(self._rounds) > _MOST_KEPT:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from crowdfl.roles.ends import END, Ending
+from crowdfl.roles.ends import END, Tombstone
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.sp.core import PAUSED_AT, UNDER_WAY, MoneyPorts, require_running
 from crowdfl.roles.sp.ledger import Ledger
@@ -13,7 +13,7 @@ Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
 
 
-def cancel_task(ports: MoneyPorts, task: str, ending: Ending, abort: Abort | None = None) -> None:
+def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
     """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent."""
     store = ports.store
     with store.transaction():

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crowdfl.crypto.compute import Backend, Threads
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, untold
@@ -59,7 +59,7 @@ class MoneyPorts(Protocol):
 
 
 @dataclass(frozen=True)
-class SureBooks:
+class TrustedLedgerPorts:
     """A store, and a clock that says nothing while it is in doubt."""
 
     store: SpStore
@@ -120,9 +120,9 @@ class SpCore:
         return (self.options.watch or self.ports.clock).now()
 
     @property
-    def sure_books(self) -> SureBooks:
+    def sure_books(self) -> TrustedLedgerPorts:
         """For what counts from now."""
-        return SureBooks(self.ports.store, self.options.watch or self.ports.clock)
+        return TrustedLedgerPorts(self.ports.store, self.options.watch or self.ports.clock)
 
     def is_about_now(self, moment: float, most: float) -> bool:
         """Whether it is at most so many seconds away. While the clock is in doubt, nobody is told that it is not."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import Definition, TaskEnd
 from crowdfl.errors import CrowdFLError, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
-from crowdfl.roles.documents import Definition, TaskEnd
-from crowdfl.roles.ends import DAY, MARGIN, Ending, Held, Lifetimes, Orphans, Troubles
+from crowdfl.roles.ends import DAY, MARGIN, Held, Lifetimes, Orphans, Tombstone, Troubles
 from crowdfl.roles.ports import Clock, EndPeer, SpStore, StoredTask
 from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
@@ -52,7 +52,7 @@ class SpEnds:
     is_sure: Callable[[], bool] = lambda: True  # of the clock
     _resting: dict[tuple[str, str], Attempts] = field(default_factory=dict, init=False, repr=False)
     _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
-    _untold: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)  # peers, by task
+    _unnotified: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)  # peers, by task
     _orphans: Orphans = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class SpEnds:
         While the clock is in doubt, nothing is old.
         """
         held, sure = self.holdings.held(), self.is_sure()
-        self._untold.clear()  # the operator may want somebody to be told again
+        self._unnotified.clear()  # the operator may want somebody to be told again
         with Troubles() as troubles:
             for stored in self.store.tasks():
                 with troubles.kept():
@@ -99,7 +99,7 @@ class SpEnds:
         if stored.state == TaskState.SETTLED:
             self._erase_if_held(stored.task, held)
         elif counting and self._is_under_way(stored) and self.lifetimes.confirm(stored, claims=False):
-            cancel_task(self, stored.task, Ending("expired", "the task's lifetime", "it took too long"))
+            cancel_task(self, stored.task, Tombstone("expired", "the task's lifetime", "it took too long"))
 
     def why_held(self, task: str, counts: Counter[str]) -> str:
         """Why these things of a task are still here, in words."""
@@ -122,9 +122,9 @@ class SpEnds:
             self.holdings.erase(task)
 
     def _tell_everyone(self, stored: StoredTask) -> None:
-        if stored.task not in self._untold:
-            self._untold[stored.task] = untold(self.store, stored.task, self.peers)
-        missing = self._untold[stored.task]
+        if stored.task not in self._unnotified:
+            self._unnotified[stored.task] = untold(self.store, stored.task, self.peers)
+        missing = self._unnotified[stored.task]
         missing[:] = [name for name in missing if not self._tell(stored, name)]
 
     def _tell(self, stored: StoredTask, name: str) -> bool:
@@ -146,5 +146,5 @@ class SpEnds:
 
     def document(self, stored: StoredTask) -> str:
         """The same words whenever it is sent."""
-        how = Ending.of(self.store, stored.task)
+        how = Tombstone.of(self.store, stored.task)
         return TaskEnd(stored.task, how.why if how else "settled", stored.ended_at or 0.0).sign(self.signing)

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, SureBooks
+from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import Payments
+from crowdfl.roles.sp.round_steps import RoundSteps, rejected_name, rewards_name
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
-from crowdfl.roles.sp.steps import RoundSteps, rejected_name, rewards_name
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
 
@@ -63,7 +63,7 @@ class Sp:
         return self.ports.clock
 
     @property
-    def sure_books(self) -> SureBooks:
+    def sure_books(self) -> TrustedLedgerPorts:
         return self._core.sure_books
 
     def participant(self, task: str, who: str) -> StoredParticipant:

@@ -22,8 +22,8 @@ from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import EPOCH, UNDER_WAY, UNRECONCILED, SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
+from crowdfl.roles.sp.round_steps import RoundSteps
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
-from crowdfl.roles.sp.steps import RoundSteps
 
 _ROOM = 4096
 _NO_MODEL = "no model"

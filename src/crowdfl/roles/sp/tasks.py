@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.documents import Appointment, Certificate, Definition, open_document
-from crowdfl.roles.ends import Ending, ended
+from crowdfl.roles.ends import Tombstone, ended
 from crowdfl.roles.ports import StoredParticipant, StoredTask
 from crowdfl.roles.sp.cancel import cancel_task, give_time_back
 from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, SpCore
@@ -103,7 +103,7 @@ class Tasks:
         self._ports.store.set_state(task, TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
-        cancel_task(self._core.sure_books, task, Ending("cancelled", "the requester"), self._abort)
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
 
     def enrol(self, task: str, certificate: str) -> str:
         """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
@@ -135,7 +135,7 @@ class Tasks:
 
     def status(self, task: str) -> dict[str, Any]:
         store, settings = self._ports.store, self._core.definition(task).settings
-        stored, rounds, how = store.task(task), store.rounds(task), Ending.of(store, task)
+        stored, rounds, how = store.task(task), store.rounds(task), Tombstone.of(store, task)
         return {
             "task": task,
             "state": stored.state,

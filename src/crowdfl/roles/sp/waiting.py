@@ -2,7 +2,7 @@
 
 import datetime
 
-from crowdfl.roles.documents import Definition
+from crowdfl.documents.signed import Definition
 from crowdfl.roles.ports import SpStore, StoredTask
 from crowdfl.roles.sp.core import CSP_FAILS_SINCE, PAUSED_AT, UNDER_WAY
 from crowdfl.roles.sp.ends import claims_until, untold

@@ -13,9 +13,9 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request, Response
 from prometheus_client import Counter
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.documents import Definition
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.kgc import Kgc
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics

@@ -21,8 +21,8 @@ from prometheus_client import Counter
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import sign_document
 from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, Truncated
-from crowdfl.roles.documents import sign_document
 from crowdfl.roles.ports import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from crowdfl.documents.signed import Certificate, open_document
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
-from crowdfl.roles.documents import Certificate, open_document
-from crowdfl.roles.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service
 from crowdfl.settings import ParticipantSettings

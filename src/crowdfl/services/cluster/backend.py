@@ -16,7 +16,15 @@ from urllib.parse import urlsplit
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
 from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
-from crowdfl.crypto.kernels import BucketProduct, FixedBasePower, MulMod, MultiPow, PartialDecrypt, PowEach, PowMod
+from crowdfl.crypto.paillier.kernels import (
+    BucketProduct,
+    FixedBasePower,
+    MulMod,
+    MultiPow,
+    PartialDecrypt,
+    PowEach,
+    PowMod,
+)
 from crowdfl.errors import BackendUnavailable, ClusterTaken, ClusterUnprotected, KeyFilePermissions, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services.cluster.worker import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows

@@ -17,7 +17,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_bytes
 from crowdfl.crypto.compute import Kernel, release_lock_while_computing
-from crowdfl.crypto.kernels import (
+from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     FixedBase,
     FixedBasePower,
@@ -31,7 +31,7 @@ from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMis
 from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
-from crowdfl.protocols.shares.keys import SharesCspBundle, SharesSpBundle
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.atomic import require_owner_only
 

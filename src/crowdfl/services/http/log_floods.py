@@ -30,6 +30,6 @@ class Seldom:
         return True
 
 
-def tame_libraries() -> None:
+def rate_limit_library_logs() -> None:
     for name in _LIBRARIES:
         logging.getLogger(name).addFilter(Seldom())

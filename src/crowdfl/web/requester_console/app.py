@@ -22,12 +22,12 @@ from crowdfl.services.http.bodies import Form, TaskId, json_body
 from crowdfl.services.http.problems import problem_for
 from crowdfl.services.http.wire import OCTETS
 from crowdfl.text import printable
-from crowdfl.web.requester_console.desk import Desk
 from crowdfl.web.requester_console.form import form
 from crowdfl.web.requester_console.guard import API, Guard, RequesterSession
 from crowdfl.web.requester_console.invitations import MOST_INVITATIONS
 from crowdfl.web.requester_console.jobs import Job
-from crowdfl.web.requester_console.learned import require_data
+from crowdfl.web.requester_console.model_evaluation import require_data
+from crowdfl.web.requester_console.requester_actions import Desk
 from crowdfl.web.static import PACKAGE, add_static, load_assets
 
 _LIMIT = 256 * 1024

@@ -11,12 +11,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
-from crowdfl.roles.documents import Definition
-from crowdfl.roles.participant import LEAST_PARTICIPANTS
-from crowdfl.roles.phones import phone_obstacle
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
+from crowdfl.roles.phone_support import phone_obstacle
 from crowdfl.schema import Settings, expected, settable, types_of
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 

@@ -4,7 +4,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-from crowdfl.roles.invitation_link import link_of
+from crowdfl.documents.links import link_of
 from crowdfl.web.qr import qr_svg
 
 MOST_INVITATIONS = 100

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from crowdfl.documents.signed import Definition
+from crowdfl.protocols.shares.round.upload import upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.upload import upload_bytes
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.documents import Definition
 
 
 class PartySight(NamedTuple):

@@ -1,5 +1,5 @@
 // @ts-check
-// A participant's agent: takes part in a task until it ends, and claims what was earned. The port of roles/agent.py.
+// A participant's agent: takes part in a task until it ends, and claims what was earned. The port of roles/participant/agent.py.
 //
 // It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
 // may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.

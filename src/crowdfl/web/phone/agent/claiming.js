@@ -1,7 +1,7 @@
 // @ts-check
 // A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
 //
-// The port of roles/claiming.py. A claim is paid once. A reward that the platform does not show, or says to be refused, is
+// The port of roles/participant/claims.py. A claim is paid once. A reward that the platform does not show, or says to be refused, is
 // therefore waited for: a day after the end, but not past half of the time to claim; where the platform merely fails, until a
 // quarter is left. Then the rest is claimed, and the person told. Receipts, rewards and refused claims are kept.
 

@@ -1,7 +1,7 @@
 // @ts-check
 // A participant of one `shares` task: look before joining, enrol, train on data that stays here, upload, read, be paid, leave.
 //
-// The port of roles/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
+// The port of roles/participant/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
 // again with the same bytes, so that it is the same upload.
 
 import { DocumentError } from "../protocol/errors.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// Reading a publication, as protocols/shares/average.py: check CSP's record, open the seed of the masks, take them away.
+// Reading a publication, as protocols/shares/round/average.py: check CSP's record, open the seed of the masks, take them away.
 
 import { concat, equal, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";

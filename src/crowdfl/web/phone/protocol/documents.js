@@ -1,5 +1,5 @@
 // @ts-check
-// Signed documents, as roles/documents.py reads them: JSON with a kind, a body and an Ed25519 signature over both.
+// Signed documents, as documents/signed.py reads them: JSON with a kind, a body and an Ed25519 signature over both.
 
 import { equal, fromHex, hex, sha256, utf8 } from "./bytes.js";
 import { CrowdFLError, DocumentError, KeyMismatch } from "./errors.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// Enrolment, as roles/enrolment.py: a signed request, and KGC's answer, which is sealed to the reading key.
+// Enrolment, as roles/participant/enrolment.py: a signed request, and KGC's answer, which is sealed to the reading key.
 
 import { hex, sha256, utf8 } from "./bytes.js";
 import { certifies, openCertificate, signDocument } from "./documents.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// An invitation from its link. All of it is in the fragment, which a browser never sends; roles/invitation_link.py writes it.
+// An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
 
 import { base64url, fromBase64url, hex } from "./bytes.js";
 import { FormatError, LimitExceeded, PlainHttpRefused } from "./errors.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// Server steps, as protocols/shares/steps.py: what a reader makes of a round's average. Every operation is one of IEEE doubles, in
+// Server steps, as protocols/shares/server_optimizers.py: what a reader makes of a round's average. Every operation is one of IEEE doubles, in
 // the order that it has there, so that all devices come to the same bits.
 
 import { SlotOverflow } from "./errors.js";

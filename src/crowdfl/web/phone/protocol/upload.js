@@ -1,5 +1,5 @@
 // @ts-check
-// An upload, as protocols/shares/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
+// An upload, as protocols/shares/round/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
 import { requireRing } from "./bundle.js";

@@ -1,0 +1,212 @@
+"""`crowdfl audit`: all attacks on all profiles, the paper's first, in the order of section 7, and what is shown of them.
+
+`crowdfl audit incentives` is about people rather than servers: what cheaters earn under each rule of payment.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfl.settings import TaskSettings
+from crowdfl_lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
+from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
+from crowdfl_lab.audit.headroom import SHORTENED, check_widths
+from crowdfl_lab.audit.recorded_round import Scene, play
+from crowdfl_lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
+from crowdfl_lab.audit.statistics import tell_apart
+from crowdfl_lab.report.output import deliver, progress_to_stderr
+from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.timing import machine
+from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
+
+_COLUMNS = ("", "7.", "what, by whom", "of", "error", "blind", "verdict")
+_ABOUT = (
+    "7.: which part of the paper's section 7; error: the attacker's, blind: a guess's. "
+    "The numbered lines say what was recovered, and what the error is."
+)
+_SURPRISE = " (!)"
+_COLOURS = {Verdict.BROKEN: "red", Verdict.GUESS: "green", Verdict.CONCEDED: "yellow"}
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """How large an audit is. Short keys for breadth, real ones for the run that is shown."""
+
+    name: str
+    paper_bits: int
+    hardened_bits: int
+    parameters: int
+    side_bits: int  # of the experiments beside the run
+    rounds: int  # of each input of the two-sample test
+
+
+_DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
+_QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
+_DATA = Path("data")
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def audit(
+    context: typer.Context,
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Short test keys and fewer rounds.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if an attack's result is not the expected one.")
+    ] = False,
+) -> None:
+    """Attack all profiles: what each attacker recovers, honest or deviating, beside a blind guess."""
+    if context.invoked_subcommand is not None:
+        if as_json or quick or check:
+            raise typer.BadParameter(f"write options after `{context.invoked_subcommand}`")
+        return
+    scale, where = _QUICK if quick else _DEFAULT, machine()
+    findings = list(_findings(scale, progress_to_stderr()))
+    deliver(_result(scale, findings, where), as_json=as_json)
+    if check and any(finding.surprising for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def incentives(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
+    network: Annotated[
+        bool, typer.Option("--network", help="A network with a hidden layer (torch) instead of softmax regression.")
+    ] = False,
+    data: Annotated[
+        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
+    ] = _DATA,
+    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+    server_step: Annotated[str, typer.Option(help="none, fedavgm or fedadam: docs/shares.md.")] = "none",
+    server_rate: Annotated[float, typer.Option(help="The step's rate.")] = 1.0,
+) -> None:
+    """Let people cheat under every rule of payment: their part of the budget, and who goes unpaid."""
+    from crowdfl_lab.audit.incentives import campaign, report
+
+    if quick and network:
+        raise typer.BadParameter("--quick and --network exclude each other")
+    missing = [] if quick else campaign.missing_files(data)
+    made_up = quick or bool(missing)
+    made = campaign.IncentiveSettings
+    settings = made.quick() if made_up else made.network() if network else made()
+    step = TaskSettings.of(profile="shares", server_step=server_step, server_rate=server_rate)  # refuses what it would
+    settings = replace(settings, server_step=step.server_step, server_rate=server_rate)
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
+    command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
+    command += f" --server-step {server_step} --server-rate {server_rate:g}" * (server_step != "none")
+    folder = None if made_up else data
+    deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+
+
+def _how_to_get(missing: Sequence[str]) -> str:
+    """In one line; of MotionSense there is no command, for its NumPy form is not made here."""
+    name_it = "name the folder that has both with --data"
+    return f"{HOW_TO_GET}, and {name_it}" if SET_FILE in missing else name_it
+
+
+def attack_scene(scene: Scene) -> Iterator[Finding]:
+    """The attacks that need the record of one round: the same code on either profile."""
+    yield averages.attack_average(scene)
+    yield from averages.attack_total(scene)
+    yield keys.attack_upload(scene)
+    yield keys.attack_overheard_reward(scene)
+    yield keys.attack_overheard_upload(scene)
+    yield averages.attack_late_samples(scene)
+    yield from rewards.attack_rewards(scene)
+
+
+def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
+    say("misprints")
+    yield from masks.demonstrate()
+    scenes = {}
+    for profile, key_bits in ((PAPER, scale.paper_bits), (HARDENED, scale.hardened_bits)):
+        say(f"an honest round of {profile}, {key_bits} bits, {scale.parameters} parameters")
+        scenes[profile] = play(profile, key_bits=key_bits, parameters=scale.parameters)
+    for profile, scene in scenes.items():
+        say(f"attacks on {profile}")
+        yield from attack_scene(scene)
+    say("experiments with keys, seeds and masks")
+    yield from keys.attack_small_key(scale.side_bits // 2)
+    yield averages.attack_reused_seed(scale.side_bits)
+    yield masks.attack_printed_masks()
+    yield masks.attack_scene_masks(scenes[HARDENED])
+    yield from masks.attack_repeated_operand()
+    yield rewards.attack_pair()
+    yield rewards.attack_scene_pair(scenes[HARDENED])
+    yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))
+    say("an SP that deviates")
+    yield from oracles.attack_signs()
+    yield from oracles.attack_power_lengths()
+    yield from forgeries.attack_claims()
+    yield forgeries.attack_chosen_reward()
+    yield from forgeries.attack_phone()
+    say("a CSP that deviates")
+    yield from false_replies.attack_altered_lane()
+    yield from false_replies.attack_inflated("divisor")
+    yield from false_replies.attack_inflated("dividend")
+    yield false_replies.attack_false_scaling()
+    say("a requester that chooses the crowd")
+    yield from isolation.attack_isolation()
+    say("repeated divisors")
+    yield from masks.attack_repeated_divisor()
+    yield from check_widths()
+    for subject in (PAPER, HARDENED, SHORTENED):
+        say(f"two samples of {subject}, {scale.rounds} rounds each")
+        yield tell_apart(subject, scale.rounds)
+    yield from _shares(say)
+
+
+def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
+    say("rounds of shares, read by each server")
+    yield from transcript.attack_transcript()
+    say("shares: an SP that deviates, with a reader")
+    yield from order.attack_order()
+    say("shares: what is dealt, and what it covers")
+    yield from dealt.attack_dealt_twice()
+    yield from dealt.attack_closed_masks()
+    yield dealt.attack_dealer()
+    say("shares: servers that alter their shares")
+    yield from divisors.attack_inflated()
+    yield from accomplices.attack_shifted_sum()
+    yield from accomplices.attack_gates()
+    yield from bits.attack_bits()
+    yield bits.attack_claims()
+    yield from isolation.attack_isolation(profile=SHARES)
+    say("shares: two samples of both servers' views")
+    yield from openings.tell_apart()
+    yield from openings.tell_apart_altered()
+
+
+def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | int]) -> Result:
+    title = f"crowdfl audit, {scale.name}: |N| = {scale.paper_bits} (paper), {scale.hardened_bits} (hardened)"
+    rows = tuple(_cells(number, finding) for number, finding in enumerate(findings, start=1))
+    colours = {verdict + mark: colour for verdict, colour in _COLOURS.items() for mark in ("", _SURPRISE)}
+    notes = [f"{number:3}  {f.recovered}; {f.measure}; {f.note}" for number, f in enumerate(findings, start=1)]
+    surprises = [f"{finding.attack} of {finding.subject}" for finding in findings if finding.surprising]
+    return Result(
+        "audit",
+        title,
+        where,
+        asdict(scale),
+        tables=(ResultTable(title, _COLUMNS, rows, _ABOUT, colours),),
+        notes=(*notes, f"unexpected: {', '.join(surprises) or 'nothing'}"),
+        data={
+            "scale": scale.name,
+            "key_bits": {PAPER: scale.paper_bits, HARDENED: scale.hardened_bits},
+            "parameters": scale.parameters,
+            "findings": [finding.to_dict() for finding in findings],
+            "surprises": len(surprises),
+        },
+        command="crowdfl audit",
+    )
+
+
+def _cells(number: int, f: Finding) -> tuple[str, ...]:
+    verdict = f.verdict + (_SURPRISE if f.surprising else "")
+    return str(number), f.section, f.title, f.subject, f"{f.error:.3g}", f"{f.blind:.3g}", verdict

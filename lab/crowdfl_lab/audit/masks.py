@@ -1,0 +1,259 @@
+"""The paper's protocols as printed, and attacks on masks: one that is too short, a divisor that is masked more than once.
+
+Items 1 and 11: what the paper prints wrong, shown by running it.
+
+Attack 9: SMUL's printed masks of 80 bits on operands of 78. x' = x + r with r below 2^80 confines x to (x' - 2^80, x']. PriRwd
+masks the same Omega for every participant in every round, afresh: the intervals intersect in a narrow one. `hardened` masks
+operands uniformly modulo N: no x' confines anything, however often an operand is masked. With coins that draw shorter masks on
+purpose, the same protocol falls to the same attack.
+
+The lattice attack on SDIV: y'_k = rho_k * y - s_k. Where the remainders s_k are short beside y, a few y' are an approximate
+common divisor problem, and a reduced basis gives y. That is why `hardened` takes s up to rho / 2^g, with so many bits that
+*any* y explains a y' as well, and why divisions by one y share one y': every further y' would narrow log y.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, from_ints, width_of
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.randomness import Coins
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths, guard_polynomials
+from crowdfl.protocols.common.smul import (
+    PaperSmulCsp,
+    PaperSmulSp,
+    PolynomialsCsp,
+    PolynomialsRequest,
+    PolynomialsSp,
+    products_in,
+)
+from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.party import KeyedParty
+from crowdfl_lab.audit.arithmetic import lll, rounded
+from crowdfl_lab.audit.finding import HARDENED, PRINTED, Attack, Finding, difference, relative
+from crowdfl_lab.audit.recorded_round import Scene, servers
+from crowdfl_lab.division import DivisionCsp
+
+_PRINTED_BITS = 80
+_OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
+_TIMES = 36 * 50  # participants and rounds: what is left is off by 0.2% on average
+_OFF_OPERAND = "relative error; blind: the middle of the operand's range"
+_OPERAND = Attack("short masks", "9", "an operand of SMUL, by CSP", ("CSP",), relative, _OFF_OPERAND)
+
+_DIVISOR = 0x1F3A_92C4_77D1_5B06_E8A4_3C95_D12B  # 109 bits, as G_i + eps_i + 1 has
+_FEW, _MANY = 8, 96  # divisions
+_FACTOR = 64  # the rho of one run in 250 have a factor in common: then so many times y explains all y' as well
+_WIDTHS = (112, 60, 40, 4)  # ybits, qbits, sigma, precision
+_TITLE = "a divisor masked many times, by CSP"
+_OFF_DIVISOR = "error of log2 of the divisor; blind: the middle of its range"
+_REPEATED = Attack("repeated divisor", "5 (SDIV)", _TITLE, ("CSP",), difference, _OFF_DIVISOR)
+
+_SCALE = 10**6
+_MEASURE = "error of the corrected form; blind: error as printed"
+_Shown = tuple[float, float, str]  # the error of the corrected form, that of the printed one, and both in words
+
+
+def demonstrate() -> list[Finding]:
+    """Every misprint and both errors in SDIV's bounds. "Broken": the printed form is wrong, the corrected one right."""
+    lambdas = (
+        "section 8 says lambda_p = 2 and lambda_sp = 2; the time it shows needs lambda_p = 2, and either factors N (4)"
+    )
+    private = pctd.keygen(128, insecure_test_key=True).private
+    phone = (private.lambda_ * private.u - 2).bit_length()
+    exponents = (1.0, phone, f"lambda_sp = 2 leaves the phone an exponent of {phone} bits, lambda_p = 2 one of 2")
+    true = round(-1.234 * _SCALE)
+    number = (0.0, abs(true + 123400), f"-1.234 * 10^6 = {true}, printed as -123400")
+    # Delta = (dropped samples / kept samples) * (average - dropped model)
+    ratio = (0.05 * 0.1, 5.0 * 0.1, "Delta 0.005 at ratio 0.05, 0.5 at ratio 5")
+    return [
+        _finding("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
+        _finding("encoding", "1", "section 4.1", "a digit is missing", number),
+        _finding("dropped ratio", "1", "section 5.1", "printed 'big enough'; Delta is small when it is small", ratio),
+        _finding("which lambda", "1", "section 8", lambdas, exponents),
+        _finding("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
+        _finding("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
+    ]
+
+
+def _finding(name: str, section: str, title: str, note: str, shown: _Shown) -> Finding:
+    corrected, printed, text = shown
+    attack = Attack(name, section, title, (), difference, _MEASURE)
+    return attack.score(PRINTED, corrected, printed, 0.0, text, note)
+
+
+def _printed_divisor() -> _Shown:
+    x, y, r, alpha, e = 355, 113, 1 << 200, 12345, 67
+    masked = r * x + y * (r * alpha + e)
+    right, wrong = ((masked * _SCALE // divisor - alpha * _SCALE) / _SCALE for divisor in (r * y, r * x))
+    return abs(right - x / y), abs(wrong - x / y), f"355/113 = {right}; with Y = [[x]]^r: {wrong}"
+
+
+def _ignored_scale() -> _Shown:
+    """r from the bottom of the printed range, 2^(kappa+1): the remainder times 10^L need not stay below one."""
+    rng, kappa, wrong, trials = np.random.default_rng(1), 32, [0, 0], 500
+    for _ in range(trials):
+        x, y, e = (int(v) for v in rng.integers(1, 1 << kappa, 3))
+        for form, r in enumerate(((_SCALE << (2 * kappa)) + 1, (1 << (kappa + 1)) + 1)):
+            quotient = (r * x + y * e) * _SCALE // (r * y) - e * _SCALE // r
+            wrong[form] += quotient != x * _SCALE // y
+    text = f"{wrong[1]} of {trials} floors wrong with r near 2^33, {wrong[0]} with r > 10^6 * 2^64"
+    return wrong[0], wrong[1], text
+
+
+def _short_kappa() -> _Shown:
+    """Operands of Alg. 4 are far longer than 32 bits: masked for 32, they wrap around N."""
+    x, y = 183 * 10**20, 7 * 10**19  # delta * Omega and pi * d at scale 10^2L
+    right, wrong = (abs(_sdiv_by(x, y, kappa) - x / y) for kappa in (max(x, y).bit_length(), 32))
+    return right, wrong, f"error {right:.1e} with kappa = {x.bit_length()}, {wrong:.1e} with the printed 32"
+
+
+def _sdiv_by(x: int, y: int, kappa: int) -> float:
+    """[[x / y]] by the printed SDIV, masks drawn for operands of kappa bits, decrypted."""
+    private, sp, csp = servers(256, as_printed=True)
+    side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
+    pending, request = side.begin(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh())
+    result = side.finish(pending, PaperSdivCsp(csp, decimals=6, max_count=1).answer(request))
+    return private.decrypt(result[0]) / _SCALE
+
+
+def attack_printed_masks(prime_bits: int = 128) -> Finding:
+    """Alg. 2 as printed, Omega masked for every participant in every round."""
+    _, sp, csp = servers(prime_bits, as_printed=True)
+    omega = sp.encrypt([_OMEGA] * _TIMES)
+    _, request = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).begin(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
+    PaperSmulCsp(csp, max_count=_TIMES).answer(request)
+    return _score_omega(PRINTED, csp, _PRINTED_BITS)
+
+
+def attack_repeated_operand(prime_bits: int = 128) -> list[Finding]:
+    """The same Omega as often in SMUL of `hardened`: with masks as short as the printed ones, and as built."""
+    return [
+        _mask_omega("hardened, short operand masks", prime_bits, _ShortCoins.fresh(), _PRINTED_BITS),
+        _mask_omega(HARDENED, prime_bits, Coins.fresh(), 2 * prime_bits),
+    ]
+
+
+class _ShortCoins(Coins):
+    """Coins whose residues modulo N have no more bits than the printed masks."""
+
+    def residues(self, count: int, n: int) -> Block:
+        return from_ints((self.bits(_PRINTED_BITS) for _ in range(count)), width_of(n))
+
+
+def _mask_omega(subject: str, prime_bits: int, coins: Coins, mask_bits: int) -> Finding:
+    _, sp, csp = servers(prime_bits, as_printed=False)
+    squares = guard_polynomials(_TIMES)
+    _, request = PolynomialsSp(sp, 1, "audit").begin(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
+    message = PolynomialsRequest.from_bytes(request, csp.limits(_TIMES))
+    PolynomialsCsp(csp).answer(message, products_in(squares))
+    return _score_omega(subject, csp, mask_bits)
+
+
+def _score_omega(subject: str, csp: KeyedParty, mask_bits: int) -> Finding:
+    guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], mask_bits, 78)
+    recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
+    note = f"{_TIMES} intervals of 2^{mask_bits} intersected"
+    return _OPERAND.score(subject, guess, 1 << 77, _OMEGA, recovered, note)
+
+
+def attack_scene_masks(scene: Scene) -> Finding:
+    """The same on what CSP opened in a run of `hardened`: the total, the first operand of the exchange."""
+    operand, mask = reward_widths(scene.settings, scene.parameters).total.bit_length(), scene.public.bits
+    guess = _narrow([int(scene.csp.of("SMUL x'")[0][0])], mask, operand)
+    recovered = f"Y = {guess} where {scene.total} is true"
+    note = f"one interval of 2^{mask} about an operand of {operand} bits"
+    return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), scene.total, recovered, note)
+
+
+def _narrow(opened: Sequence[int], mask_bits: int, width: int) -> int:
+    """The middle of what is left of [0, 2^width) when every x' - mask must hold, masks in [0, 2^mask_bits)."""
+    low = max(0, *(v - (1 << mask_bits) + 1 for v in opened))
+    high = min((1 << width) - 1, *opened)
+    return (low + high) // 2
+
+
+@dataclass(frozen=True)
+class _ShortRemainders(SdivWidths):
+    """rho just long enough to leave remainders of a few bits: 8 to 40."""
+
+    def __post_init__(self) -> None:
+        """No refusal: the point is that it should be refused."""
+
+    @property
+    def lo(self) -> int:
+        return self.g + 8
+
+    @property
+    def hi(self) -> int:
+        return self.g + 40
+
+
+def attack_repeated_divisor(key_bits: int = 1152) -> list[Finding]:
+    """Own y' for each division with short remainders; own y' with remainders as built; as built."""
+    short, built = _ShortRemainders(key_bits, *_WIDTHS), SdivWidths(key_bits, *_WIDTHS)
+    return [
+        _lattice_attack("hardened, own y' each, short remainders", short, shared=False),
+        _range_attack("hardened, own y' each", built),
+        _lattice_attack(HARDENED, built, shared=True),
+    ]
+
+
+def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[int]:
+    """What CSP opens as y' in divisions by one divisor, by the protocol's own code."""
+    _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
+    divisors = sp.encrypt([_DIVISOR] * (1 if shared else times))
+    division = HardenedSdivSp(sp, widths, 1, "audit").run(sp.encrypt([1 << 100] * times), divisors, Coins.fresh())
+    run_exchange(division, ask_directly(DivisionCsp(csp, widths, times, len(divisors)).answer))
+    return [int(y) for y in csp.view.of("SDIV y'")[0]]
+
+
+def common_divisor_near(multiples: Sequence[int], noise_bits: int) -> int | None:
+    """y with every multiple within 2^noise_bits below a multiple of y, by simultaneous approximation; None if none is found.
+
+    (q_0 2^noise, q_0 m_1 - q_1 m_0, ...) is a short vector of the lattice below; its first entry gives q_0, and m_0 / q_0 is y.
+    """
+    if len(multiples) < 2:
+        return None
+    first, *rest = sorted(multiples)
+    scale = mpz(1) << noise_bits
+    rows = [[scale, *map(mpz, rest)]]
+    rows += [[mpz(0)] * (1 + i) + [mpz(-first)] + [mpz(0)] * (len(rest) - 1 - i) for i in range(len(rest))]
+    for row in lll(rows):
+        q = abs(row[0]) // scale
+        y = int(rounded(mpz(first), q)) if q else 0
+        # A divisor shorter than the noise divides anything: only a longer one means something.
+        if y.bit_length() > noise_bits + 2 and all(-m % y < 2 << noise_bits for m in multiples):
+            return y
+    return None
+
+
+def _lattice_attack(subject: str, widths: SdivWidths, *, shared: bool) -> Finding:
+    opened = _masked_divisors(widths, _FEW, shared=shared)
+    guesses = (common_divisor_near(opened, bits) for bits in (24, 32, 40, 41))
+    found = next((y for y in guesses if y is not None), None)
+    recovered = _described(found) if found else "no common divisor"
+    note = f"{len(opened)} masked divisor{'s' if len(opened) > 1 else ''} of {_FEW} divisions, reduced basis"
+    return _REPEATED.score(subject, log2(found) if found else None, widths.ybits / 2, log2(_DIVISOR), recovered, note)
+
+
+def _described(found: int) -> str:
+    times = int(rounded(mpz(found), mpz(_DIVISOR)))
+    if not 1 <= times <= _FACTOR or abs(found - times * _DIVISOR) > times:
+        return f"a number of {found.bit_length()} bits"
+    return "the divisor" if times == 1 else f"{times} times the divisor"
+
+
+def _range_attack(subject: str, widths: SdivWidths) -> Finding:
+    """The lattice finds nothing, but log y' lies within rho's range of log y: the lowest and highest of many bound it."""
+    opened = _masked_divisors(widths, _MANY, shared=False)
+    lattice = [common_divisor_near(opened[:_FEW], bits) for bits in (24, 40, widths.ybits - 3)]
+    low = max(0.0, max(log2(y) for y in opened) - widths.hi)
+    high = min(float(widths.ybits), min(log2(y) for y in opened) - widths.lo)
+    recovered = f"log2 y within {high - low:.0f} bits" + ("" if any(lattice) else "; no common divisor by lattice")
+    note = f"{_MANY} masked divisors of {_MANY} divisions: why one y' serves all"
+    return _REPEATED.score(subject, (low + high) / 2, widths.ybits / 2, log2(_DIVISOR), recovered, note)

@@ -1,0 +1,192 @@
+"""An honest round in one process, kept with everything that each attacker could have seen of it.
+
+Four participants, one of them late. In `paper` the average is published, the late upload arrives and it is published again, as
+section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once, after the rewards.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from crowdfl.crypto.compute import default_backend
+from crowdfl.crypto.paillier import pctd
+from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey
+from crowdfl.errors import SeedReused
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.exchange import Observer
+from crowdfl.protocols.hardened.prifedavg import ModelCodec
+from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
+from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
+from crowdfl.protocols.party import KeyedParty, View
+from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl_lab.audit.finding import PAPER, Floats
+from crowdfl_lab.parties import LocalParties
+
+SAMPLES = {"p1": 49, "p2": 31, "p3": 20, "p4": 83}
+LATE = "p4"
+BUDGET = 36
+_BOUNDS: dict[str, Any] = {
+    "max_participants": 6,
+    "max_samples": 100,
+    "clip": 4.0,
+    "lanes": None,
+    "rounds": 1,
+    "budget": str(BUDGET),
+}
+
+# A task small enough to be attacked message by message, and its people with their samples.
+SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
+SMALL_SIZE = 6  # parameters: one ciphertext, and the samples'
+SMALL_BOUNDS: dict[str, Any] = {
+    "max_participants": 3,
+    "max_samples": 10,
+    "clip": 1.0,
+    "decimals": 2,
+    "sigma": 20,
+    "rounds": 2,
+    "lanes": None,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scene:
+    """The truth, to score attacks with, and below it what attackers hold."""
+
+    settings: TaskSettings
+    weights: dict[str, Floats]
+    rewards: dict[str, float]
+
+    context: bytes
+    public: PublicKey
+    csp: View
+    uploads: dict[str, bytes]
+    envelopes: dict[str, bytes]
+    average: Floats  # what every participant reads
+    sp_shares: tuple[KeyShare, ...]
+    csp_share: KeyShare | None
+    phone_share: KeyShare | None
+    requester_key: PrivateKey | None = None
+    phone_reader: ReaderKey | None = None
+    audiences: tuple[AudienceKey, ...] = ()
+    codec: ModelCodec | None = None  # public
+    refusal: str = ""  # what SP said to a second opening
+
+    @property
+    def profile(self) -> str:
+        return self.settings.profile
+
+    @property
+    def parameters(self) -> int:
+        return len(self.average)
+
+    @property
+    def total(self) -> int:
+        return sum(SAMPLES.values())
+
+    @property
+    def most(self) -> int:
+        return self.settings.max_participants * self.settings.max_samples
+
+    @property
+    def distances(self) -> dict[str, float]:
+        """d_i of Eq. 10, from the plaintexts."""
+        mean = sum((n * self.weights[who] for who, n in SAMPLES.items()), np.zeros(self.parameters)) / self.total
+        return {who: float(np.sum((w - mean) ** 2)) for who, w in self.weights.items()}
+
+
+def divisions(csp: View) -> list[list[tuple[int, int]]]:
+    """The pairs (x', y') that CSP opened, one list for every exchange of SDIV."""
+    exchanges = []
+    for x, y in zip(csp.of("SDIV x'"), csp.of("SDIV y'"), strict=True):
+        divisors = list(y) if len(y) == len(x) else list(y) * len(x)
+        exchanges.append([(int(a), int(b)) for a, b in zip(x, divisors, strict=True)])
+    return exchanges
+
+
+def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedParty, KeyedParty]:
+    """A test key and the two servers between which it is split, for a protocol on its own."""
+    private = pctd.keygen(prime_bits, insecure_test_key=True).private
+    first, second = private.split_as_printed() if as_printed else private.split()
+    return private, KeyedParty("SP", first.public, first), KeyedParty("CSP", second.public, second)
+
+
+def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> LocalParties:  # noqa: ANN401 -- settings
+    """The parties of a task, each with a record of what it sees."""
+    settings = TaskSettings.of(**bounds)
+    tools = Tools(default_backend(), insecure_test_key=settings.key_bits < 2048, observer=observer or Observer())
+    return LocalParties(TaskSpec("audit", settings, parameters), tools)
+
+
+def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) -> dict[str, tuple[Floats, int]]:
+    rng = np.random.default_rng(seed)
+    return {who: (np.round(rng.uniform(low, high, parameters), 6), samples) for who, samples in SAMPLES.items()}
+
+
+def small_parties(key_bits: int) -> LocalParties:
+    return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS)
+
+
+def small_updates() -> dict[str, tuple[Floats, int]]:
+    rng = np.random.default_rng(17)
+    return {who: (np.round(rng.uniform(-1, 1, SMALL_SIZE), 2), samples) for who, samples in SMALL_PEOPLE.items()}
+
+
+def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scene:
+    trained = updates(parameters, seed)
+    parties = deal(parameters, key_bits=key_bits, profile=profile, **_BOUNDS)
+    uploads = parties.encrypt(trained)
+    round_ = parties.open(1)
+    round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
+    if profile == PAPER:
+        round_.average()
+    round_.collect({LATE: uploads[LATE]})
+    payment = to_millionths(str(BUDGET))
+    early = None if parties.sp.averages_first else round_.reward(payment)
+    average = parties.read(round_.average(), 1, [LATE]).weights
+    envelopes = dict(round_.reward(payment) if early is None else early)
+    rewards = {who: millionths / 1e6 for who, millionths in parties.open_rewards(envelopes, 1).items()}
+    return Scene(
+        settings=parties.dealer.spec.settings,
+        weights={who: weights for who, (weights, _) in trained.items()},
+        rewards=rewards,
+        context=parties.dealer.task.context(1),
+        public=parties.dealer.task.public,
+        csp=parties.csp.party.view,
+        uploads=uploads,
+        envelopes=envelopes,
+        average=average,
+        csp_share=keyed_party(parties.csp).share,
+        phone_share=keyed_party(parties.people["p2"]).share,
+        **(_held_in_paper(parties) if profile == PAPER else _held_in_hardened(parties, trained[LATE][0])),
+    )
+
+
+def _held_in_paper(parties: LocalParties) -> dict[str, Any]:
+    sp, requester = cast(PaperSp, parties.sp), cast(PaperRequester, parties.requester)
+    shares = (sp.party.share, sp.delivery.share)
+    return {"sp_shares": tuple(share for share in shares if share), "requester_key": requester.private}
+
+
+def _held_in_hardened(parties: LocalParties, weights: Floats) -> dict[str, Any]:
+    sp, phone = cast(HardenedSp, parties.sp), cast(HardenedParticipant, parties.people["p2"])
+    return {
+        "sp_shares": (sp.party.share,),
+        "phone_reader": phone.reader,
+        "audiences": (phone.audience, cast(HardenedRequester, parties.requester).audience),
+        "codec": sp.codec,
+        "refusal": _open_again(parties, weights),
+    }
+
+
+def _open_again(parties: LocalParties, weights: Floats) -> str:
+    """One more upload after the end, and an opening of the new sum: `hardened` must refuse, CSP must see nothing."""
+    round_, seen = parties.current(), len(parties.csp.party.view.entries)
+    round_.collect(parties.encrypt({"p5": (weights, 1)}))
+    try:
+        round_.average()
+    except SeedReused as refusal:
+        return str(refusal) if len(parties.csp.party.view.entries) == seen else ""
+    return ""

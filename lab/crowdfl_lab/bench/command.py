@@ -1,0 +1,146 @@
+"""`crowdfl bench`: parses options and prints; the measuring is in `crowdfl_lab.bench`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdfl.crypto.backends import backend_named
+from crowdfl_lab.report.output import deliver, progress_to_stderr
+from crowdfl_lab.report.results import Result
+
+_DEFAULT_PEERS = Path(".venv-peers/bin/python")
+
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="A smoke run at small sizes; judges no target.")]
+_Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")]
+_PEERS_HELP = "The Python that has phe, TenSEAL and Flower (`make peers`)."
+_Peers = Annotated[Path, typer.Option(envvar="CROWDFL_PEERS", help=_PEERS_HELP)]
+_NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")]
+_OUT_HELP = "A folder for JSON, Markdown, CSV and, with Matplotlib and Jinja2, PNG, SVG and HTML."
+_Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
+_Profile = Annotated[str, typer.Option(help="hardened or shares.")]
+_Markdown = Annotated[Path | None, typer.Option("--markdown", help="A file for the tables as Markdown.")]
+
+app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
+
+
+@app.command()
+def crypto(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    peers: _Peers = _DEFAULT_PEERS,
+    no_peers: _NoPeers = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed or a peer fails.")] = False,
+    out: _Out = None,
+) -> None:
+    """Encryption, sums and decryption beside phe, TenSEAL and bare GMP, in one run."""
+    _require_judged(quick=quick, check=check)
+    from crowdfl_lab.bench import crypto as bench
+
+    settings = bench.CryptoSettings.quick() if quick else bench.CryptoSettings()
+    result = bench.bench_crypto(settings, python=None if no_peers else peers, say=progress_to_stderr())
+    # Asked for, a peer that did not answer leaves a target unproven; left out on purpose, it does not.
+    _conclude(result, as_json=as_json, check=check, out=out, unjudged_fails=not no_peers)
+
+
+@app.command()
+def protocols(as_json: _AsJson = False, quick: _Quick = False, check: _Check = False, out: _Out = None) -> None:
+    """Averaging, reading, rewards and the two profiles side by side, in ratios of one run."""
+    _require_judged(quick=quick, check=check)
+    from crowdfl_lab.bench.protocols import averaging, run
+
+    settings = averaging.ProtocolSettings.quick() if quick else averaging.ProtocolSettings()
+    _conclude(run.bench_protocols(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
+
+
+@app.command()
+def load(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    profile: _Profile = "hardened",
+    check: _Check = False,
+    out: _Out = None,
+) -> None:
+    """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
+    _require_judged(quick=quick, check=check)
+    from crowdfl_lab.bench.load import platform, run
+
+    settings = platform.LoadSettings.quick() if quick else platform.LoadSettings()
+    settings = replace(settings, profile="shares" if _is_shares(profile) else "hardened")
+    _conclude(run.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
+
+
+@app.command()
+def gpu(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    exact: Annotated[bool, typer.Option(help="Also a round with exact distances, some minutes.")] = True,
+    check: _Check = False,
+    compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
+    out: _Out = None,
+) -> None:
+    """Partial decryptions a second and whole rounds of `hardened` on one GPU."""
+    _require_judged(quick=quick, check=check)
+    from crowdfl_lab.bench import gpu as bench
+
+    settings = bench.GpuSettings.quick() if quick else bench.GpuSettings()
+    result = bench.bench_gpu(settings, backend_named(compute), exact=exact, say=progress_to_stderr())
+    _conclude(result, as_json=as_json, check=check, out=out)
+
+
+@app.command()
+def compare(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    peers: _Peers = _DEFAULT_PEERS,
+    no_peers: _NoPeers = False,
+    compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
+    out: _Out = None,
+    markdown: _Markdown = None,
+) -> None:
+    """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
+    from crowdfl_lab.bench.compare import run, system
+
+    fast = None if compute == "threads" else backend_named(compute)
+    settings = system.CompareSettings.quick() if quick else system.CompareSettings()
+    result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
+    deliver(result, as_json=as_json, out=out, page=markdown)
+
+
+@app.command()
+def scale(
+    as_json: _AsJson = False,
+    quick: _Quick = False,
+    profile: _Profile = "hardened",
+    out: _Out = None,
+    markdown: _Markdown = None,
+) -> None:
+    """Time and memory of each role against parameters, participants and, of `hardened`, key size."""
+    from crowdfl_lab.bench.scale import run, shares_run
+
+    say = progress_to_stderr()
+    if _is_shares(profile):
+        sizes = shares_run.SharesScaleSettings.quick() if quick else shares_run.SharesScaleSettings()
+        result = shares_run.bench_scale_shares(sizes, say=say)
+    else:
+        result = run.bench_scale(run.ScaleSettings.quick() if quick else run.ScaleSettings(), say=say)
+    deliver(result, as_json=as_json, out=out, page=markdown)
+
+
+def _is_shares(profile: str) -> bool:
+    if profile not in ("hardened", "shares"):
+        raise typer.BadParameter(f"'{profile}' is not measured here: hardened or shares", param_hint="--profile")
+    return profile == "shares"
+
+
+def _require_judged(*, quick: bool, check: bool) -> None:
+    if check and quick:
+        raise typer.BadParameter("a smoke run judges no target: drop --quick or --check")
+
+
+def _conclude(result: Result, *, as_json: bool, check: bool, out: Path | None, unjudged_fails: bool = True) -> None:
+    deliver(result, as_json=as_json, out=out)
+    if check and (result.missed or (result.unjudged and unjudged_fails)):
+        raise typer.Exit(1)

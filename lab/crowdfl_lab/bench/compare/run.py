@@ -1,0 +1,150 @@
+"""`crowdfl bench compare`: what a user would pick instead of CrowdFL, side by side in one run on one machine."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowdfl.crypto.compute import Backend, Threads
+from crowdfl_lab.bench.compare.crowdfl import Hardened, paper_system
+from crowdfl_lab.bench.compare.shares import Shares, extras
+from crowdfl_lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, plain_system
+from crowdfl_lab.bench.compare.targets import MemoryOfServers, memory_of_servers, target_rows
+from crowdfl_lab.bench.workload import Say
+from crowdfl_lab.report.plots import Picture, panels, ranked_bars
+from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.timing import machine
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+_COLUMNS = {
+    "ahead": "participant, ahead of time",
+    "before": "participant, before training",
+    "after": "participant, after training",
+    "upload": "upload",
+    "download": "download",
+    "sp": "SP, or the one server",
+    "csp": "CSP",
+    "servers": "servers together",
+    "dropped": "servers, 30% dropped",
+    "off": "average off by",
+}
+_COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
+_COSTS = {"a participant": list(_COLUMNS)[:5], "the servers": list(_COLUMNS)[5:]}
+_WORDS = {"drop": "when 30% drop out", "reads": "who can read what", "rewards": "rewards"}
+_PANELS = {
+    "participant, before and after training (s)": ("before", "after"),
+    "upload and download (bytes)": ("upload", "download"),
+    "servers together (s)": ("servers",),
+}
+_EVEN = 1.05  # nearer than this, noise decides who is ahead
+
+
+def bench_compare(
+    settings: CompareSettings, *, python: Path | None = None, fast: Backend | None = None, say: Say = lambda _: None
+) -> Result:
+    """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
+    where, threads = machine(), Threads()
+    systems = list(measure_systems(settings, threads, python, fast, say))
+    memory = memory_of_servers(settings, say)
+    return compare_result(settings, where | {"workers": threads.workers}, systems, memory)
+
+
+def measure_systems(
+    settings: CompareSettings, threads: Threads, python: Path | None, fast: Backend | None, say: Say
+) -> Iterator[System]:
+    for hidden, rewards in product((False, True), repeat=2):
+        variant = Hardened(settings, hidden=hidden, rewards=rewards)
+        say(f"{variant.name}: a participant, one core")
+        device = variant.device()
+        say(f"{variant.name}: the servers, {threads.workers} workers")
+        yield variant.system(device, *variant.sampled_servers(threads))
+        if fast is not None:
+            say(f"{variant.name}: the servers on {fast.name}, whole")
+            yield variant.system(device, *variant.whole_servers(fast), fast.name)
+    for rewards in (False, True):
+        shares = Shares(settings, rewards=rewards)
+        say(f"{shares.name}: whole rounds")
+        yield shares.system()
+    say("paper, two small rounds")
+    yield paper_system(settings, threads)
+    for peer, name in PEERS.items():
+        say(name)
+        yield ask_system(python, peer, settings)
+    say("plain FedAvg")
+    yield plain_system(settings)
+
+
+def compare_result(
+    settings: CompareSettings,
+    where: Mapping[str, str | int],
+    systems: Sequence[System],
+    memory: Sequence[MemoryOfServers] = (),
+) -> Result:
+    """A participant's costs, the servers', what is kept from whom; who is ahead where, and how the figures came about."""
+    costs = [
+        ResultTable(
+            f"Costs of one round, {whose}, {settings.title}",
+            ("system", *(_COLUMNS[column].removeprefix("participant, ") for column in columns)),
+            tuple((system.name, *system.cells(columns)) for system in systems),
+        )
+        for whose, columns in _COSTS.items()
+    ]
+    words = tuple((system.name, *(system.words.get(column, "") for column in _WORDS)) for system in systems)
+    kept = ResultTable("What happens to whom", ("system", *_WORDS.values()), words)
+    columns = ("system", "KGC deals, a round", "dealt", "requests of SP to CSP", "exchanged between them")
+    costs.append(ResultTable("What else a round of `shares` takes", columns, extras(systems)))
+    said = remarks(systems)
+    how = [(system.name, [*system.notes, *(f"* from {sample}" for sample in system.samples)]) for system in systems]
+    notes = (*said, *(f"{name}: {'; '.join(lines)}" for name, lines in how if lines))
+    data = {"systems": [asdict(system) for system in systems], "remarks": list(said)}
+    versions, tables = {system.key: system.version for system in systems if system.version}, (*costs, kept)
+    pictures = (Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),)
+    return settings.result(
+        "compare",
+        where,
+        target_rows(systems, memory),
+        tables=tables,
+        notes=notes,
+        pictures=pictures,
+        versions=versions,
+        data=data,
+    )
+
+
+def remarks(systems: Iterable[System]) -> tuple[str, ...]:
+    """Where each other system is better than ours, and where worse, by the figures of this run alone."""
+    measured = {system.key: system for system in systems if not system.missing}
+    ours = measured.get("shown")
+    peers = [system for system in measured.values() if system.words.get("kind") == "peer"]
+    return () if ours is None else tuple(_remark(ours, peer) for peer in peers)
+
+
+def _remark(ours: System, other: System) -> str:
+    better, worse = list[str](), list[str]()
+    for column in (name for name in _COMPARED if name in ours.figures and name in other.figures):
+        mine, theirs = ours.figures[column], other.figures[column]
+        low, high = sorted((mine.value, theirs.value))
+        if high < _EVEN * low:
+            continue
+        times = f", {high / low:{'.3g' if high / low < 999.5 else ',.0f'}} times" if low else ""
+        text = f"{_COLUMNS[column]} ({theirs} against {mine}{times})"
+        (better if theirs.value < mine.value else worse).append(text)
+    if "ahead" not in other.figures:
+        better.append(f"nothing to make ahead of time (CrowdFL {ours.figures['ahead']})")
+    return (
+        f"{other.name}, beside CrowdFL ({ours.name}), is better in: {'; '.join(better) or 'nothing measured here'}. "
+        f"Worse in: {'; '.join(worse) or 'nothing measured here'}."
+    )
+
+
+def _draw(canvas: "Canvas", systems: Sequence[System]) -> None:
+    shown = [system for system in systems if not system.missing]
+    values = {
+        title: [sum(system.figures[column].value for column in columns) for system in shown]
+        for title, columns in _PANELS.items()
+    }
+    ours = [system.words["kind"] == "crowdfl" for system in shown]
+    ranked_bars(panels(canvas, len(values)), [system.name for system in shown], ours, values)

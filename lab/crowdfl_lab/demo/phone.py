@@ -1,0 +1,264 @@
+"""`crowdfl demo-phone`: a campaign for a real phone in the same network, with made-up people beside it.
+
+Everything lies in a folder that is removed at the end. The made-up people are as many as the least that a phone accepts, so
+that a phone which goes away does not stop the others.
+"""
+
+import contextlib
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+
+from crowdfl.cli.task.links import code_in_letters
+from crowdfl.documents.links import link_of, phone_page
+from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
+from crowdfl.services.client.requester_file import RequesterFile
+from crowdfl.services.http.tls import is_loopback
+from crowdfl.settings import from_millionths
+from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
+from crowdfl_lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
+from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority, trust_steps
+
+_ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
+_MADE_UP = LEAST_PARTICIPANTS
+_TASK = """\
+purpose = "Tell from the motion of a phone whether its owner sits, walks or climbs stairs"
+terms = "A demonstration. What you record stays on your phone; only a protected update of the model leaves it."
+readers = "Whoever runs this demonstration reads the last average; every participant reads the others."
+claim_window = {claim:.1f}
+
+[settings]
+profile = "shares"
+rounds = {rounds}
+window = {window:.1f}
+grace = 30.0
+strategy = "retransmit"
+min_participants = {least}
+max_participants = {most}
+max_samples = 1000
+max_norm = 20.0
+lanes = 256
+budget = "6.00"
+
+[training]
+learner = "network"
+hidden = [16]
+features = "motion"
+channels = 3
+labels = [{labels}]
+epochs = 10
+"""
+
+
+@dataclass
+class _PhoneCampaign(CampaignProcesses):
+    """Shows what happens, in a line each."""
+
+    phones: int = 1
+    said: str = ""
+    gone: frozenset[str] = frozenset()  # made-up people who have failed, and were told
+
+    def look(self) -> None:
+        """With fewer than the least number of people, a round would wait for nothing: whoever watches must know."""
+        for name in {f"person {person}" for person in range(_MADE_UP)} - self.gone:
+            if (failure := self.failure_of(name)) is not None:
+                self.gone |= {name}
+                self.say(failure)
+
+    def react(self, name: str, event: dict[str, Any]) -> None:
+        what = event["event"]
+        if what == "status":
+            self._show_status(event)
+        elif what == "funded":
+            self.confirm(event)
+        elif what == "read" and name == "person 0":
+            self.say(f"round {event['round']}: the average is read; on {name}'s own data {event['accuracy']:.0%} right")
+        elif what in ("refused", "upload rejected", "not paid"):
+            self.say(f"{name}: {event['why']}")
+
+    def _show_status(self, status: dict[str, Any]) -> None:
+        self.status = status
+        told = _told(status, _MADE_UP + self.phones)
+        if told != self.said:
+            self.say(told)
+            self.said = told
+
+
+def _told(status: dict[str, Any], people: int) -> str:
+    """Where the campaign stands, in words."""
+    if status["state"] == "finished":
+        return "all rounds are through: rewards can be claimed now"
+    if status["state"] != "running":
+        return str(status["state"])
+    if not status["rounds"]:
+        return f"{status['enrolled']} of {people} have joined"
+    last = status["rounds"][-1]
+    if last["state"] == "open":
+        until = time.strftime("%H:%M:%S", time.localtime(last["deadline"]))
+        return f"round {last['number']}: {last['uploads']} of {people} updates are in; open until {until} at the latest"
+    return f"round {last['number']}: {last['state']}, {last['uploads']} updates"
+
+
+def demo_phone(
+    host: Annotated[
+        str | None, typer.Option(help="This machine's name or address as a phone reaches it; else it is looked up.")
+    ] = None,
+    phones: Annotated[int, typer.Option(min=0, max=20, help="How many phones are to take part.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, max=20, help="How many rounds there are.")] = 3,
+    minutes: Annotated[
+        float, typer.Option(min=0.5, max=1440, help="How long a round waits for phones at most.")
+    ] = 10.0,
+    claim_minutes: Annotated[
+        float, typer.Option(min=0.5, max=1440, help="How long rewards can be claimed after the last round.")
+    ] = 10.0,
+    page: Annotated[
+        bool, typer.Option("--certificate-page/--no-certificate-page", help="Offer the certificate by plain HTTP.")
+    ] = True,
+) -> None:
+    """Start a campaign that a phone in the same network can join by a link; Ctrl-C ends and removes everything."""
+    place = host or lan_address()
+    folder = Path(tempfile.mkdtemp(prefix="crowdfl-demo-phone-"))
+    campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
+    try:
+        with _ending_on_signals(), contextlib.ExitStack() as stack:
+            task = task_text(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
+            _run(campaign, place, task, stack if page else None)
+    except KeyboardInterrupt:
+        campaign.say("interrupted")
+    except CrowdFLError:
+        _show_logs(campaign)
+        raise
+    finally:
+        _remove(campaign)
+
+
+def lan_address() -> str:
+    """The address by which this machine reaches others; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)
+            found = str(probe.getsockname()[0])
+        except OSError:
+            found = "127.0.0.1"
+    if is_loopback(found):
+        raise SettingsError("this machine has no address in a network: join one, or name an address with --host")
+    return found
+
+
+def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitStack | None) -> None:
+    """Until the money is settled. The certificate is offered as long as `pages` is open, if it is given."""
+    folder, people = campaign.folder, _MADE_UP + campaign.phones
+    phones = "1 phone" if campaign.phones == 1 else f"{campaign.phones} phones"
+    campaign.say(f"a campaign for {phones} and {_MADE_UP} made-up people on {host}; the link comes in about a minute")
+    do("init", str(folder / "roles"), "--host", host, *port_options(host))
+    certificate = share_authority(folder / "roles", host)
+    for role in ("sp", "requester"):
+        allow_short_claims(folder / "roles" / role / "settings.toml")
+    for role in ("kgc", "csp", "sp"):
+        campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
+    (folder / "task.toml").write_text(task)
+    places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
+    settings = str(folder / "roles/requester/settings.toml")
+    campaign.start("requester", "task", "run", *places, "--people", str(people), "--json", "--settings", settings)
+    campaign.say(f"the requester posted task {campaign.wait_for('created')['task']}")
+    campaign.wait_for("invited")
+    for person in range(_MADE_UP):
+        _start_person(campaign, person)
+    if campaign.phones:
+        found = pages.enter_context(certificate_page(host, certificate)) if pages is not None else None
+        _invite(campaign, found, fingerprint(certificate))
+    report = campaign.wait_for("report")
+    paid = {name: from_millionths(report[name]) for name in ("rewards", "returned")}
+    campaign.say(f"the campaign is over: {paid['rewards']:.2f} was claimed, {paid['returned']:.2f} went back")
+
+
+def task_text(rounds: int, window: float, claim: float, people: int) -> str:
+    labels = ", ".join(f'"{name}"' for name in ACTIVITIES)
+    sizes = {"least": LEAST_PARTICIPANTS, "most": max(10, people)}
+    return _TASK.format(rounds=rounds, window=window, claim=claim, labels=labels, **sizes)
+
+
+def _start_person(campaign: _PhoneCampaign, person: int) -> None:
+    invitation, home = campaign.folder / f"invitations/invitation-{person}.json", campaign.folder / f"person-{person}"
+    data = campaign.folder / f"recordings-{person}"
+    write_recordings(data, person)
+    options = ("--data", f"csv:{data}", "--home", str(home), "--yes", "--json")
+    campaign.start(f"person {person}", "participant", "run", str(invitation), *options)
+
+
+def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
+    """Two codes: the certificate, which comes first, and the link of each phone."""
+    roles = campaign.folder / "roles"
+    show = campaign.console.out
+    show(f"\n1. The phone must trust this demo's certificate: {roles / 'sp/authority/ca.pem'}")
+    show(f"   SHA-256: {digits}")
+    if page is not None:
+        show(f"   Open this on the phone, in the same network: {page}")
+        _show_code(campaign.console, page)
+    for who, what in trust_steps().items():
+        campaign.console.print(Padding(f"[bold]{who}[/bold]: {what}", (0, 0, 0, 3)), highlight=False)
+    show("\n2. Open the link on the phone. A link lets one phone join, the first that opens it.")
+    for number in range(_MADE_UP, _MADE_UP + campaign.phones):
+        link = link_of(campaign.folder / f"invitations/invitation-{number}.json", _page(roles))
+        show(f"\n   Phone {number - _MADE_UP + 1}:")
+        show(link)
+        _show_code(campaign.console, link)
+    show(f"\n3. Join, and record about 30 seconds each of {', '.join(ACTIVITIES)}. Rounds then go on by themselves.")
+    show(f"   The {_MADE_UP} others are made up: how often the shared model is right about you says little.")
+    show("   Ctrl-C here ends the demo and removes everything it has made.\n")
+
+
+def _page(roles: Path) -> str:
+    return phone_page(RequesterFile.read(roles / "requester/settings.toml").settings)
+
+
+def _show_code(console: Console, link: str) -> None:
+    if console.is_terminal:
+        print(code_in_letters(link))  # noqa: T201 -- with colours of its own
+
+
+@contextlib.contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Whoever ends this process ends what it started: a signal is as good as Ctrl-C."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show_logs(campaign: _PhoneCampaign) -> None:
+    """The last line of each: the folder is about to go."""
+    for path in sorted(campaign.folder.glob("*.log")):
+        for line in path.read_text().splitlines()[-1:]:
+            campaign.console.out(f"{path.stem}: {line}")
+
+
+def _remove(campaign: _PhoneCampaign) -> None:
+    """A second Ctrl-C must not leave processes behind."""
+    impatient = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        campaign.stop()
+        shutil.rmtree(campaign.folder)
+        campaign.say("every process has ended, and the demo's folder is removed")
+    finally:
+        for number, handler in impatient.items():
+            signal.signal(number, handler)

@@ -1,0 +1,156 @@
+"""`crowdfl demo`: a whole campaign. Every role a process of its own, ten real people's data, a dropout, one who vanishes."""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from crowdfl.cli.task.files import template
+from crowdfl.errors import SettingsError
+from crowdfl.retry import Backoff
+from crowdfl_lab.demo.comparison import Plain, plain_fedavg
+from crowdfl_lab.demo.finished import FinishedCampaign
+from crowdfl_lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
+from crowdfl_lab.demo.report import DROPS, VANISHES, campaign_result, write_page
+from crowdfl_lab.demo.servers import SERVERS, KeySight, are_erased
+from crowdfl_lab.report.output import print_result
+
+_PEOPLE = 10
+_DROP_ROUND = 2
+_PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
+_CHANGES = {  # to the task file that `crowdfl task new` prints
+    "hardened": {"lanes = 1024 ": "lanes = 112 "},
+    "shares": {'profile = "hardened"\n': 'profile = "shares"\n', "# max_norm = 5.0": "max_norm = 20.0"},
+}
+
+
+@dataclass
+class _RunningCampaign(CampaignProcesses):
+    """Ten people, of whom one drops out for a while and one vanishes."""
+
+    profile: str = "hardened"
+    held: int | None = None  # the round in which the one who drops out has not sent its upload
+    plain: "Future[Plain] | None" = None
+    keys: KeySight | None = None
+
+    def start_person(self, person: int, hold: int = 0) -> None:
+        invitation, home = self.folder / "invitations" / f"invitation-{person}.json", self.folder / f"person-{person}"
+        options = ("--data", f"watch:{person}", "--home", str(home), "--yes", "--json", "--hold-upload", str(hold))
+        self.start(f"person {person}", "participant", "run", str(invitation), *options)
+
+    def wait_until_erased(self, task: str) -> None:
+        """SP tells the others that the task has ended; what is left after a minute, the report shows."""
+        looks = Backoff.steady(0.2, deadline=60.0).start()
+        while not are_erased(self.folder / "roles", task):
+            if not looks.wait():
+                return
+        self.say("the task has ended: SP and CSP have erased their secrets")
+
+    def react(self, name: str, event: dict[str, Any]) -> None:
+        what = event["event"]
+        if what == "status":
+            self._show_status(event)
+        elif what == "holding":
+            self.kill(name)
+            self.held = event["round"]
+            self.say(f"{name} lost its connection before its upload of round {event['round']} was sent")
+        elif what == "funded":
+            self.confirm(event)
+        elif what == "uploaded" and name == f"person {VANISHES}":
+            self.kill(name)
+            self.say(f"{name} has vanished for good")
+        elif what in ("refused", "not paid", "waiting"):
+            self.say(f"{name}: {event['why']}")
+
+    def _show_status(self, status: dict[str, Any]) -> None:
+        rounds = [f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"]]
+        self.say(f"{status['state']}; {', '.join(rounds[-2:]) or str(status['enrolled']) + ' have joined'}")
+        self.status = status
+        if self.keys is None and status["rounds"]:  # dealt, and not erased yet
+            self.keys = KeySight.of(self.folder / "roles", status["task"], self.profile)
+        if status["state"] == "finished" and self.plain is None:
+            # The servers have nothing left to compute: the comparison does not slow the campaign.
+            self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
+
+    def look(self) -> None:
+        """The one who dropped out starts again once the window is over: late, within the grace."""
+        if self.held is None:
+            return
+        deadlines = {entry["number"]: entry["deadline"] for entry in self.status.get("rounds", [])}
+        if time.time() > deadlines.get(self.held, inf):
+            self.say(f"person {DROPS} is back and sends its upload again, late")
+            self.held = None
+            self.start_person(DROPS)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to keep everything the campaign writes.")] = Path("crowdfl-demo"),
+    profile: Annotated[
+        str, typer.Option(help='"hardened" or "shares": docs/shares.md says when to take which.')
+    ] = "hardened",
+) -> None:
+    """Run a campaign of three rounds over TLS on this machine, and report what everyone saw."""
+    if profile not in _CHANGES:
+        raise SettingsError(f"the demo runs the profile {' or '.join(_CHANGES)}, not {profile!r}")
+    console = Console()
+    folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
+    folder.mkdir(parents=True, mode=0o700)
+    campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile)
+    try:
+        finished = _run(campaign)
+    finally:
+        campaign.stop()
+    finished.seconds = time.monotonic() - campaign.started
+    result = campaign_result(finished)
+    path = write_page(finished, result)
+    print_result(result, console)
+    console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
+
+
+def _run(campaign: _RunningCampaign) -> FinishedCampaign:
+    folder = campaign.folder
+    campaign.say(f"a campaign in {folder}")
+    do("init", str(folder / "roles"), *port_options())
+    for role in ("sp", "requester"):
+        allow_short_claims(folder / "roles" / role / "settings.toml")
+    unit = time.monotonic() - campaign.started
+    for role in ("kgc", "csp", "sp"):
+        campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
+    (folder / "task.toml").write_text(_task_file(unit, campaign.profile))
+    places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
+    settings = str(folder / "roles" / "requester" / "settings.toml")
+    campaign.start("requester", "task", "run", *places, "--people", str(_PEOPLE), "--json", "--settings", settings)
+    task = campaign.wait_for("created")["task"]
+    campaign.say(f"the requester posted task {task}")
+    campaign.wait_for("invited")
+    for person in range(_PEOPLE):
+        campaign.start_person(person, hold=_DROP_ROUND if person == DROPS else 0)
+    report = campaign.wait_for("report")
+    plain = campaign.plain.result() if campaign.plain is not None else Plain()
+    campaign.wait_until_erased(task)
+    keys = campaign.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
+    return FinishedCampaign(folder, task, campaign.heard, report, plain, keys, campaign.profile)
+
+
+def _task_file(unit: float, profile: str) -> str:
+    """How long rounds wait. One of the ten vanishes, so rounds 2 and 3 always wait to their end: as short as is safe.
+
+    `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
+    each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
+    still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
+    """
+    wait = max(8.0, 4 * unit)  # for everyone who is there, and again for one to start after the window and send
+    changes = {
+        "window = 3600.0 ": f"window = {wait:.1f} ",
+        "grace = 600.0 ": f"grace = {wait:.1f} ",
+        "claim_window = 604800.0 ": f"claim_window = {max(15.0, 6 * unit):.1f} ",  # for nine people to claim
+    }
+    text = template
+    for before, after in (changes | _CHANGES[profile]).items():
+        text = text.replace(before, after)
+    return text

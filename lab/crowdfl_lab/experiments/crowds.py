@@ -1,0 +1,141 @@
+"""Who takes part in a run: everyone in a data set, their windows by real user or dealt at random, and how they train."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from crowdfl.errors import DataMalformed, DataMissing, SettingsError
+from crowdfl.learning.datasets.data import Labels, Person, Split
+from crowdfl.learning.features import Inputs, features, scaled
+from crowdfl.learning.metrics import Scores, scores
+from crowdfl.learning.models.learner import Training
+from crowdfl.learning.models.networks import mlp
+from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl_lab.experiments.experiment import Bench
+
+SPLITS = ("user", "random")
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """The paper's settings of a run: section 8, "Configuration". `data` names the data set and its contents, no path."""
+
+    hidden: int = 1000
+    epochs: int = 30
+    batch: int = 50
+    rate: float = 0.001
+    rounds: int = 5
+    people: int = 36
+    data: str = "the paper's"
+    features: str = "flat"
+    scale_inputs: bool = False
+    split: str = "user"
+    seed: int = 0
+    server_step: str = "none"
+    server_rate: float = 1.0
+    server_momentum: float = 0.9
+    server_squares: float = 0.99
+    server_floor: float = 0.001
+
+    @property
+    def step(self) -> dict[str, Any]:
+        """The task's settings of the server step."""
+        return {name: value for name, value in vars(self).items() if name.startswith("server_")}
+
+
+@dataclass(frozen=True, eq=False)
+class Fed:
+    """What one person's network is fed: inputs and labels to train on, and those held out."""
+
+    name: str
+    inputs: Inputs
+    labels: Labels
+    held_inputs: Inputs
+    held_labels: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCrowd:
+    """The people of a run, the windows that all of them are tested on, and a learner at its first weights."""
+
+    settings: LearnSettings
+    splits: Sequence[Split]
+
+    @property
+    def names(self) -> list[str]:
+        return [split.train.name for split in self.splits]
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.splits[0].train.label_names
+
+    @cached_property
+    def fed(self) -> list[Fed]:
+        """Each person's windows as inputs, scaled by their own training windows where the settings say so."""
+        return [self._fed(split) for split in self.splits]
+
+    def _fed(self, split: Split) -> Fed:
+        train, held_out = (features(self.settings.features, side.windows) for side in (split.train, split.held_out))
+        if self.settings.scale_inputs:
+            train, held_out = scaled(train, train), scaled(held_out, train)
+        return Fed(split.train.name, train, split.train.labels, held_out, split.held_out.labels)
+
+    def everyone(self) -> tuple[Inputs, Labels]:
+        """All that there is to train on, as if it had been collected."""
+        return np.concatenate([one.inputs for one in self.fed]), np.concatenate([one.labels for one in self.fed])
+
+    def learner(self) -> TorchLearner:
+        layers = mlp([self.settings.hidden], len(self.label_names))
+        return TorchLearner(self.fed[0].inputs.shape[1], layers, seed=self.settings.seed)
+
+    def training(self) -> Training:
+        s = self.settings
+        return Training(epochs=s.epochs, batch=s.batch, rate=s.rate, seed=s.seed)
+
+    def score(self, learner: TorchLearner) -> Scores:
+        """On what is held out of everyone's windows."""
+        labels = np.concatenate([one.held_labels for one in self.fed])
+        predicted = learner.predict(np.concatenate([one.held_inputs for one in self.fed])).argmax(axis=1)
+        return scores(labels, predicted, len(self.label_names))
+
+
+def merged(name: str, people: Sequence[Person]) -> Person:
+    """Everyone's windows as one person's, as if they had been collected."""
+    if not people or any(person.label_names != people[0].label_names for person in people):
+        raise DataMalformed(f"{name}: merging needs at least one person, and the same label names for all")
+    windows = np.concatenate([person.windows for person in people])
+    return Person(name, windows, np.concatenate([person.labels for person in people]), people[0].label_names)
+
+
+def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
+    """As many people as before, the windows dealt at random; what was held out stays held out.
+
+    Everyone gets as many as the person in their place had. The paper does not say whose windows are whose.
+    """
+    order = np.random.default_rng(seed)
+    train = _deal([split.train for split in people], order)
+    held_out = _deal([split.held_out for split in people], order)
+    return [Split(*sides) for sides in zip(train, held_out, strict=True)]
+
+
+def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
+    everyone = merged("everyone", people)
+    ends = np.cumsum([len(person) for person in people])[:-1]
+    hands = enumerate(np.split(order.permutation(len(everyone)), ends), start=1)
+    windows, labels, names = everyone.windows, everyone.labels, everyone.label_names
+    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], names) for n, hand in hands]
+
+
+def load_crowd(settings: LearnSettings, bench: Bench) -> LearningCrowd:
+    source = bench.data
+    if source is None:
+        raise DataMissing("this experiment trains on a data set: name one with --data")
+    if len(source.people) < settings.people:
+        raise SettingsError(f"{settings.people} people are asked for, the data set has {len(source.people)}")
+    splits = [source.load_person(i) for i in range(settings.people)]
+    if settings.split == "random":
+        splits = dealt_at_random(splits, settings.seed)
+    return LearningCrowd(settings, splits)

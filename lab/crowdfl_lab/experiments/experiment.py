@@ -1,0 +1,223 @@
+"""What an experiment is, and how one runs: points to measure, each kept as it finishes, and how to present them.
+
+An interrupted experiment resumes where it stopped. Finished points lie in one file of JSON lines for each kind of measurement.
+A line holds the settings it was measured under, so that a point is taken again only when its settings, and the version of the
+program, are the same; figures that need the same point share it.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from rich.progress import Progress
+
+from crowdfl.crypto.compute import Backend
+from crowdfl.errors import ExperimentUnavailable, SettingsError
+from crowdfl.learning.datasets.data import Source
+from crowdfl.version import __version__
+from crowdfl_lab.experiments.records import Records, Value
+from crowdfl_lab.report.html import page_html, result_section, section_html
+from crowdfl_lab.report.output import csv_text
+from crowdfl_lab.report.plots import Picture, has_matplotlib, save_picture
+from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.timing import machine, timed_call
+
+Size = Literal["full", "quick", "mixed"]
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a measurement works with: where batches run, the data, whom to tell how far it is."""
+
+    backend: Backend
+    data: Source | None = None
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+
+@dataclass(frozen=True)
+class ExperimentPoint:
+    """One piece of work. Equal kinds and settings are the same point, whichever experiment asks."""
+
+    kind: str
+    settings: Mapping[str, Value]
+    measure: Callable[[Bench], Records] = field(compare=False, repr=False)
+
+    def key(self, compute: str) -> str:
+        """Canonical, for comparison; where it was computed counts too, for what is measured is often time."""
+        return json.dumps([self.kind, __version__, compute, dict(self.settings)], sort_keys=True)
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind}: " + ", ".join(f"{name} {value}" for name, value in self.settings.items())
+
+
+class Notebook:
+    """The points finished so far, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Records] = {}
+        for path in sorted(folder.glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._read(line)
+
+    def take(self, point: ExperimentPoint, bench: Bench) -> Records:
+        """Measure, unless that was done before; on disk when this returns."""
+        key = point.key(bench.backend.name)
+        if key not in self._known:
+            where = machine()
+            seconds, rows = timed_call(lambda: point.measure(bench))
+            self._write(point.kind, {"key": key, "rows": rows, "seconds": seconds, "machine": where})
+            # As read back: the same values whether a point was measured now or before.
+            self._known[key] = json.loads(json.dumps(rows))
+        return self._known[key]
+
+    def _read(self, line: str) -> None:
+        # A line that was being written when the program was killed is measured again.
+        with suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            self._known[entry["key"]] = entry["rows"]
+
+    def _write(self, kind: str, entry: Mapping[str, object]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{kind.replace(' ', '-')}.jsonl"
+        torn = path.exists() and not path.read_bytes().endswith(b"\n")
+        # Every line starts anew, also after half a line.
+        line = ("\n" if torn else "") + json.dumps(entry, allow_nan=False) + "\n"
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an experiment found: records for its CSV, tables, pictures, and what must be said with them."""
+
+    records: Records
+    tables: tuple[ResultTable, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def joined_parts(one: Part, other: Part) -> Part:
+    return Part(
+        [*one.records, *other.records],
+        one.tables + other.tables,
+        one.pictures + other.pictures,
+        one.remarks + other.remarks,
+    )
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[Settings]):
+    """A table or figure of the paper. `default` is the size that runs when none is asked for."""
+
+    name: str
+    title: str
+    points: Callable[[Settings], Sequence[ExperimentPoint]]
+    present: Callable[[Settings, Sequence[Records]], Part]
+    full: Settings
+    quick: Settings
+    default: Size = "full"
+    mixed: Settings | None = None  # where one part of it has time for its full size and another has not
+    options: Mapping[str, Callable[[Settings, Any], Settings]] = field(default_factory=dict)
+
+    def changed(self, given: Mapping[str, Any]) -> Self:
+        """With these options at every size; one that it does not use is refused."""
+        for name in given:
+            if name not in self.options:
+                used = ", ".join(f"--{each}" for each in self.options) or "none"
+                raise SettingsError(
+                    f"{self.name} does not use --{name}; of the options that change it, it takes {used}"
+                )
+
+        def change(settings: Settings) -> Settings:
+            for name, value in given.items():
+                settings = self.options[name](settings, value)
+            return settings
+
+        mixed = None if self.mixed is None else change(self.mixed)
+        return replace(self, full=change(self.full), quick=change(self.quick), mixed=mixed)
+
+    def settings(self, size: Size) -> Settings:
+        return {"full": self.full, "quick": self.quick, "mixed": self.mixed or self.quick}[size]
+
+
+def reproduce(
+    experiments: Sequence[Experiment[Any]],
+    out: Path,
+    bench: Bench,
+    progress: Progress,
+    *,
+    size: Size | None = None,
+    catalog: Sequence[Experiment[Any]] | None = None,
+    command: str = "crowdfl reproduce {name}",
+    on_result: Callable[[Result], None] = lambda _result: None,
+) -> Path:
+    """Run them one after the other into `out`; the page shows all that were ever run there."""
+    notebook, inside = Notebook(out / "points"), progress.add_task("", total=None, visible=False)
+    bench = replace(bench, progress=lambda done, total: progress.update(inside, completed=done, total=total))
+    for experiment in experiments:
+        chosen = size or experiment.default
+        settings = experiment.settings(chosen)
+        points, results = experiment.points(settings), []
+        bar = progress.add_task(experiment.name, total=len(points))
+        for point in points:
+            progress.reset(inside, total=None, visible=True, description=f"  {point.label}"[:100])
+            results.append(notebook.take(point, bench))
+            progress.advance(bar)
+        progress.update(inside, visible=False)
+        made = {
+            "size": chosen,
+            "command": command.format(name=experiment.name),
+            "settings": asdict(settings),
+            "compute": bench.backend.name,
+            "crowdfl": __version__,
+            "machine": machine(),
+        }
+        part = experiment.present(settings, results)
+        if "data" in experiment.options and bench.data is not None:
+            part = replace(part, remarks=(*part.remarks, *bench.data.notes))
+        on_result(_write_part(out / experiment.name, experiment, part, made))
+    return _assemble(out, catalog or experiments)
+
+
+def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
+    if part.pictures and not has_matplotlib():
+        raise ExperimentUnavailable("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
+    folder.mkdir(parents=True, exist_ok=True)
+    csv = csv_text(ResultTable.of_records(experiment.title, part.records))
+    (folder / f"{experiment.name}.csv").write_text(csv, encoding="utf-8")
+    (folder / "made.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+    for picture in part.pictures:
+        save_picture(picture, folder)
+    usual = "the default" if made["size"] == experiment.default else f"where {experiment.default} is the default"
+    result = Result(
+        experiment.name,
+        experiment.title,
+        made["machine"],
+        {"at": f"{made['size']} size, {usual}", "compute": made["compute"]} | made["settings"],
+        tables=part.tables,
+        notes=part.remarks,
+        pictures=part.pictures,
+        command=made["command"],
+    )
+    (folder / "part.html").write_text(section_html(result_section(result)), encoding="utf-8")
+    return result
+
+
+def _assemble(out: Path, experiments: Sequence[Experiment[Any]]) -> Path:
+    parts = {experiment.name: out / experiment.name / "part.html" for experiment in experiments}
+    missing = ", ".join(name for name, path in parts.items() if not path.exists())
+    intro = ["Each part names the command that made it. Columns headed `paper` are as printed there."]
+    intro += [f"Not run yet: {missing}."] if missing else []
+    sections = [path.read_text(encoding="utf-8") for path in parts.values() if path.exists()]
+    page = out / "report.html"
+    page.write_text(page_html("The paper's experiments, made again", intro, sections), encoding="utf-8")
+    return page

@@ -1,0 +1,191 @@
+"""Every party of one task in one process, each built from its own bundle: KGC as a function call, and a whole round by it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.exchange import ask_directly
+from crowdfl.protocols.profile import (
+    Average,
+    CspProtocol,
+    Dealing,
+    Identity,
+    KeyedTask,
+    ParticipantKeys,
+    ParticipantProtocol,
+    Profile,
+    RequesterProtocol,
+    SpProtocol,
+    TaskSpec,
+    Tools,
+)
+from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.round import AggregationRound
+
+_Flat = npt.NDArray[np.float64]
+_Server = TypeVar("_Server", SpProtocol, CspProtocol)
+_Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
+
+
+class LocalDealer:
+    """KGC in this process: deals a task's bundles and builds every side from its own, by another profile if one is given.
+
+    Models start from zero unless initial weights are given.
+    """
+
+    def __init__(
+        self, spec: TaskSpec, tools: Tools, profile: Profile | None = None, initial: _Flat | None = None
+    ) -> None:
+        self.spec, self.tools = spec, tools
+        self._initial = np.zeros(spec.parameters) if initial is None else initial
+        self._profile = profile or profile_named(spec.settings.profile)
+        self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
+        self._identities: list[Identity] = []
+        self._servers: list[SpProtocol | CspProtocol] = []
+
+    @property
+    def dealing(self) -> Dealing:
+        """What KGC dealt, for whoever attacks with a part of it."""
+        return self._dealing
+
+    @cached_property
+    def task(self) -> KeyedTask:
+        """Of a profile with a key."""
+        tools = Tools.unwatched(insecure_test_key=self.tools.insecure_test_key)
+        requester = self._profile.requester(self.spec, self._dealing.requester, tools)
+        return self.spec.task(keyed_party(requester).public)
+
+    def sp(self) -> SpProtocol:
+        side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
+        side.supply(partial(self.dealt, "sp"))
+        return side
+
+    def csp(self) -> CspProtocol:
+        side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
+        side.supply(partial(self.dealt, "csp"))
+        return side
+
+    def requester(self) -> RequesterProtocol:
+        return self._following(self._profile.requester(self.spec, self._dealing.requester, self.tools))
+
+    def participant(self, who: str) -> ParticipantProtocol:
+        keys = ParticipantKeys.fresh(who)
+        self._identities.append(keys.identity)
+        for server in self._servers:
+            server.enrol(keys.identity)
+        return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
+
+    def _following(self, reader: _Reading) -> _Reading:
+        reader.follow(None, self._initial)
+        return reader
+
+    def dealt(self, role: str, number: int) -> bytes:
+        """A role's file of one round, made when it is asked for."""
+        return self._profile.dealt(self.spec, self._dealing.source, role, number)
+
+    def _tell(self, server: _Server) -> _Server:
+        for identity in self._identities:
+            server.enrol(identity)
+        self._servers.append(server)
+        return server
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """A round with everything that went between the parties."""
+
+    uploads: dict[str, bytes] = field(repr=False)
+    publication: bytes = field(repr=False)
+    average: Average
+    envelopes: Mapping[str, bytes] = field(repr=False)
+    rewards: dict[str, int]  # millionths; empty without a payment
+
+
+class LocalParties:
+    """The parties of a task: what the laboratory and the tests of the protocols play rounds with. It has no roles, no store."""
+
+    def __init__(
+        self, spec: TaskSpec, tools: Tools, profile: Profile | None = None, initial: _Flat | None = None
+    ) -> None:
+        self.dealer = LocalDealer(spec, tools, profile, initial)
+        self.observer = tools.observer
+        self.sp, self.csp, self.requester = self.dealer.sp(), self.dealer.csp(), self.dealer.requester()
+        self.people: dict[str, ParticipantProtocol] = {}
+        self._left: bytes | None = None  # of the last round that was published
+
+    def participant(self, who: str) -> ParticipantProtocol:
+        if who not in self.people:
+            self.people[who] = self.dealer.participant(who)
+        return self.people[who]
+
+    def encrypt(self, updates: Mapping[str, tuple[npt.NDArray[np.float64], int]], number: int = 1) -> dict[str, bytes]:
+        self.observer.begin("encrypt")
+        uploads = {}
+        for who, (weights, samples) in updates.items():
+            person = self.participant(who)
+            with self.observer.working("participant"):
+                uploads[who] = person.encrypt_update(weights, samples, number)
+            self.observer.message("participant", "SP", uploads[who])
+        return uploads
+
+    def open(self, number: int) -> AggregationRound:
+        self.sp.open_round(number)
+        self.sp.carry(self._left)
+        return self.current()
+
+    def current(self) -> AggregationRound:
+        return AggregationRound(self.sp, ask_directly(self.csp.answer, self.observer), self.observer)
+
+    def play(
+        self,
+        number: int,
+        uploads: Mapping[str, bytes],
+        *,
+        payment: int | None = None,
+        final: bool = False,
+        readers: int | None = 1,
+    ) -> PlayedRound:
+        """Collect, reward, average, let `readers` read (None: everyone; the last round: the requester), open."""
+        round_ = self.open(number)
+        for who, upload in uploads.items():
+            round_.collect({who: upload})
+        rewarded = payment is not None and not self.sp.averages_first
+        envelopes = round_.reward(payment) if payment is not None and rewarded else {}
+        publication = self.publish(round_, final=final)
+        if payment is not None and not rewarded:
+            envelopes = round_.reward(payment)
+        average = self.read(publication, number, list(uploads)[:readers], final=final)
+        return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
+
+    def publish(self, round_: AggregationRound, *, final: bool = False) -> bytes:
+        """The round's average, and what the next round needs of this one."""
+        publication = round_.average(final=final)
+        self._left = self.sp.carry_over()
+        return publication
+
+    def read(self, publication: bytes, number: int, readers: list[str], *, final: bool = False) -> Average:
+        """What the requester, or each of these, reads: the same for all."""
+        self.observer.begin("read")
+        average: Average | None = None
+        for reader in [self.requester] if final else [self.people[who] for who in readers]:
+            role = "requester" if final else "participant"
+            self.observer.message("SP", role, publication)
+            with self.observer.working(role):
+                average = reader.read(publication, number)
+        if average is None:
+            raise ValueError("somebody has to read the average")
+        return average
+
+    def open_rewards(self, envelopes: Mapping[str, bytes], number: int) -> dict[str, int]:
+        self.observer.begin("open")
+        rewards = {}
+        for who, envelope in envelopes.items():
+            self.observer.message("SP", "participant", envelope)
+            with self.observer.working("participant"):
+                rewards[who] = self.people[who].open_reward(envelope, number)
+        return rewards

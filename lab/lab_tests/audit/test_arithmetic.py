@@ -1,0 +1,69 @@
+"""The number theory behind the attacks."""
+
+from fractions import Fraction
+
+import pytest
+from gmpy2 import mpz
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl_lab.audit.arithmetic import factor_with, fraction_behind, lll, rounded
+from crowdfl_lab.audit.masks import common_divisor_near
+
+numbers = st.integers(1, 2**60)
+
+
+@given(x=numbers, y=numbers, r=st.integers(2**400, 2**401), e=numbers)
+def test_a_masked_quotient_shows_its_fraction(x, y, r, e):
+    """x/y modulo 1 comes out of (r*x + y*e) / (r*y), for any e that is small beside r."""
+    assert fraction_behind(r * x + y * e, r * y) == Fraction(x % y, y)
+
+
+@given(x=st.integers(0, 2**800), y=st.integers(2**799, 2**800))
+def test_an_arbitrary_quotient_has_no_short_fraction(x, y):
+    """Unless it is one: what is found is really that close."""
+    found = fraction_behind(x, y)
+    assert found is None or abs(Fraction(x % y, y) - found) * found.denominator**2 < Fraction(1, 2**60)
+
+
+@given(st.lists(st.lists(st.integers(-(2**40), 2**40), min_size=3, max_size=3), min_size=3, max_size=3))
+def test_reduction_keeps_the_volume_and_shortens(rows):
+    """The determinant is that of the lattice, and the first row is short for it."""
+    volume = determinant(rows)
+    if not volume:
+        return
+    reduced = lll(rows)
+    assert abs(determinant(reduced)) == abs(volume)
+    assert sum(x * x for x in reduced[0]) ** 3 <= 2**6 * volume**2
+
+
+def determinant(m) -> int:
+    """Of three by three."""
+    (a, b, c), (d, e, f), (g, h, i) = m
+    return int(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
+
+
+def test_a_multiple_of_lambda_factors():
+    """And a number that is none does not."""
+    p, q = 1_000_003, 1_000_039
+    assert sorted(factor_with(mpz(p * q), 7 * (p - 1) * (q - 1)) or ()) == [p, q]
+    assert factor_with(mpz(p * q), (p - 1) * (q - 1) + 1) is None
+    assert factor_with(mpz(p * q), 0) is None
+
+
+def test_halves_are_rounded_up():
+    """Towards plus infinity, for either sign."""
+    assert [int(rounded(mpz(a), mpz(2))) for a in (-3, -1, 1, 3)] == [-1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("noise", [8, 24])
+def test_an_approximate_common_divisor_is_found(noise):
+    """Eight multiples, each a little short."""
+    y = (1 << 90) + 12345
+    multiples = [y * ((1 << 60) + 999 * k * k + 7) - (k * 31 % (1 << noise)) for k in range(8)]
+    assert common_divisor_near(multiples, noise) == y
+
+
+def test_one_multiple_has_no_common_divisor():
+    """A lattice needs two."""
+    assert common_divisor_near([12345], 1) is None

@@ -1,0 +1,99 @@
+"""The profile `shares`: it holds as built, falls where a mechanism is switched off, and gives what its page concedes."""
+
+import numpy as np
+import pytest
+
+from crowdfl_lab.audit.finding import SHARES, Verdict
+from crowdfl_lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
+from crowdfl_lab.audit.shares.deviating_round import PEOPLE, conversation, paying, played, switched, updates
+
+PAIRS = {
+    "dealt numbers that serve twice": dealt.attack_dealt_twice,
+    "masks of a block that is left out": dealt.attack_closed_masks,
+    "a seed that serves twice": transcript.attack_seed,
+}
+CONCEDED = {
+    "forced gates": accomplices.attack_gates,
+    "one bit": bits.attack_bits,
+    "claimed counts": lambda: [bits.attack_claims()],
+    "a dealer that kept what it dealt": lambda: [dealt.attack_dealer()],
+}
+
+
+@pytest.mark.parametrize("attack", PAIRS.values(), ids=PAIRS.keys())
+def test_the_mechanism_is_what_holds(attack):
+    weakened, built = attack()
+    assert weakened.subject != SHARES == built.subject
+    assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
+    assert weakened.error == 0
+    assert not weakened.surprising
+    assert not built.surprising
+
+
+def test_a_second_sum_is_an_upload_and_csp_opens_none():
+    rows = list(order.attack_order())
+    for weakened, built in zip(rows[::2], rows[1::2], strict=True):
+        assert weakened.recovered == "8 of 8 entries"
+        assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
+    refusals = [row.note.removeprefix("CSP refuses: ") for row in rows[1::2]]
+    assert refusals == ["TooFewParticipants", "ProtocolError", "OutOfTurn", "BaseSpent"]
+
+
+@pytest.mark.parametrize("attack", CONCEDED.values(), ids=CONCEDED.keys())
+def test_what_is_conceded_succeeds_and_is_shown_as_such(attack):
+    """If it ever fails, docs/shares.md concedes too much."""
+    for finding in attack():
+        assert (finding.subject, finding.verdict, finding.error) == (SHARES, Verdict.CONCEDED, 0)
+        assert not finding.surprising
+
+
+def test_a_shifted_sum_reads_an_entry_where_weights_are_real_numbers_alone():
+    agreement, gate = accomplices.attack_shifted_sum()
+    assert agreement.verdict is Verdict.CONCEDED
+    assert agreement.error < 0.1
+    assert gate.verdict is Verdict.GUESS
+
+
+def test_a_large_number_added_to_a_divisor_reads_it_where_nothing_limits_it():
+    unguarded, agreement, table = divisors.attack_inflated()
+    assert (unguarded.verdict, unguarded.error) == (Verdict.BROKEN, 0)
+    assert [agreement.verdict, table.verdict] == [Verdict.GUESS] * 2
+
+
+@pytest.mark.second
+def test_no_reading_of_a_round_is_better_than_a_guess():
+    rows = list(transcript.attack_transcript())
+    assert not [row for row in rows if row.surprising]
+    assert {row.attackers for row in rows} == {("SP",), ("CSP",), ("participant",)}
+
+
+@pytest.mark.second
+def test_views_differ_if_masks_are_zeros_alone():
+    """The levels of the audit leave it one chance in 10^5 to be wrong; here, none worth the name."""
+    zeros, *honest = openings.tell_apart(rounds=2)
+    assert zeros.error < 1e-20
+    assert all(row.error > 2**-30 for row in (*honest, *openings.tell_apart_altered(rounds=8)))
+
+
+def test_a_mechanism_is_switched_on_again_whatever_happens():
+    class Owner:
+        value = 1
+
+    seen = []
+
+    def fail():
+        with switched(Owner, "value", 2):
+            seen.append(Owner.value)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [*seen, Owner.value] == [2, 1]
+
+
+def test_the_conversation_is_a_whole_round():
+    """Thirteen exchanges of a round that pays by `gate`, in order: what attacks name by number."""
+    parties = paying()
+    rewards = played(parties, 1, updates()).rewards
+    assert [said.step for said in conversation(parties)] == list(range(1, 14))
+    assert np.all([rewards[who] > 0 for who in PEOPLE])

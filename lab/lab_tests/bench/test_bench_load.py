@@ -1,0 +1,24 @@
+"""`crowdfl bench load` at a small size, with real processes: every figure is there and every upload is counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from crowdfl_lab.bench.load.platform import LoadSettings
+from crowdfl_lab.bench.load.run import bench_load
+
+
+@pytest.mark.parametrize("profile", ["hardened", "shares"])
+def test_every_upload_of_a_small_load_is_acknowledged_and_counted(profile):
+    """The bench itself refuses an average that misses an upload."""
+    said: list[str] = []
+    report = bench_load(replace(LoadSettings.quick(), profile=profile), say=said.append)
+    rows = {row.key: row for row in report.rows}
+    assert rows["acknowledged"].crowdfl.value > 0
+    assert rows["kept"].crowdfl.value > 0
+    assert rows["processor"].crowdfl.value > 0
+    assert rows["memory"].ratio > 0
+    assert rows["validate"].crowdfl.value > 0
+    assert rows["count"].crowdfl.value > 0
+    assert report.unjudged == (rows["acknowledged"], rows["memory"])  # a smoke run judges nothing
+    assert any("enrolling 12" in line for line in said)

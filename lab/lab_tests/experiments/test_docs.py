@@ -1,0 +1,82 @@
+"""docs/experiments.md quotes the results that lie beside it, and nothing else."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from crowdfl_lab.experiments.command import CATALOG
+from crowdfl_lab.experiments.scored import spread
+
+DOCS = Path(__file__).parents[3] / "docs"
+RESULTS = sorted(path.parent.relative_to(DOCS) for path in (DOCS / "experiments").rglob("made.json"))
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The page, lines joined."""
+    return " ".join((DOCS / "experiments.md").read_text().split())
+
+
+def table3(folder="experiments/table3"):
+    """Rows of a committed table 3."""
+    return list(csv.DictReader((DOCS / folder / "table3.csv").read_text().splitlines()))
+
+
+def check_quoted(page, rows, columns):
+    """Mean and deviation of each split's rows, computed again, stand on the page."""
+    assert rows
+    for split in {r["split"] for r in rows}:
+        for column in columns:
+            values = [r[column] for r in rows if r["split"] == split]
+            assert not all(values) or spread([float(v) for v in values]) in page
+
+
+@pytest.mark.parametrize("scheme", ["NN", "FedAvg_1", "FedAvg_5"])
+def test_table_3_is_quoted_as_it_is(page, scheme):
+    """From the CSV."""
+    check_quoted(page, [r for r in table3() if r["scheme"] == scheme and not r["of"]], ("accuracy", "f1", "mad"))
+
+
+@pytest.mark.parametrize("recipe", ["spectral", "spectral, FedAvgM", "spectral, FedAdam"])
+def test_recipes_are_quoted_as_they_are(page, recipe):
+    """Also that encryption changes none of their digits."""
+    rows = [r for r in table3() if r["recipe"] == recipe]
+    check_quoted(page, [r for r in rows if r["scheme"] == "FedAvg_5" and r["of"] == "recipe"], ("accuracy", "f1"))
+    plain, encrypted = (r for r in rows if r["of"] == "recipe pair")
+    for column in ("accuracy", "precision", "recall", "f1"):
+        assert f"{float(plain[column]):.4f}" == f"{float(encrypted[column]):.4f}"
+    assert f"{float(encrypted['accuracy']):.4f}" in page
+
+
+@pytest.mark.parametrize(
+    ("folder", "profile"),
+    [("experiments/table3", "hardened"), ("experiments/table3", "shares"), ("experiments/full-size/table3", None)],
+)
+def test_the_committed_prifedavg_equals_fedavg(page, folder, profile):
+    """In every digit that is printed; and the page quotes them."""
+    _, plain, encrypted = (r for r in table3(folder) if r["of"] == "pair" and r.get("profile") == profile)
+    for column in ("accuracy", "precision", "recall", "f1", "mad"):
+        assert f"{float(plain[column]):.4f}" == f"{float(encrypted[column]):.4f}"
+        assert f"{float(plain[column]):.4f}" in page
+
+
+def test_nn_is_at_least_as_accurate_as_the_papers():
+    """0.7778."""
+    found = [float(r["accuracy"]) for r in table3() if r["scheme"] == "NN" and not r["of"]]
+    assert len(found) == 3
+    assert min(found) >= 0.7778
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=str)
+def test_committed_results_say_how_they_were_made(folder, page):
+    """A known experiment, by a command that names it, under a real key; linked from the page; no folder of any machine."""
+    made = json.loads((DOCS / folder / "made.json").read_text())
+    assert folder.name in CATALOG
+    assert made["command"].startswith(f"crowdfl reproduce {folder.name}")
+    assert '"insecure_test_key": true' not in json.dumps(made)
+    assert f"{folder}/" in page
+    for path in (DOCS / folder).iterdir():
+        assert not re.search(r"/(home|root|tmp|work)/", path.read_text())

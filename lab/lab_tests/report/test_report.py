@@ -1,0 +1,199 @@
+"""The one reporter: figures, tables in three forms, pictures, a page, and the files of a result."""
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from crowdfl.errors import PackageMissing
+from crowdfl_lab.report import output, plots
+from crowdfl_lab.report.html import Section, page_html, section_html
+from crowdfl_lab.report.output import csv_text, markdown_table
+from crowdfl_lab.report.plots import Picture, Series
+from crowdfl_lab.report.results import Figure, Reference, Result, ResultTable, Row, Target, cell_text
+from crowdfl_lab.report.terminal import rich_tables
+
+TABLE = ResultTable(
+    "Costs | of all",
+    ("system", "time", "count", "met"),
+    (("a | b", Figure(0.0015, "s", "3 values"), 4, "yes"), ("[c]", None, 5, "no")),
+    note="one *note*",
+    colours={"yes": "green"},
+)
+
+
+def shown(table: ResultTable, width: int = 120) -> str:
+    """As a terminal prints it."""
+    console = Console(width=width, file=io.StringIO(), record=True)
+    for part in rich_tables(table, width):
+        console.print(part)
+    return console.export_text()
+
+
+def words_cut(table: ResultTable, text: str) -> list[str]:
+    """The words of a table that a text does not have as a whole."""
+    cells = [*table.columns, *(cell_text(cell) for row in table.rows for cell in row)]
+    found = text.split()
+    return [word for cell in cells for word in cell.split() if word not in found]
+
+
+def sketch(canvas) -> None:
+    """One diagram of each kind."""
+    axes = plots.panels(canvas, 4, rows=2)
+    series = {"a": Series((1, 2, 3), (1, 4, 9), (0.1, 0.2, 0.3)), "b": Series((1, 2, 3), (2, 3, 4))}
+    plots.lines(axes[0], series, log=True, xlabel="x", ylabel="y")
+    plots.lines(axes[1], {"marks": Series((1, 2), (3, 4), style="o")}, title="points")
+    plots.bars(axes[2], ("one", "two"), {"a": (1, 2), "b": (3, 4)}, ylabel="height")
+    plots.bars(axes[3], ("one", "two"), {"a": (1, 2), "b": (3, 4)}, stacked=True)
+
+
+@pytest.fixture
+def result() -> Result:
+    """A small one with everything in it."""
+    row = Row(
+        "r", "speed", Figure(2.0, "s"), Target(">= 2", "ratio", at_least=2), (Reference("p", Figure(4.0, "s")),), 2.0
+    )
+    return Result(
+        "small",
+        "A small run",
+        {"cores": 2},
+        {"sizes": {"n": 3}, "list": [1, 2]},
+        rows=(row,),
+        tables=(TABLE,),
+        notes=("see `crowdfl bench`",),
+        pictures=(Picture("small", "<all> kinds", sketch),),
+        data={"extra": 1},
+        command="crowdfl bench small",
+    )
+
+
+class TestTables:
+    """One table, three forms."""
+
+    def test_a_terminal_shows_every_cell_as_it_is(self):
+        """Brackets are no markup, a missing cell is a dash."""
+        text = shown(TABLE)
+        assert all(part in text for part in ("a | b", "1.5 ms *", "[c]", " - ", "one *note*"))
+
+    def test_markdown_escapes_what_would_end_a_cell(self):
+        lines = markdown_table(TABLE).splitlines()
+        assert "| a \\| b | 1.5 ms \\* | 4 | yes |" in lines
+        assert lines[-1] == "one \\*note\\*"
+
+    def test_csv_holds_numbers_in_their_base_unit(self):
+        assert list(csv.reader(io.StringIO(csv_text(TABLE))))[1:] == [
+            ["a | b", "0.0015", "4", "yes"],
+            ["[c]", "", "5", "no"],
+        ]
+
+    def test_records_become_a_table_with_every_name_that_occurs(self):
+        table = ResultTable.of_records("t", [{"a": 1}, {"b": 2.0, "a": None}])
+        assert table.columns == ("a", "b")
+        assert table.rows == ((1, None), (None, 2.0))
+
+
+class TestPictures:
+    """One style; Matplotlib may be absent."""
+
+    def test_the_same_picture_gives_the_same_files(self, result, tmp_path):
+        pytest.importorskip("matplotlib")
+        (tmp_path / "again").mkdir()
+        first = plots.save_picture(result.pictures[0], tmp_path)
+        second = plots.save_picture(result.pictures[0], tmp_path / "again")
+        assert [path.suffix for path in first] == [".png", ".svg"]
+        assert first[1].read_bytes() == second[1].read_bytes()
+
+    def test_without_matplotlib_there_is_no_file_and_a_page_says_what_to_install(self, result, tmp_path, monkeypatch):
+        monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
+        assert plots.save_picture(result.pictures[0], tmp_path) == ()
+        with pytest.raises(PackageMissing, match="plots"):
+            plots.draw_png(result.pictures[0])
+
+
+class TestNarrowTerminal:
+    """A table that is wider than the terminal."""
+
+    WORDS = ResultTable(
+        "Wide",
+        ("", "quantity", "explanation", "verdict"),
+        tuple(
+            (str(n), "transformation of everything", "a sentence of several words " * 3, "as stated") for n in range(2)
+        ),
+    )
+    MANY = ResultTable(
+        "Many", ("key", *(f"heading-{n}" for n in range(12))), (("k1", *range(1000, 1012)),), note="the end"
+    )
+
+    @pytest.mark.parametrize("width", [50, 80, 100])
+    def test_lines_break_between_words_and_nothing_is_lost(self, width):
+        text = shown(self.WORDS, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert words_cut(self.WORDS, text) == []
+        assert text.count("sentence") == text.count("several") == 6
+
+    def test_columns_that_do_not_fit_beside_each_other_are_shown_in_parts(self):
+        text = shown(self.MANY, 80)
+        assert max(map(len, text.splitlines())) <= 80
+        assert words_cut(self.MANY, text) == []
+        assert text.count("k1") == text.count(" of 2)") == 2
+        assert text.count("the end") == 1
+
+    def test_rows_of_a_part_can_be_told_apart(self):
+        """By numbers where the columns that do so are too wide themselves."""
+        rows = tuple(("x" * 20, "y" * 20, n, *range(7)) for n in range(3))
+        text = shown(ResultTable("Alike", (*"abc", *(f"heading-{n}" for n in range(7))), rows), 80)
+        lines = [line.split() for line in text.splitlines()]
+        assert [line[0] for line in lines if line and line[0].isdigit()] == ["1", "2", "3"] * 2
+
+    def test_long_sentences_of_a_last_column_go_below(self):
+        why = "a reason that is far too long for its column"
+        rows = tuple((*(f"a-long-cell-{n}{place}" for place in range(5)), why if n else "") for n in range(3))
+        text = shown(ResultTable("Reasons", (*"abcde", "why"), rows), 80)
+        assert f"(1) {why}" in text.splitlines()
+        assert text.count("(1)") == 3
+
+    def test_what_fits_is_one_table(self):
+        assert shown(self.MANY, 200).count("k1") == 1
+
+
+class TestPage:
+    """HTML from one template."""
+
+    def test_what_a_section_holds_is_escaped_and_backticks_become_code(self):
+        section = Section("s", "<b>", "run `a<b`", (TABLE,), {"<i>": "iVBORw=="}, ("<script>",), {"command": "`x`"})
+        page = page_html("title & more", ("intro",), [section_html(section)])
+        assert "<code>a&lt;b</code>" in page
+        assert "<script>" not in page
+        assert "title &amp; more" in page
+        assert "data:image/png;base64,iVBORw==" in page
+        assert "<dt>Command</dt><dd><code>x</code></dd>" in page
+
+
+class TestResult:
+    """A whole run."""
+
+    def test_rows_come_first_and_are_judged(self, result):
+        assert [table.title for table in result.all_tables] == ["A small run", "Costs | of all"]
+        assert result.all_tables[0].rows[0][-1] == "yes"
+        assert result.facts["settings"] == "n 3, list (1, 2)"
+
+    def test_json_holds_rows_tables_and_what_is_extra(self, result):
+        found = json.loads(result.to_json())
+        assert found["rows"][0]["met"] is True
+        assert found["tables"][0]["rows"][0][1] == {"value": 0.0015, "unit": "s", "sample": "3 values"}
+        assert found["extra"] == 1
+
+    def test_files_of_every_form_are_written(self, result, tmp_path):
+        pytest.importorskip("matplotlib")
+        written = {path.suffix: path for path in output.write_files(result, tmp_path / "out")}
+        assert set(written) == {".json", ".md", ".csv", ".html", ".png", ".svg"}
+        assert "# A run of `crowdfl bench small`" in written[".md"].read_text()
+        assert "&lt;all&gt; kinds" in written[".html"].read_text()
+
+    def test_json_is_alone_on_stdout(self, result, capsys, tmp_path):
+        output.deliver(result, as_json=True, page=tmp_path / "page.md")
+        assert json.loads(capsys.readouterr().out)["title"] == "A small run"
+        output.deliver(result)
+        assert "cores 2" in capsys.readouterr().out

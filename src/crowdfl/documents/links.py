@@ -1,0 +1,122 @@
+"""An invitation as a link that a phone opens. All of it is in the fragment, which a browser never sends to a server.
+
+Whoever has the link can join once: it is as secret as the invitation file. docs/formats.md has the form.
+"""
+
+import json
+import re
+from base64 import b64decode, urlsafe_b64encode
+from binascii import Error as _NotBase64
+from pathlib import Path
+from typing import Any
+
+from crowdfl.documents.signed import open_document
+from crowdfl.errors import DocumentError, FormatError, LimitExceeded, PlainHttpRefused
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
+
+_LONGEST = 4096  # characters of a fragment: an invitation has about 500, and a QR code at most 2,953
+_LIMITS = Limits(None, 0, max_entries=0)
+_LETTERS = re.compile(r"[A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,20})?")  # a time as json.dumps writes it
+_TASK = re.compile(r"[0-9a-f]{32}")
+_PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
+_SAFE = re.compile(r"https://.*|http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])([:/].*)?")
+_SIGNATURE, _KEY = 64, 32
+
+
+class InvitationLink(Message, kind=70, repr=False):
+    """What a link holds: an invitation without what can be rebuilt, and where to go with it."""
+
+    task: str
+    number: str
+    expires: str  # the number's own digits, since the signature is over them
+    signature: bytes
+    kgc: str
+    sp: str  # empty: where the page is
+    kgc_key: bytes
+    sp_key: bytes
+
+    @property
+    def invitation(self) -> str:
+        """The document as its requester signed it."""
+        number, task = json.dumps(self.number), json.dumps(self.task)
+        body = f'{{"expires": {self.expires}, "number": {number}, "task": {task}}}'
+        return f'{{"body": {body}, "kind": "invitation", "signature": "{self.signature.hex()}"}}'
+
+
+def invitation_link(page: str, contents: ParticipantSettings) -> str:
+    """The link to a page, such as https://sp/join/, with what an invitation file holds."""
+    document = _parts(contents.invitation)
+    sp = "" if origin_of(page) == origin_of(contents.sp) else contents.sp
+    link = InvitationLink(
+        contents.task,
+        document["body"]["number"],
+        json.dumps(document["body"]["expires"]),
+        bytes.fromhex(document["signature"]),
+        contents.kgc,
+        sp,
+        contents.kgc_key,
+        contents.sp_key,
+    )
+    if link.invitation != contents.invitation:
+        raise DocumentError("this invitation has a form that a link cannot carry: give out its file instead")
+    return f"{page}#{urlsafe_b64encode(link.to_bytes()).rstrip(b'=').decode()}"
+
+
+def phone_page(settings: RequesterSettings) -> str:
+    """Where people open their links."""
+    return settings.phone or f"{settings.sp.rstrip('/')}/join/"
+
+
+def link_of(invitation: Path, page: str) -> str:
+    """The link to a page with what an invitation file holds."""
+    try:
+        found = json.loads(invitation.read_bytes())
+    except ValueError:
+        raise FormatError(f"{invitation} is not an invitation: `crowdfl task invite` writes JSON") from None
+    return invitation_link(page, ParticipantSettings.parse(found, invitation))
+
+
+def read_link(link: str) -> InvitationLink:
+    """What a link holds, as a phone would read it; nothing says yet who signed it."""
+    found = _decoded(link.partition("#")[2])
+    sizes = len(found.signature), len(found.kgc_key), len(found.sp_key)
+    if sizes != (_SIGNATURE, _KEY, _KEY):
+        raise FormatError("this link's signature or keys are not of the right length")
+    if not _TASK.fullmatch(found.task):
+        raise FormatError("this link does not name a task")
+    if not _TOKEN.fullmatch(found.expires):
+        raise FormatError("this link does not say until when it is good")
+    for place in (found.kgc, found.sp or found.kgc):
+        _require_place(place)
+    return found
+
+
+def _require_place(address: str) -> None:
+    if not _PLACE.fullmatch(address):
+        raise FormatError("this link does not say where KGC or SP is")
+    if not _SAFE.fullmatch(address):
+        raise PlainHttpRefused(
+            "this link leads to plain HTTP, which anyone can read and alter: ask for one with https://"
+        )
+
+
+def _decoded(fragment: str) -> InvitationLink:
+    if len(fragment) > _LONGEST:
+        raise LimitExceeded(f"a link of {len(fragment)} characters; at most {_LONGEST} are read")
+    if not _LETTERS.fullmatch(fragment):
+        raise FormatError("this link is damaged: it has letters that no invitation has")
+    try:
+        data = b64decode(fragment + "=" * (-len(fragment) % 4), altchars=b"-_", validate=True)
+    except (_NotBase64, ValueError):
+        raise FormatError("this link is damaged: a part of it is missing") from None
+    if urlsafe_b64encode(data).rstrip(b"=").decode() != fragment:
+        raise FormatError("this link is damaged: its last letter is not one that an invitation ends with")
+    return InvitationLink.from_bytes(data, _LIMITS)
+
+
+def _parts(invitation: str) -> dict[str, Any]:
+    open_document(invitation, "invitation")  # whatever is wrong with it is told by its name
+    found: dict[str, Any] = json.loads(invitation)
+    return found

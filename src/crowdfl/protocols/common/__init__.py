@@ -1,0 +1,1 @@
+"""What profiles share. They never import each other."""

@@ -1,0 +1,328 @@
+"""SDIV: SP holds [[x]] and [[y]] and obtains [[x / y]] with CSP's help. Implements Alg. 1, twice.
+
+`PaperSdivSp` and `PaperSdivCsp` follow the print (Y = [[y]]^r, where the paper misprints [[x]]^r), with signed x and an r large
+enough that the floor is exact. CSP can read the quotient and the divisor off what it opens: `crowdfl audit` shows how.
+
+`HardenedSdivSp` and `HardenedSdivCsp` close that. The divisor is multiplied by a *log-uniform* rho, which shifts log y' without
+changing its distribution by more than |log2(y1/y2)| / (hi - lo), and a remainder s breaks divisibility; the quotient is shifted
+by alpha and its fraction blurred by e. With s subtracted (not added) and g wider by `precision` bits, the result R satisfies
+floor(x/y) <= R < x/y + 1 + 2^-precision, for x >= 0.
+
+These masks cover numbers of the expected size only, and x and y may come from earlier replies of CSP, which could make them as
+large as it likes. A *guard* therefore goes first: CSP opens k*z + m (k secret and short, m uniform modulo N) and returns all
+but its last t bits; of an honest z this leaves W = 0 or 1 above m's, and W (W - 1), times a uniform number, is added to what
+CSP opens next. Whoever sent a false reply must guess W, or else sees uniform numbers. Proofs in docs/security.md.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from math import log2
+
+import gmpy2
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
+from crowdfl.crypto.randomness import Coins, log_uniform
+from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
+from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
+from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.party import KeyedParty
+
+_SMALLEST_RANGE = 64  # bits between lo and hi below which the divisor's hiding is not worth the name
+_GUARD = 40  # bits of k: a number of the wrong size passes a guard with probability at most 2^-39
+
+
+class SdivRequest(Message, kind=1):
+    """SP to CSP, as printed: masked dividends and divisors with SP's half of the decryption."""
+
+    x: CipherVector
+    x_1: PartialVector
+    y: CipherVector
+    y_1: PartialVector
+
+
+class SdivReply(Message, kind=2):
+    """CSP to SP: the encrypted quotients."""
+
+    quotients: CipherVector
+
+
+@dataclass(frozen=True)
+class SdivPending:
+    """What SP keeps until the reply: the masks to take off."""
+
+    corrections: tuple[int, ...] = field(repr=False)
+
+
+class GuardRequest(RoundRequest, kind=26):
+    """SP to CSP: k*z + m of the dividends and then of the divisors of one division, with SP's half of the decryption."""
+
+    purpose: str
+    masked: CipherVector
+    masked_1: PartialVector
+
+
+class GuardReply(Message, kind=27):
+    """CSP to SP: each without its last t bits, encrypted."""
+
+    tops: CipherVector
+
+
+class DivideRequest(RoundRequest, kind=28):
+    """SP to CSP: masked dividends and divisors with SP's half of the decryption. One divisor may serve all dividends."""
+
+    purpose: str
+    x: CipherVector
+    x_1: PartialVector
+    y: CipherVector
+    y_1: PartialVector
+
+
+class PaperSdivSp:
+    """SP's side of Alg. 1, for many dividends at a time, each with masks of its own."""
+
+    def __init__(self, party: KeyedParty, *, kappa: int, sigma: int, decimals: int) -> None:
+        self.party, self.kappa, self.sigma, self.scale = party, kappa, sigma, 10**decimals
+        self.check(party.public.bits, kappa, sigma, decimals)
+        self.r_low = self.scale << (2 * kappa)
+        self.r_high = 1 << (party.public.bits - kappa - sigma - 2)
+
+    @staticmethod
+    def check(key_bits: int, kappa: int, sigma: int, decimals: int) -> None:
+        """r must exceed 10^L * 2^(2*kappa), for an exact floor, and leave room for the masked dividend."""
+        needed = (10**decimals << (2 * kappa)).bit_length() + kappa + sigma + 3
+        if needed > key_bits:
+            raise WidthBudgetExceeded(
+                f"SDIV with kappa = {kappa} and sigma = {sigma} needs a key of {needed} bits; this one has {key_bits}"
+            )
+
+    def begin(self, x: CipherVector, y: CipherVector, coins: Coins) -> tuple[SdivPending, bytes]:
+        """Line 1: X = [[x]]^r * [[y]]^(r*alpha + e), Y = [[y]]^r."""
+        _require_divisors(x, y, shared=False)
+        party = self.party
+        with party.costs.inside("SDIV", len(x)):
+            r = [self._composite(coins) for _ in range(len(x))]
+            alpha = [(mpz(1) << (self.sigma - 1)) | coins.bits(self.sigma - 1) for _ in r]
+            e = [coins.bits(self.kappa) for _ in r]
+            shifts = [ri * ai + ei for ri, ai, ei in zip(r, alpha, e, strict=True)]
+            big_x = party.add(party.scale_each(x, r), party.scale_each(y, shifts))
+            big_y = party.scale_each(y, r)
+            request = SdivRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y))
+        # [e / r] = floor(e * 10^L / r) is zero, because r exceeds 10^L * 2^kappa.
+        return SdivPending(tuple(int(a) * self.scale for a in alpha)), party.send(request)
+
+    def finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
+        """Line 3: [[x / y]] = [[x' / y']] * [[alpha]]^(-10^L) * [[e / r]]^(-1)."""
+        party = self.party
+        with party.costs.continuing("SDIV"):
+            quotients = _quotients(party, reply, len(pending.corrections))
+            alpha = party.encrypt([c // self.scale for c in pending.corrections])
+            e_over_r = party.encrypt([0] * len(quotients))
+            scaled = party.add(party.scale(alpha, self.scale), e_over_r)
+            return party.subtract(quotients, scaled)
+
+    def _composite(self, coins: Coins) -> mpz:
+        while True:
+            r = self.r_low + 1 + coins.below(self.r_high - self.r_low - 1)
+            if not gmpy2.is_prime(r, 1):
+                return mpz(r)
+
+
+class PaperSdivCsp:
+    """CSP's side of Alg. 1."""
+
+    def __init__(self, party: KeyedParty, *, decimals: int, max_count: int) -> None:
+        self.party, self.scale, self.max_count = party, 10**decimals, max_count
+
+    def answer(self, request: bytes) -> bytes:
+        """Line 2: open x' and y', return [[floor(10^L * x' / y')]]."""
+        party = self.party
+        message = SdivRequest.from_bytes(request, party.limits(self.max_count))
+        with party.costs.inside("SDIV", len(message.x)):
+            _require_divisors(message.x, message.y, shared=False)
+            x, y = _open(party, message)
+            if any(divisor == 0 for divisor in y):
+                raise NothingToAverage("a divisor is zero: nobody contributed a sample")
+            reply = SdivReply(party.encrypt([a * self.scale // b for a, b in zip(x, y, strict=True)]))
+        return party.send(reply)
+
+
+@dataclass(frozen=True)
+class SdivWidths:
+    """The widths of a hardened division: 0 <= x, 0 < y < 2^ybits, x / y < 2^qbits."""
+
+    key_bits: int
+    ybits: int
+    qbits: int
+    sigma: int
+    precision: int
+
+    def __post_init__(self) -> None:
+        if self.hi - self.lo < _SMALLEST_RANGE:
+            raise WidthBudgetExceeded(
+                f"a division by {self.ybits} bits to a quotient of {self.qbits} bits with sigma = {self.sigma} leaves rho "
+                f"the range 2^{self.lo}..2^{self.hi} in |N| = {self.key_bits}: take a longer key, or lower max_samples, clip, "
+                "decimals or lanes"
+            )
+
+    @property
+    def x_top(self) -> int:
+        """t of a dividend's guard."""
+        return self.ybits + self.qbits + _GUARD + 1
+
+    @property
+    def y_top(self) -> int:
+        """t of a divisor's guard. What passes has at most t + 1 bits, so that masks are made for those."""
+        return self.ybits + _GUARD + 1
+
+    @property
+    def g(self) -> int:
+        """Fraction bits of the quotient that CSP computes and drops."""
+        return max(self.y_top + 1 + self.sigma, self.qbits) + 2 + self.precision
+
+    @property
+    def lo(self) -> int:
+        """rho >= 2^lo leaves s, below rho / 2^g, enough bits to blur y modulo anything, rho modulo k known or not."""
+        return self.g + self.y_top + 1 + self.sigma + _GUARD
+
+    @property
+    def alpha(self) -> int:
+        """Bits of alpha: it covers the quotient even where a false reply has made the divisor 1."""
+        return self.x_top + 1 + self.g + self.sigma
+
+    @property
+    def hi(self) -> int:
+        """rho < 2^hi keeps the masked dividend below N."""
+        return self.key_bits - 2 - (self.ybits + self.alpha)
+
+    def advantage(self, y1: int, y2: int) -> float:
+        """The most by which CSP can tell divisor y1 from y2, for one division's masked divisor."""
+        return abs(log2(y1) - log2(y2)) / (self.hi - self.lo) + 2.0**-self.sigma
+
+
+class HardenedSdivSp:
+    """SP's side: divisors y, one each or one for all; a divisor is masked once, whatever it divides."""
+
+    def __init__(self, party: KeyedParty, widths: SdivWidths, round_number: int, purpose: str) -> None:
+        self.party, self.widths, self.round_number, self.purpose = party, widths, round_number, purpose
+
+    def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
+        """[[x / y]]: guard, then divide."""
+        _require_divisors(x, y, shared=True)
+        with self.party.costs.inside("SDIV", len(x)):
+            poison = yield from self._guard(x, y, coins.child("guard"))
+            pending, request = self._divide(x, y, poison, coins.child("divide"))
+        return self._finish(pending, (yield request)())
+
+    def _guard(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
+        """[[W (W - 1)]] of each dividend and each divisor: zeros, unless a reply was false."""
+        party, tops = self.party, guard_tops(self.widths, len(x), len(y))
+        k = [(mpz(1) << (_GUARD - 1)) | coins.bits(_GUARD - 1) for _ in tops]
+        masks = to_ints(coins.residues(len(tops), party.public.n))
+        scaled = party.scale_each(CipherVector.concat([x, y]), k)
+        masked = party.rerandomise(party.add_plain(scaled, masks), coins)
+        request = GuardRequest(self.round_number, self.purpose, masked, party.partial_decrypt(masked))
+        reply = GuardReply.from_bytes((yield party.send(request))(), party.limits(len(tops)))
+        if len(reply.tops) != len(tops):
+            raise ProtocolError(f"{len(reply.tops)} guards for {len(tops)}")
+        above = party.add_plain(reply.tops, [-(m >> t) for m, t in zip(masks, tops, strict=True)])
+        squares = PolynomialsSp(party, self.round_number, self.purpose)
+        pending, request_2 = squares.begin(above, guard_polynomials(len(tops)), coins)
+        return squares.finish(pending, (yield request_2)())
+
+    def _divide(
+        self, x: CipherVector, y: CipherVector, poison: CipherVector, coins: Coins
+    ) -> tuple[SdivPending, bytes]:
+        """y' = rho*y - s; V = x*rho*2^g + y'*alpha + e; both poisoned."""
+        party, w = self.party, self.widths
+        of_x, of_y = poison.part(0, len(x)), poison.part(len(x), len(poison))
+        rho = [log_uniform(coins, w.lo, w.hi) for _ in range(len(y))]
+        s = [coins.below(r >> w.g) for r in rho]
+        masked_y = party.add_plain(party.scale_each(y, rho), [-si for si in s])
+        masked_y = party.rerandomise(party.add(masked_y, self._spoil(of_y, coins)), coins)
+        alpha = [(mpz(1) << (w.alpha - 1)) | coins.bits(w.alpha - 1) for _ in range(len(x))]
+        rhos = _for_each(rho, len(x))
+        e = [coins.bits(r.bit_length() + w.y_top + 1 + w.sigma) for r in rhos]
+        spread_y, spread_poison = (_spread(v, len(x)) for v in (masked_y, of_y))
+        dividend = party.add(party.scale_each(x, [r << w.g for r in rhos]), party.scale_each(spread_y, alpha))
+        spoilt = party.add(self._spoil(of_x, coins), self._spoil(spread_poison, coins))
+        big_v = party.rerandomise(party.add(party.add_plain(dividend, e), spoilt), coins)
+        shares = party.partial_decrypt(big_v), party.partial_decrypt(masked_y)
+        request = DivideRequest(self.round_number, self.purpose, big_v, shares[0], masked_y, shares[1])
+        return SdivPending(tuple(int(a >> w.g) for a in alpha)), party.send(request)
+
+    def _spoil(self, poison: CipherVector, coins: Coins) -> CipherVector:
+        n = self.party.public.n
+        return self.party.scale_modulo(poison, [coins.below(n) for _ in range(len(poison))])
+
+    def _finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
+        """Take alpha >> g off."""
+        party = self.party
+        with party.costs.continuing("SDIV"):
+            quotients = _quotients(party, reply, len(pending.corrections))
+            return party.add_plain(quotients, [-c for c in pending.corrections])
+
+
+def guard_tops(widths: SdivWidths, dividends: int, divisors: int) -> list[int]:
+    """t of every number that a division's guard looks at."""
+    return [widths.x_top] * dividends + [widths.y_top] * divisors
+
+
+def guard_polynomials(count: int) -> list[Polynomial]:
+    """W (W - 1) of each."""
+    return [{(j, j): 1, (j,): -1} for j in range(count)]
+
+
+class HardenedSdivCsp:
+    """CSP's side. It always computes to the end; what it cannot divide is told by the flag alone."""
+
+    def __init__(self, party: KeyedParty) -> None:
+        self.party = party
+
+    def guard(self, message: GuardRequest, tops: list[int]) -> GuardReply:
+        party = self.party
+        with party.costs.continuing("SDIV"):
+            opened = to_ints(party.finish(message.masked, message.masked_1))
+            party.view.saw("SDIV guard", opened)
+            return GuardReply(party.encrypt([value >> t for value, t in zip(opened, tops, strict=True)]))
+
+    def divide(self, message: DivideRequest, widths: SdivWidths) -> tuple[SdivReply, bool]:
+        """[[floor(V / y') >> g]], and whether every divisor was one that honest parties make."""
+        party = self.party
+        with party.costs.inside("SDIV", len(message.x)):
+            v, y = _open(party, message)
+            # rho*0 - s wraps, and so does a divisor that was spoilt; honest ones stay far below.
+            fits = [0 < 2 * divisor < party.public.n for divisor in y]
+            divisors = [divisor if fit else mpz(1) for divisor, fit in zip(y, fits, strict=True)]
+            pairs = zip(v, _for_each(divisors, len(v)), strict=True)
+            return SdivReply(party.encrypt([(a // b) >> widths.g for a, b in pairs])), all(fits)
+
+
+def _for_each(values: list[mpz], count: int) -> list[mpz]:
+    return values if len(values) == count else values * count
+
+
+def _spread(vector: CipherVector, count: int) -> CipherVector:
+    return vector if len(vector) == count else CipherVector.concat([vector] * count)
+
+
+def _require_divisors(x: CipherVector, y: CipherVector, *, shared: bool) -> None:
+    if len(y) != len(x) and not (shared and len(y) == 1):
+        raise LengthMismatch(f"{len(x)} dividends and {len(y)} divisors")
+
+
+def _open(party: KeyedParty, message: SdivRequest | DivideRequest) -> tuple[list[mpz], list[mpz]]:
+    x = to_ints(party.finish(message.x, message.x_1))
+    y = to_ints(party.finish(message.y, message.y_1))
+    party.view.saw("SDIV x'", x)
+    party.view.saw("SDIV y'", y)
+    return x, y
+
+
+def _quotients(party: KeyedParty, reply: bytes, count: int) -> CipherVector:
+    quotients = SdivReply.from_bytes(reply, party.limits(count)).quotients
+    if len(quotients) != count:
+        raise ProtocolError(f"{len(quotients)} quotients for {count} divisions")
+    return quotients

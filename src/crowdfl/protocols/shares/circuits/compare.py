@@ -1,0 +1,137 @@
+"""Whether a shared number lies in an interval: one opening, exact for every number, and the answer stays shared.
+
+KGC deals r, uniform modulo 2^m, and keys of the distributed comparison function f(t) = [t < r]. The servers open c = x + r,
+which is uniform whatever x is. Then x lies in [0, S) exactly if f(c) ^ f(c - S) ^ [c < S] is 1: modulo 2^m, r lies among the
+S numbers up to c. Each server evaluates its key at both points and has an XOR share of the answer.
+
+A gated comparison answers "and" with a bit x that is shared already, without an exchange of its own. KGC deals a bit rho and
+keys of rho * f, which is [t < rho * r]. While c is opened, x ^ rho is opened too; if it is e, then x * y = e * y ^ rho * y.
+
+A server that alters its share of x before c is opened compares another number: it gets one bit, of a number shifted by what it
+chose. It can do no more: c is uniform for every shift, and evaluations of a key at other points are shares that it cannot read.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crowdfl.crypto.shares import dcf
+from crowdfl.protocols.shares.circuits.program import SP, Side
+from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, Dealt
+
+_TOGETHER = 128  # numbers compared at once
+
+
+@dataclass(frozen=True)
+class ComparisonKeys:
+    """Of f(t) = [t < a dealt number], one for each number: this server's seeds, and the corrections that both have."""
+
+    bits: int
+    seeds: bytes = field(repr=False)
+    corrections: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """For some numbers modulo 2^bits: this server's shares of the masks r, and its keys."""
+
+    mask: Dealt
+    keys: ComparisonKeys
+
+    @property
+    def bits(self) -> int:
+        return self.mask.bits
+
+
+@dataclass(frozen=True)
+class GatedComparison:
+    """The same; dealt bits, XOR-shared; and keys that answer only where the dealt bit is 1."""
+
+    plain: Comparison
+    gated: ComparisonKeys
+    flips: Bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Dealt bits, shared both ways: by XOR, and as numbers modulo 2^bits."""
+
+    xor: Bytes = field(repr=False)
+    number: Dealt
+
+
+def deal(cards: Cards, count: int, bits: int) -> Comparison:
+    mask = cards.uniform(count, bits)
+    return Comparison(mask, _keys(cards, count, bits, lambda: mask.share))
+
+
+def deal_gated(cards: Cards, count: int, bits: int) -> GatedComparison:
+    plain, flips = deal(cards, count, bits), cards.flips(count)
+    return GatedComparison(plain, _keys(cards, count, bits, lambda: _where(flips, plain.mask.share)), flips)
+
+
+def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
+    return [number * int(flip) for flip, number in zip(flips, numbers, strict=True)]
+
+
+def _keys(cards: Cards, count: int, bits: int, numbers: Callable[[], list[int]]) -> ComparisonKeys:
+    """KGC alone evaluates `numbers`."""
+    sp, csp = cards.seeds(count, dcf.SEED_BYTES)
+    length = dcf.corrections_bytes(count, bits)
+    return ComparisonKeys(bits, sp or csp, cards.public(length, lambda: dcf.generate(numbers(), bits, sp, csp)))
+
+
+def masked(dealt: Comparison, places: Sequence[int], shares: Sequence[int]) -> list[int]:
+    """This server's shares of what is opened: number i is covered by the mask of place i."""
+    modulus = 1 << dealt.bits
+    return [(share + dealt.mask.share[place]) % modulus for place, share in zip(places, shares, strict=True)]
+
+
+def less_than(side: Side, dealt: Comparison, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
+    """XOR shares of [x in [0, bound)], from the opened c = x + r of each place."""
+    answer = _evaluated(side, dealt.keys, places, opened, bound)
+    return answer ^ _below(opened, bound) if side.index == SP else answer
+
+
+def gated_less_than(
+    side: Side, dealt: GatedComparison, places: Sequence[int], opened: Sequence[int], bound: int, gate: Bytes
+) -> Bytes:
+    """XOR shares of [x in [0, bound)] and the shared bit of which `gate` is the opened sum with the dealt one."""
+    below: Bytes = dealt.flips[places] & _below(opened, bound)
+    plain: Bytes = gate & less_than(side, dealt.plain, places, opened, bound)
+    return _evaluated(side, dealt.gated, places, opened, bound) ^ below ^ plain
+
+
+def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
+    """A few at a time: all of a thousand would take a multiple of the memory of their keys."""
+    starts = range(0, len(opened), _TOGETHER) or [0]
+    parts = [slice(start, start + _TOGETHER) for start in starts]
+    return np.concatenate([_evaluated_part(side, keys, places[part], opened[part], bound) for part in parts])
+
+
+def _evaluated_part(
+    side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int
+) -> Bytes:
+    points = [*opened, *((c - bound) % (1 << keys.bits) for c in opened)]
+    instances = np.array([*places, *places], dtype=np.int64)
+    values = dcf.evaluate(side.index, keys.seeds, keys.corrections, instances, points, keys.bits)
+    return values[: len(opened)] ^ values[len(opened) :]
+
+
+def _below(opened: Sequence[int], bound: int) -> Bytes:
+    return np.array([c < bound for c in opened], dtype=np.uint8)
+
+
+def deal_flips(cards: Cards, count: int, bits: int) -> Flips:
+    xor = cards.flips(count)
+    return Flips(xor, cards.derived(count, bits, lambda: [int(flip) for flip in xor]))
+
+
+def to_arithmetic(side: Side, dealt: Flips, places: Sequence[int], opened: Bytes) -> list[int]:
+    """Shares modulo 2^bits of a bit of which `opened` is the opened sum with the dealt one: e + (1 - 2 e) rho."""
+    modulus = 1 << dealt.number.bits
+    return [
+        (int(e) * (side.index == SP) + (1 - 2 * int(e)) * dealt.number.share[place]) % modulus
+        for place, e in zip(places, opened, strict=True)
+    ]

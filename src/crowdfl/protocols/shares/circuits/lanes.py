@@ -1,0 +1,190 @@
+"""Lanes behind masks: opened without wrap, and all inner products that checks and rewards ask for, as shares modulo 2^R.
+
+Opened is c = z + bound + a modulo 2^k, uniform whatever z is. Where c >= 2 * bound nothing has wrapped: z = c' - a over the
+integers, with c' = c - bound (a lane out of range is then outside [-bound, bound] too, whatever its representative). A block of
+lanes with any other c, of anyone, is left out for everyone; its masks are never combined with anything that is opened.
+
+With c' public, <z, z> = <c', c'> - 2 <c', a> + <a, a> is linear in what is dealt. The sum U of the accepted lanes is opened
+behind a_Z, uniform modulo 2^R: E = U + a_Z. Both halves are the same but for who adds public numbers: SP.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.shares.limbs import add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
+from crowdfl.crypto.shares.ring import Ring, Words
+from crowdfl.errors import RewardsOff
+from crowdfl.protocols.shares.circuits.program import SP, Half, Side
+from crowdfl.protocols.shares.dealing.correlations import Bytes
+from crowdfl.protocols.shares.dealing.masks import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.widths import SharesWidths
+
+Places = npt.NDArray[np.intp]
+_TOGETHER = 64
+
+
+def coins(manifest_digest: bytes, nonce: bytes) -> bytes:
+    """What the sketch of a round is drawn from: nobody knows it before the manifest is frozen."""
+    return hashlib.sha256(b"crowdfl coins 1" + manifest_digest + nonce).digest()
+
+
+@dataclass(frozen=True)
+class OpenLanes:
+    """What an opening has shown of the lanes of some slots: c', the lanes that are kept. The same for both servers."""
+
+    slots: list[int]
+    blocks: Places  # kept
+    places: Places  # the lanes in them
+    shown: Words  # [slots, kept lanes]
+    previous: Words | None  # [kept lanes]
+
+    @property
+    def kept(self) -> int:
+        return len(self.places)
+
+    def only(self, slots: Sequence[int]) -> "OpenLanes":
+        """The same for some of the slots."""
+        place_of = {slot: place for place, slot in enumerate(self.slots)}
+        chosen = self.shown if list(slots) == self.slots else self.shown[[place_of[slot] for slot in slots]]
+        return OpenLanes(list(slots), self.blocks, self.places, chosen, self.previous)
+
+    def parts(self) -> Iterator["OpenLanes"]:
+        """A few slots at a time, so that no more of the masks is copied at once."""
+        for first in range(0, len(self.slots), _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            yield OpenLanes(self.slots[part], self.blocks, self.places, self.shown[part], self.previous)
+
+
+def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence[int], lanes: Words) -> Words:
+    """This server's shares of c, from its shares of lanes [slots, lanes]; the previous sum is the slot after all people's."""
+    words = lanes + low_words(dealt.lanes[..., :WORD][slots], widths.k)
+    if side.index == SP:
+        words += _bounds(widths, slots)[:, np.newaxis]
+    return Ring(widths.k).reduced(words)
+
+
+def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Words) -> OpenLanes:
+    """Both servers' shares of c put together, blocks with an unusable lane left out. `theirs` is used up."""
+    bounds = _bounds(widths, slots)[:, np.newaxis]
+    shown = np.add(theirs, mine, out=theirs)
+    shown &= np.uint64((1 << widths.k) - 1)
+    starts = np.array([start for start, _ in widths.blocks])
+    usable = np.logical_and.reduceat((shown >= bounds + bounds).all(axis=0), starts)
+    places = np.flatnonzero(np.repeat(usable, [end - start for start, end in widths.blocks]))
+    shown -= bounds
+    if len(places) < widths.lanes:
+        shown = shown[:, places]
+    people = [slot for slot in slots if slot < widths.participants]
+    previous = shown[-1] if len(people) < len(slots) else None
+    return OpenLanes(people, np.flatnonzero(usable), places, shown[: len(people)], previous)
+
+
+def _bounds(widths: SharesWidths, slots: Sequence[int]) -> Words:
+    bounds = [widths.lane_bound if slot < widths.participants else widths.previous_bound for slot in slots]
+    return np.array(bounds, dtype=np.uint64)
+
+
+def squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
+    """Shares of <z, z> of each slot."""
+    return [square for part in lanes.parts() for square in _squares(side, dealt, widths, part)]
+
+
+def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
+    crossed = dots(lanes.shown, _masks(dealt, lanes), widths.R)
+    own = dots(lanes.shown, lanes.shown, widths.R) if side.index == SP else [0] * len(crossed)
+    both = _summed(dealt.squares[lanes.slots], lanes)
+    return [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
+
+
+@dataclass(frozen=True)
+class Products:
+    """Shares modulo 2^R: B = <z_i, U> of each slot and <U, U>; with a previous sum V, P = <z_i, V> and <V, V>."""
+
+    with_sum: list[int] = field(repr=False)
+    sum_square: int = field(repr=False)
+    with_previous: list[int] | None = field(repr=False)
+    previous_square: int | None = field(repr=False)
+    beside: bytes = field(repr=False)
+
+
+def products_program(
+    side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, extra: bytes = b""
+) -> Half[Products]:
+    """One exchange: E, and beside it what a rule opens at the same time. `lanes` are those of the accepted slots."""
+    if dealt.sums is None:
+        raise RewardsOff("the task pays no rewards, and nothing was dealt for them")
+    hidden = sum_rows(np.array([_sum_share(side, dealt, widths, part) for part in lanes.parts()]))
+    share = add_rows(hidden, dealt.sums.mask[lanes.places])
+    theirs = yield from side.swap(share.tobytes() + extra)
+    shown = add_rows(share, np.frombuffer(theirs[: share.size], dtype=np.uint8).reshape(share.shape))
+    return Products(
+        with_sum=[one for part in lanes.parts() for one in _with_sum(side, dealt, dealt.sums, widths, part, shown)],
+        sum_square=_sum_square(side, dealt.sums, widths, lanes, shown),
+        with_previous=_with_previous(side, dealt, widths, lanes),
+        previous_square=_previous_square(side, dealt, widths, lanes),
+        beside=theirs[share.size :],
+    )
+
+
+def _sum_share(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> Bytes:
+    """Of U = sum of c' - a."""
+    hidden = sum_rows(_masks(dealt, lanes))
+    shown = sum_rows(from_words(lanes.shown, widths.R)) if side.index == SP else np.zeros_like(hidden)
+    return subtract_rows(shown, hidden)
+
+
+def _with_sum(
+    side: Side, dealt: DealtLanes, sums: SumMasks, widths: SharesWidths, lanes: OpenLanes, shown: Bytes
+) -> list[int]:
+    """<c' - a, E - a_Z>."""
+    public = dots(lanes.shown, _own_part(side, shown, sums.mask[lanes.places]), widths.R)
+    hidden = dots(_masks(dealt, lanes), shown, widths.R)
+    both = _summed(sums.with_lanes[lanes.slots], lanes)
+    return [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+
+
+def _own_part(side: Side, shown: Bytes, mask: Bytes) -> Bytes:
+    """This server's part of what was shown less the mask: SP's holds what was shown."""
+    return subtract_rows(shown if side.index == SP else np.zeros_like(mask), mask)
+
+
+def _sum_square(side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLanes, shown: Bytes) -> int:
+    mask = sums.mask[lanes.places]
+    own = dots(shown, shown, widths.R)[0] if side.index == SP else 0
+    crossed, both = dots(shown, mask, widths.R)[0], _summed(sums.square[np.newaxis], lanes)[0]
+    return (own - 2 * crossed + both) % (1 << widths.R)
+
+
+def _with_previous(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int] | None:
+    """<c'_i - a_i, c'_V - a_V>."""
+    if lanes.previous is None or dealt.with_previous is None:
+        return None
+    own = _own_part(side, from_words(lanes.previous, widths.R), dealt.lanes[widths.participants][lanes.places])
+    found = []
+    for part in lanes.parts():
+        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), lanes.previous, widths.R)
+        both = _summed(dealt.with_previous[part.slots], lanes)
+        found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+    return found
+
+
+def _previous_square(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> int | None:
+    if lanes.previous is None:
+        return None
+    slot = [widths.participants]
+    alone = OpenLanes(slot, lanes.blocks, lanes.places, lanes.previous[np.newaxis], None)
+    return squares(side, dealt, widths, alone)[0]
+
+
+def _masks(dealt: DealtLanes, lanes: OpenLanes) -> Bytes:
+    """[slots, kept lanes, bytes]."""
+    return dealt.lanes[np.ix_(np.array(lanes.slots, dtype=np.intp), lanes.places)]
+
+
+def _summed(blocks: Bytes, lanes: OpenLanes) -> list[int]:
+    """Dealt scalars [slots, blocks, bytes], over the blocks that are kept."""
+    return to_ints(sum_rows(blocks[:, lanes.blocks].transpose(1, 0, 2)))

@@ -1,0 +1,230 @@
+"""The reciprocal of shared numbers: 2^F / y to within 2, as shares, in two exchanges. CSP sees y' = y*m - s and nothing else.
+
+SP draws m so that log2(m) has the density (2/W) sin^2(pi x / W) on an interval of W bits. A factor of 2^d between two divisors
+then changes the distribution of log2(y') by a squared Hellinger distance of at most (pi d / W)^2 / 2, and k divisions of a task
+together by a statistical distance of at most pi * sqrt(k) * d / W; a plain log-uniform m would give k * d / W. The remainder
+s, uniform below m / 2^g, is there because a multiple of y tells by what y can be divided.
+
+    1   SP: e = m - a                    CSP: f = y_csp + b, which is short
+    2   SP: its share of y*m - s         CSP: I + b2, with I = floor(2^P / y')
+
+a, b, b2 are dealt to whom they belong, a*b and a*b2 to both as shares. m*I, without its last P - F bits, is the result.
+
+The length of f is a guard. A CSP that would add a large number to its share, to find m in the upper half of y', needs a
+longer f. With one that fits it shifts y by a number that it knows and sees m*(y + shift) - s: the sign of y + shift, which
+is one bit, and of its size no more than before.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gmpy2 import mpz
+
+from crowdfl.crypto.randomness import Coins, log_uniform
+from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
+from crowdfl.protocols.shares.circuits.program import CspSide, Half, Side, SpSide
+from crowdfl.protocols.shares.circuits.scalars import SPARE, truncate, whole_bytes
+from crowdfl.protocols.shares.circuits.wire import pack, unpack
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
+
+LEAK = 0.01  # of all divisions of a task together
+_HIDING = 64  # bits by which b is longer than what it hides
+_WIDEST = 1 << 20
+_COIN = 53
+_Saw = Callable[[str, Sequence[int]], None]
+
+
+def span_for(divisions: Iterable[tuple[int, int]]) -> int:
+    """W, for so many divisions each of so many bits of range, all with masks of one width."""
+    return max(8, math.ceil(leak_of(divisions, 1) / LEAK))
+
+
+def leak_of(divisions: Iterable[tuple[int, int]], span: int) -> float:
+    """By how much CSP can tell apart any two tasks of these divisions, by all that it sees of them."""
+    return math.pi * math.sqrt(sum(count * bits**2 for count, bits in divisions)) / span
+
+
+@dataclass(frozen=True)
+class ReciprocalWidths:
+    """Divisors in [2^low, 2^high), whose shares over the integers stay below 2^share; result 2^precision / y."""
+
+    low: int
+    high: int
+    share: int
+    precision: int
+    span: int
+
+    def require_computable(self) -> None:
+        """Refuse, with the numbers, masks that are too long."""
+        if self.modulus > _WIDEST:
+            raise WidthBudgetExceeded(
+                f"to hide divisors of {self.range} bits of range, masks of {self.span} bits are needed, and numbers of "
+                f"{self.modulus} bits, more than {_WIDEST}: lower rounds, max_participants, max_norm, decimals or "
+                'max_samples, raise epsilon, or take rule = "gate"'
+            )
+
+    @property
+    def range(self) -> int:
+        return self.high - self.low
+
+    @property
+    def b_bits(self) -> int:
+        return whole_bytes(self.share + _HIDING)
+
+    @property
+    def f_bits(self) -> int:
+        """Of what CSP sends of its share; no shift of a divisor is longer."""
+        return self.b_bits + 8
+
+    @property
+    def g(self) -> int:
+        """s < m / 2^g changes the result by less than 1/2."""
+        return max(1, self.precision + 2 - 2 * self.low)
+
+    @property
+    def lo(self) -> int:
+        """m >= 2^lo leaves s enough bits to blur y, or y with any shift, modulo anything."""
+        return self.g + self.f_bits + 1 + SPARE
+
+    @property
+    def hi(self) -> int:
+        return self.lo + self.span
+
+    @property
+    def P(self) -> int:  # noqa: N802 -- as above
+        """Rounding I changes the result by less than 1/4."""
+        return self.hi + self.precision + 2
+
+    @property
+    def modulus(self) -> int:
+        """Bits: no y' wraps, whatever f was, and m*I has its spare bits."""
+        return whole_bytes(max(self.hi + self.f_bits + 2, self.P - self.low + 2 + SPARE))
+
+    @property
+    def drop(self) -> int:
+        return self.P - self.precision
+
+    @property
+    def result(self) -> int:
+        """Bits that a share of a result has at most, over the integers."""
+        return self.modulus - self.drop + 1
+
+
+@dataclass(frozen=True)
+class DealtReciprocals:
+    """a of SP; b and b2 of CSP; the products of both, shared."""
+
+    a: Dealt = field(repr=False)
+    b: Dealt = field(repr=False)
+    b2: Dealt = field(repr=False)
+    ab: Dealt = field(repr=False)
+    ab2: Dealt = field(repr=False)
+
+
+def deal(cards: Cards, widths: ReciprocalWidths, count: int) -> DealtReciprocals:
+    bits = widths.modulus
+    a, b = cards.private_sp(count, bits), cards.private_csp(count, widths.b_bits)
+    b2 = cards.private_csp(count, bits)
+    ab = cards.derived(count, bits, lambda: _products(a, b, bits))
+    return DealtReciprocals(a, b, b2, ab, cards.derived(count, bits, lambda: _products(a, b2, bits)))
+
+
+def _products(first: Dealt, second: Dealt, bits: int) -> list[int]:
+    pairs = zip(first.share, second.share, strict=True)
+    return [int(mpz(x) * y % (1 << bits)) for x, y in pairs]  # reduced here: Python is slow at long remainders
+
+
+def draw_mask(coins: Coins, lo: int, hi: int) -> mpz:
+    """m in [2^lo, 2^hi) with probability proportional to sin^2(pi (log2 m - lo) / (hi - lo)) / m."""
+    while True:
+        m = log_uniform(coins, lo, hi)
+        if int(coins.bits(_COIN)) < math.sin(math.pi * (_log2(m) - lo) / (hi - lo)) ** 2 * 2.0**_COIN:
+            return m
+
+
+def _log2(m: mpz) -> float:
+    shift = max(0, m.bit_length() - _COIN)
+    return shift + math.log2(int(m >> shift))
+
+
+class Divider(Protocol):
+    """One server where it divides: SP with its coins, CSP with whoever looks at what it sees."""
+
+    @property
+    def side(self) -> Side: ...
+    def reciprocals(
+        self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
+    ) -> Half[list[int]]:
+        """Shares, over the integers, of 2^F / y for each share of a y, given over the integers."""
+
+
+@dataclass(frozen=True)
+class SpDivider:
+    side: SpSide
+    coins: Coins
+
+    def reciprocals(
+        self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
+    ) -> Half[list[int]]:
+        coins, bits, count = self.coins.child(purpose), widths.modulus, _require_dealt(y, dealt.ab)
+        m = [draw_mask(coins, widths.lo, widths.hi) for _ in y]
+        s = [coins.below(mask >> widths.g) for mask in m]
+        e = [mask - a for mask, a in zip(m, dealt.a.share, strict=False)]
+        f = unpack((yield from self.side.ask(_encode(e, bits), count * widths.f_bits // 8)), widths.f_bits)
+        masked = [
+            mask * (mine + theirs - (1 << widths.share)) - ab - blur
+            for mask, mine, theirs, ab, blur in zip(m, y, f, dealt.ab.share, s, strict=False)
+        ]
+        answer = unpack((yield from self.side.ask(_encode(masked, bits), count * bits // 8)), bits)
+        products = [mask * h - ab2 for mask, h, ab2 in zip(m, answer, dealt.ab2.share, strict=False)]
+        return _results(products, widths, self.side)
+
+
+@dataclass(frozen=True)
+class CspDivider:
+    """`saw` is told what CSP opens; it is for whoever examines views."""
+
+    side: CspSide
+    saw: _Saw = lambda purpose, values: None
+
+    def reciprocals(
+        self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
+    ) -> Half[list[int]]:
+        bits, count = widths.modulus, _require_dealt(y, dealt.ab)
+        e = unpack(self.side.heard(count * bits // 8), bits)
+        f = [mine + (1 << widths.share) + b for mine, b in zip(y, dealt.b.share, strict=False)]
+        yield from self.side.answer(_encode(f, widths.f_bits))
+        theirs = unpack(self.side.heard(count * bits // 8), bits)
+        masked = [
+            int((sp - mpz(mask) * b - ab) % (1 << bits))
+            for sp, mask, b, ab in zip(theirs, e, dealt.b.share, dealt.ab.share, strict=False)
+        ]
+        self.saw(purpose, masked)
+        answer = [_inverse(value, widths) + b2 for value, b2 in zip(masked, dealt.b2.share, strict=False)]
+        yield from self.side.answer(_encode(answer, bits))
+        products = [-mpz(mask) * b2 - ab2 for mask, b2, ab2 in zip(e, dealt.b2.share, dealt.ab2.share, strict=False)]
+        return _results(products, widths, self.side)
+
+
+def _inverse(masked: int, widths: ReciprocalWidths) -> int:
+    """floor(2^P / y'), or 0 where no honest SP sends this y'; the answer hides which."""
+    least, end = 1 << (widths.lo + widths.low - 1), 1 << (widths.hi + widths.high)
+    quotient = int((mpz(1) << widths.P) // max(masked, least))
+    return quotient if least <= masked < end else 0
+
+
+def _results(products: Sequence[int | mpz], widths: ReciprocalWidths, side: Side) -> list[int]:
+    bits = widths.modulus
+    return truncate([int(product % (1 << bits)) for product in products], widths.drop, bits, side.index)
+
+
+def _encode(values: Sequence[int | mpz], bits: int) -> bytes:
+    return pack([int(value) for value in values], bits)
+
+
+def _require_dealt(y: Sequence[int], dealt: Dealt) -> int:
+    if len(y) > len(dealt.share):
+        raise LengthMismatch(f"{len(y)} divisors, and {len(dealt.share)} were dealt for")
+    return len(y)

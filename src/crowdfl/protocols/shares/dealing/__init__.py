@@ -1,0 +1,1 @@
+"""What KGC deals: keys at the start, correlated randomness for each round."""

@@ -1,0 +1,224 @@
+"""Whether each upload is within its bounds, as one bit for each participant, before anything else is opened.
+
+The exchanges, numbered as those of a round:
+  2  the servers open c = z + bound + a for every lane z, and every number of samples behind two masks
+  3  they open Q + r, where Q is what a squared length falls short of its bound by, and the count's bit behind a dealt bit
+  4  each commits to its shares of the answers
+  5  each shows them; CSP's reply carries its word on the round too (`attached`)
+
+What a server sends in 2 and 3 is covered by its dealt shares, which are uniform to the other and serve once. In 5 both learn
+the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound.
+
+A round that must not go on (too many lanes unusable, too many uploads rejected, SP's bits not those it committed to) is void:
+that is a result, not an error, for CSP has to answer with its signed word that nothing was or will be opened.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crowdfl.crypto.shares.ring import Ring, Words
+from crowdfl.errors import LengthMismatch, RoundEnded
+from crowdfl.protocols.shares.circuits import compare
+from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares
+from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, SpSide
+from crowdfl.protocols.shares.circuits.wire import Pieces, added, pack, pack_flips, unpack_flips
+from crowdfl.protocols.shares.dealing.correlations import Bytes
+from crowdfl.protocols.shares.dealing.masks import DealtLanes
+from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+
+SALT_BYTES = 32
+_MOST_REJECTED = 3  # one in so many
+_ALTERED = "SP showed other bits than those it committed to"
+_Side = SpSide | CspSide
+
+
+@dataclass(frozen=True)
+class CheckInputs:
+    """What one server brings: its shares of the uploads whose seals opened, in the order of their slots."""
+
+    slots: list[int]  # places in the sorted manifest, increasing
+    lanes: Words = field(repr=False)  # [slots, lanes]
+    samples: list[int] = field(repr=False)  # modulo 2^128
+    previous: Words | None = field(repr=False)  # [lanes], of the last round's sum; None in the first round
+    listed: int  # uploads in the manifest, those with broken seals too
+    least: int  # min_participants
+    context: bytes  # what commitments are bound to: the transcript so far
+    salt: bytes = field(repr=False)  # this server's, for its commitment
+
+
+@dataclass(frozen=True)
+class CheckVerdict:
+    """Who is in the round, by slot; or why the round is void."""
+
+    accepted: list[int]
+    void: str | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The verdict, and this server's shares modulo 2^R for the accepted slots: squared lengths, samples, their squares.
+
+    `samples_shown` is samples + b, opened; b are the dealt `roots`.
+    """
+
+    verdict: CheckVerdict
+    attached: bytes
+    lanes: OpenLanes
+    lengths: list[int] = field(repr=False)
+    samples: list[int] = field(repr=False)
+    sample_squares: list[int] = field(repr=False)
+    samples_shown: list[int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Numbers of samples, widened to R bits, and what was opened of them."""
+
+    shares: list[int] = field(repr=False)
+    squares: list[int] = field(repr=False)
+    shown: list[int]
+    in_range: Bytes = field(repr=False)  # XOR shares
+
+
+_Attach = Callable[[CheckVerdict], bytes]
+
+
+def check_program(
+    side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs, attach: _Attach = lambda _: b""
+) -> Half[Checked]:
+    """Exchanges 2 to 5. `attach` makes what CSP's last reply carries; CSP's half is over when the round is void."""
+    lanes, samples = yield from _open(side, dealt, widths, inputs)
+    if len(widths.blocks) - len(lanes.blocks) > widths.max_dropped_blocks:
+        return (yield from _unusable(side, lanes, attach))
+    lengths = squares(side, dealt, widths, lanes)
+    bits = yield from _compare(side, dealt, widths, lanes, lengths, samples)
+    verdict, attached = yield from _show(side, inputs, bits, attach)
+    place_of = {slot: place for place, slot in enumerate(inputs.slots)}
+    places = [place_of[slot] for slot in verdict.accepted]
+    shares = (lengths, samples.shares, samples.squares, samples.shown)
+    return Checked(verdict, attached, lanes.only(verdict.accepted), *([of[place] for place in places] for of in shares))
+
+
+def _open(
+    side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs
+) -> Half[tuple[OpenLanes, _Samples]]:
+    """Exchange 2."""
+    slots, shares = _rows(widths, inputs)
+    ring, count = Ring(widths.k), len(inputs.slots)
+    mine = covered(side, dealt, widths, slots, shares)
+    fresh = added(inputs.samples, [dealt.zeros.share[slot] for slot in inputs.slots], SAMPLE_BITS)
+    wide = fresh if side.index == SP else [share - (1 << SAMPLE_BITS) for share in fresh]
+    counts = compare.masked(dealt.count_check, inputs.slots, [share - (side.index == SP) for share in fresh])
+    roots = added(wide, [dealt.roots.share[slot] for slot in inputs.slots], widths.R)
+    message = ring.encode(mine.reshape(-1)) + pack(counts, SAMPLE_BITS) + pack(roots, widths.R)
+    reply, length = (yield from side.swap(message)), mine.size * ring.bytes
+    del message  # as long as the lanes: rounds of a thousand are large enough
+    theirs, pieces = ring.eights(memoryview(reply)[:length]).reshape(mine.shape), Pieces(reply[length:])
+    del reply
+    counts = added(counts, pieces.numbers(count, SAMPLE_BITS), SAMPLE_BITS)
+    shown = added(roots, pieces.numbers(count, widths.R), widths.R)
+    in_range = compare.less_than(side, dealt.count_check, inputs.slots, counts, widths.max_samples)
+    squared = _squared(side, dealt, widths, inputs.slots, shown)
+    return opened(widths, slots, mine, theirs), _Samples(wide, squared, shown, in_range)
+
+
+def _rows(widths: SharesWidths, inputs: CheckInputs) -> tuple[list[int], Words]:
+    """All that is opened: everyone's lanes, and the previous sum's in the slot after them."""
+    if inputs.previous is None or not widths.has_previous:
+        return inputs.slots, inputs.lanes
+    return [*inputs.slots, widths.participants], np.concatenate([inputs.lanes, inputs.previous[np.newaxis]])
+
+
+def _squared(side: _Side, dealt: DealtLanes, widths: SharesWidths, slots: list[int], shown: list[int]) -> list[int]:
+    """(d - b)^2 for d = samples + b."""
+    return [
+        (d * d * (side.index == SP) - 2 * d * dealt.roots.share[slot] + dealt.root_squares.share[slot])
+        % (1 << widths.R)
+        for slot, d in zip(slots, shown, strict=True)
+    ]
+
+
+def _compare(
+    side: _Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, lengths: list[int], samples: _Samples
+) -> Half[Bytes]:
+    """Exchange 3: shares of the answers."""
+    allowed = lanes.kept * widths.K
+    short = [
+        allowed * square - widths.buckets * length for square, length in zip(samples.squares, lengths, strict=True)
+    ]
+    masked = compare.masked(dealt.norm_check.plain, lanes.slots, short)
+    gate: Bytes = samples.in_range ^ dealt.norm_check.flips[lanes.slots]
+    pieces = Pieces((yield from side.swap(pack(masked, widths.R) + pack_flips(gate))))
+    shown = added(masked, pieces.numbers(len(masked), widths.R), widths.R)
+    gate = gate ^ pieces.flips(len(gate))
+    return compare.gated_less_than(side, dealt.norm_check, lanes.slots, shown, 1 << (widths.R - 1), gate)
+
+
+def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
+    """Exchanges 4 and 5."""
+    mine = inputs.salt + pack_flips(bits)
+    bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
+    if isinstance(side, SpSide):
+        theirs, attached = _parted((yield mine), len(mine))
+        if not _fits(bound, CSP, inputs.context, theirs):
+            raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
+        return _verdict(inputs, bits, theirs), attached
+    theirs = side.heard(len(mine))
+    if not _fits(bound, SP, inputs.context, theirs):
+        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
+    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs), attach))
+
+
+def _commitment(index: int, context: bytes, shown: bytes) -> bytes:
+    """Of one server: a copy of the other's commitment is none."""
+    return hashlib.sha256(b"crowdfl accept 1" + bytes([index]) + hashlib.sha256(context).digest() + shown).digest()
+
+
+def _fits(commitment: bytes, index: int, context: bytes, shown: bytes) -> bool:
+    return hmac.compare_digest(commitment, _commitment(index, context, shown))
+
+
+def _parted(message: bytes, length: int) -> tuple[bytes, bytes]:
+    """CSP's half of an exchange, and what it has attached."""
+    if len(message) < length:
+        raise LengthMismatch(f"a message of {len(message)} bytes where {length} and more are expected")
+    return message[:length], message[length:]
+
+
+def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
+    attached = attach(verdict)
+    if verdict.void is None:
+        yield from side.answer(mine + attached)
+    else:
+        side.finish(mine + attached)
+    return verdict, attached
+
+
+def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes) -> CheckVerdict:
+    bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
+    accepted = [slot for slot, bit in zip(inputs.slots, bits, strict=True) if bit]
+    return CheckVerdict(accepted, why_void(len(accepted), inputs.listed, inputs.least))
+
+
+def why_void(accepted: int, listed: int, least: int) -> str | None:
+    """Why a round with so many accepted of those listed in its manifest must not go on; None if it may."""
+    if accepted < least:
+        return f"{accepted} uploads are within the bounds, and at least {least} are needed"
+    if _MOST_REJECTED * (listed - accepted) > listed:
+        return f"{listed - accepted} of {listed} uploads are out of bounds or cannot be read, more than a third"
+    return None
+
+
+def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:
+    """Too many lanes cannot be used: nothing more is opened, CSP says so in its next answer."""
+    verdict = CheckVerdict([], "more lanes cannot be used than chance explains: a server has altered its shares")
+    if isinstance(side, SpSide):
+        attached = yield b""
+    else:
+        side.heard(0)
+        _, attached = yield from _answer(side, b"", verdict, attach)
+    return Checked(verdict, attached, lanes.only([]), [], [], [], [])

@@ -1,0 +1,204 @@
+"""CSP of a `shares` task. It believes nothing that SP says about a round: its own program says what comes next.
+
+A step is reserved durably for the hash of one request before anything is answered; another request for it is refused, as is one
+that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept:
+the same bytes. Once a round has begun, every failure is one and the same error and ends it: nothing is ever computed
+without the checks that the task asks for.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from crowdfl.errors import (
+    BackendUnavailable,
+    Cancelled,
+    DealtMaterialDamaged,
+    FormatError,
+    OutOfTurn,
+    ProtocolError,
+    RoundsExhausted,
+)
+from crowdfl.protocols import claims
+from crowdfl.protocols.hardened.shape import Roster
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
+from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares.chain import RoundPlace, sha256
+from crowdfl.protocols.shares.dealing.script import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.round.average import RoundRecord
+from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspInputs, CspKeys, CspRound, sum_of
+from crowdfl.protocols.shares.round.csp_state import CspBooks, SumOpened
+from crowdfl.protocols.shares.round.manifest import RoundManifest, check_manifest, open_seals
+from crowdfl.protocols.shares.round.transcript import StepRequest, Transcript
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+
+_ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no secret brings these about: try again
+
+
+class SharesCsp:
+    """The computation server: answers the next step of a round, and claims."""
+
+    def __init__(self, party: Party, shape: SharesShape, keys: CspKeys, fingerprint: bytes) -> None:
+        self.party, self.fingerprint, self._shape, self._keys = party, fingerprint, shape, keys
+        self.roster = Roster()
+        self.watch: rules.Watch = rules.unwatched
+        self._load: Callable[[int], bytes] | None = None
+        self._running: _Running | None = None
+        self._last_sum: tuple[int, bytes] | None = None
+        self.remember(InProcessMemory())
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
+    def remember(self, memory: CspMemory) -> None:
+        self._memory, self._books = memory, CspBooks(self._shape.spec.name, memory)
+
+    def supply(self, load: Callable[[int], bytes]) -> None:
+        self._load = load
+
+    def spent_rounds(self) -> Iterable[int]:
+        return self._books.spent_rounds()
+
+    def answer(self, request: bytes) -> bytes:
+        kind = Message.kind_of(request)
+        if kind == claims.Claim.kind and self._shape.payment:
+            return self.party.send(self._claims().answer(request, self._memory))
+        if kind != StepRequest.kind:
+            raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
+        message = StepRequest.from_bytes(request, self._shape.limits(self._shape.longest_payload))
+        number, rounds = message.round_number, self._shape.spec.settings.rounds
+        if not 1 <= number <= rounds:
+            raise RoundsExhausted(f"round {number} of {rounds}")
+        self._books.require_under_way(number)
+        said = self._books.said(number)
+        if said is None:
+            return self._begin(message, request)
+        if message.step != said.step + 1 or message.transcript != said.digest:
+            raise OutOfTurn(
+                f"step {message.step} of round {number} is not the next one, or does not follow from the last"
+            )
+        self._books.reserve_step(number, message.step, request)
+        return self._answered(message, request, said)
+
+    def reward(self, round_number: int, who: str) -> claims.Kept | None:
+        """What is kept of a participant's reward, of a round that is through."""
+        kept = self._books.reward(round_number, who)
+        if kept is None:
+            return None
+        return claims.Kept(int.from_bytes(kept[-SAMPLES_BYTES:], "big"), kept[:-SAMPLES_BYTES], self._shape.payment)
+
+    def _begin(self, message: StepRequest, request: bytes) -> bytes:
+        """What can be refused without any harm is refused before the round has begun."""
+        if message.step != 1:
+            raise OutOfTurn(f"round {message.round_number} has no manifest yet")
+        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
+        if manifest.number != message.round_number:
+            raise ProtocolError(f"a manifest of another round in a request of round {message.round_number}")
+        start = Transcript.start(manifest.place)
+        if message.transcript != start.digest:
+            raise ProtocolError(f"the manifest of round {manifest.number} does not begin its transcript")
+        check_manifest(manifest, self._shape, self.roster.signing)
+        self._books.check_base(manifest)
+        self._books.reserve_step(manifest.number, 1, request)
+        self._books.begin(manifest)
+        return self._answered(message, request, start)
+
+    def _answered(self, message: StepRequest, request: bytes, said: Transcript) -> bytes:
+        number, running, self._running = message.round_number, self._running, None
+        try:
+            run, answer = self._computed(message, said, running)
+        except (DealtMaterialDamaged, *_ENVIRONMENT):
+            raise
+        except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
+            raise self._books.end(number) from None
+        self._keep(run.place, answer)
+        reply = self.party.costs.sent(answer.payload)
+        after = said.after(sha256(request), sha256(reply))
+        self._books.keep_step(number, message.payload, after)
+        self._running = _Running(number, after, run)
+        return reply
+
+    def _computed(
+        self, message: StepRequest, said: Transcript, running: "_Running | None"
+    ) -> tuple[CspRound, CspAnswer]:
+        """The next answer of the program under way or, if that is not in this process, of the same run again."""
+        number = message.round_number
+        if said.step == 0:
+            run = self._program(number, message.payload)
+            return run, run.begin()
+        if running is None or (running.number, running.said) != (number, said):
+            run = self._again(number, said.step)
+        else:
+            run = running.run
+        return run, run.answer(message.payload)
+
+    def _again(self, number: int, steps: int) -> CspRound:
+        payloads = self._books.heard(number, steps)
+        run = self._program(number, next(payloads))
+        run.begin()
+        for payload in payloads:
+            run.answer(payload)
+        return run
+
+    def _program(self, number: int, manifest: bytes) -> CspRound:
+        parsed = RoundManifest.from_bytes(manifest, self._shape.limits())
+        inputs = CspInputs(
+            self._books.seed(number),
+            lambda: self._dealt(number),
+            self._previous_sum,
+            self.roster.reading,
+            self.party.view.saw,
+            self.watch,
+        )
+        return CspRound(self._shape, parsed, self._keys, inputs)
+
+    def _dealt(self, number: int) -> DealtRound:
+        if self._load is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this CSP: the round is void")
+        return received(self._shape, self._keys.dealt, CSP_ROLE, number, self._load(number))
+
+    def _previous_sum(self) -> bytes | None:
+        """CSP's share of the last sum, made again from what was sealed to it."""
+        last = self._books.last()
+        if last is None:
+            return None
+        if self._last_sum is None or self._last_sum[0] != last.number:
+            self._last_sum = last.number, self._sum_again(last.number)
+        return self._last_sum[1]
+
+    def _sum_again(self, number: int) -> bytes:
+        limits = self._shape.limits()
+        manifest = RoundManifest.from_bytes(next(self._books.heard(number, 1)), limits)
+        record = RoundRecord.from_bytes(self._books.record(number) or b"", limits)
+        seeds = open_seals(manifest, self._keys.sealing)
+        return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums
+
+    def _keep(self, place: RoundPlace, answer: CspAnswer) -> None:
+        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it.
+
+        Rewards spend it too: whoever opens its own reads the sum of the samples that were paid off it, and SP could have them
+        of a round after the other, of one participant fewer each time, and never ask for an average.
+        """
+        number, base = place.number, place.base
+        if answer.rewards or answer.record:
+            self._books.spend(number, base)
+        if answer.record:
+            self._books.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
+        for who, kept in answer.rewards.items():
+            self._books.keep_reward(number, who, kept)
+        if answer.is_void:
+            self._books.abort(number)
+
+    def _claims(self) -> claims.ClaimsCsp:
+        task, limits = self._shape.spec.name, self._shape.limits()
+        return claims.ClaimsCsp(task, self, 0, REWARD_MODULUS, limits, self._keys.signing, self.roster.signing)
+
+
+@dataclass(frozen=True, repr=False)
+class _Running:
+    """A program in this process: whose round, and what was said when it gave its last answer."""
+
+    number: int
+    said: Transcript
+    run: CspRound

@@ -1,0 +1,166 @@
+"""What CSP keeps of a `shares` task, durably: one manifest a round, one request a step, one sum a base.
+
+Whatever decides who is second is reserved: written at once, before the answer, even if the answer fails. The rest is kept
+together with the answer, or not at all.
+"""
+
+import secrets
+from collections.abc import Iterator
+
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongBase
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.profile import RESTORED, CspMemory
+from crowdfl.protocols.shares.chain import first_base, next_base, sha256
+from crowdfl.protocols.shares.round.manifest import RoundManifest
+from crowdfl.protocols.shares.round.transcript import Transcript
+
+_RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
+_ENDED = "CSP has ended round {}: what was computed is not what honest parties compute. The round is void"
+_ABORTED = "round {} was given up: nothing was opened for it, and nothing will be"
+_PASSED = "a later round has begun: round {} is over"
+
+
+class SumOpened(Message, kind=62):
+    """The last sum that CSP has opened: of which round, to which model, and the hash of its record."""
+
+    number: int
+    base: bytes
+    record: bytes
+
+
+class CspBooks:
+    """One task's records, in a memory that may be another one at each request."""
+
+    def __init__(self, task: str, memory: CspMemory) -> None:
+        self._task, self._memory = task, memory
+
+    # A round's steps.
+
+    def require_under_way(self, number: int) -> None:
+        reasons = {"ended": _ENDED, "aborted": _ABORTED, "passed": _PASSED}
+        for name, words in reasons.items():
+            if self._memory.get(f"round {number} {name}") is not None:
+                raise RoundEnded(words.format(number))
+        if self._memory.get(RESTORED) is not None:
+            raise RoundEnded(_RESTORED.format(number))
+
+    def said(self, number: int) -> Transcript | None:
+        """What was said in a round so far; None before its manifest."""
+        kept = self._memory.get(f"round {number} said")
+        return None if kept is None else Transcript.from_bytes(kept)
+
+    def heard(self, number: int, steps: int) -> Iterator[bytes]:
+        """SP's payloads, from the manifest on."""
+        for step in range(1, steps + 1):
+            payload = self._memory.get(f"round {number} heard {step}")
+            if payload is None:
+                raise RoundEnded(_ENDED.format(number))
+            yield payload
+
+    def reserve_step(self, number: int, step: int, request: bytes) -> None:
+        """For this very request."""
+        name = sha256(request)
+        if self._memory.reserve(f"round {number} asked {step}", name) != name:
+            raise OutOfTurn(f"step {step} of round {number} was asked for with other contents")
+
+    def keep_step(self, number: int, payload: bytes, said: Transcript) -> None:
+        self._memory.keep(f"round {number} heard {said.step}", payload)
+        self._memory.keep(f"round {number} said", said.to_bytes())
+
+    def seed(self, number: int) -> bytes:
+        """All of CSP's coins of a round come from this one: drawn once."""
+        return self._memory.reserve(f"round {number} seed", secrets.token_bytes(SEED_BYTES))
+
+    def end(self, number: int) -> RoundEnded:
+        """From here on, for good: the same error whatever it was."""
+        self._memory.reserve(f"round {number} ended", b"")
+        return RoundEnded(_ENDED.format(number))
+
+    def abort(self, number: int) -> None:
+        self._memory.keep(f"round {number} aborted", b"")
+
+    # From round to round.
+
+    def begin(self, manifest: RoundManifest) -> None:
+        """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
+        for number in range(self._latest(), manifest.number):
+            self._memory.reserve(f"round {number} passed", b"")
+            self._forget(number)
+        self._memory.keep("latest manifest", str(manifest.number).encode())
+        if self._spent(manifest.base) not in (
+            None,
+            manifest.number,
+        ):  # after what was reserved just now: one of two sees the other
+            raise BaseSpent(_spent(manifest.number))
+        last = self.last()
+        if (
+            last is not None
+            and self._memory.reserve(f"round {last.number} published", manifest.previous) != manifest.previous
+        ):
+            raise ChainBroken(f"another publication of round {last.number} was named before")
+
+    def _forget(self, number: int) -> None:
+        """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
+        said = self.said(number)
+        for step in range(2, said.step + 1 if said is not None else 0):
+            self._memory.keep(f"round {number} heard {step}", b"")
+
+    def check_base(self, manifest: RoundManifest) -> None:
+        """The manifest starts from the model that the last opened sum and its publication give."""
+        if self._spent(manifest.base) is not None:
+            raise BaseSpent(_spent(manifest.number))
+        last = self.last()
+        if last is None:
+            expected = first_base(self._task) if not manifest.previous else b""
+        else:
+            expected = next_base(last.base, last.record, manifest.previous)
+        if manifest.base != expected:
+            raise WrongBase(
+                f"the manifest of round {manifest.number} does not start from the last model that was opened"
+            )
+
+    def spend(self, number: int, base: bytes) -> None:
+        """This round opens the one sum of updates to this model, or the rewards that go with it."""
+        value = str(number).encode()
+        if self._memory.reserve(f"spent {base.hex()}", value) != value:
+            raise BaseSpent(_spent(number))
+        self.require_under_way(number)  # a later manifest may have come meanwhile: of the two, one sees the other
+
+    def keep_opened(self, opened: SumOpened, record: bytes) -> None:
+        self._memory.keep("last sum", opened.to_bytes())
+        self._memory.keep(f"round {opened.number} record", record)
+
+    def last(self) -> SumOpened | None:
+        kept = self._memory.get("last sum")
+        return None if kept is None else SumOpened.from_bytes(kept, Limits.plain())
+
+    def record(self, number: int) -> bytes | None:
+        """Of the sum that a round has opened."""
+        return self._memory.get(f"round {number} record")
+
+    def keep_reward(self, number: int, who: str, kept: bytes) -> None:
+        self._memory.keep(f"round {number} reward {who}", kept)
+
+    def reward(self, number: int, who: str) -> bytes | None:
+        """What is kept of a participant's reward: of a round whose sum was opened, no other."""
+        if self.record(number) is None:
+            return None
+        return self._memory.get(f"round {number} reward {who}")
+
+    def spent_rounds(self) -> range:
+        """Rounds in which nothing will be computed any more."""
+        latest = self._latest()
+        over = any(self._memory.get(f"round {latest} {end}") is not None for end in ("record", "ended", "aborted"))
+        return range(1, latest + over)
+
+    def _latest(self) -> int:
+        return int(self._memory.get("latest manifest") or b"1")
+
+    def _spent(self, base: bytes) -> int | None:
+        kept = self._memory.get(f"spent {base.hex()}")
+        return None if kept is None else int(kept)
+
+
+def _spent(number: int) -> str:
+    return f"round {number} starts from a model that a sum was opened for before: it needs uploads to the new one"

@@ -1,0 +1,190 @@
+"""The manifest: SP's word which uploads a round has, and the signed answers of CSP about who is in.
+
+It fixes everything: names in order, so that a name's place is its slot in what KGC dealt, and the coins of the sketch, which
+come from its hash and from a nonce that CSP draws afterwards. CSP takes one manifest a round, ever.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
+from crowdfl.errors import BadSignature, LengthMismatch, ProtocolError, RoundEnded, SealBroken, TooFewParticipants
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
+from crowdfl.protocols.shares.round.checks import CheckVerdict, why_void
+from crowdfl.protocols.shares.round.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
+from crowdfl.protocols.shares.shape import SharesShape
+
+BROKEN_SEAL = "its seal does not open"
+OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
+
+
+class RoundManifest(Message, kind=54):
+    """SP to CSP: the uploads of a round by everything but SP's shares, in the order of their names."""
+
+    task: str
+    number: int
+    base: bytes
+    previous: bytes  # hash of the last publication; empty before the first
+    payment: int  # millionths; 0 in a round that pays nothing
+    names: tuple[str, ...]
+    digests: tuple[bytes, ...]
+    sealed: tuple[bytes, ...]
+    signatures: tuple[bytes, ...]
+
+    @property
+    def place(self) -> RoundPlace:
+        return RoundPlace(self.task, self.number, self.base)
+
+    @property
+    def digest(self) -> bytes:
+        return sha256(b"crowdfl manifest 1" + self.to_bytes())
+
+
+class ManifestReply(Message, kind=55):
+    """CSP to SP: its part of the coins, whose seal does not open, and its word if the round is void for that."""
+
+    nonce: bytes
+    broken: tuple[str, ...]
+    word: bytes
+
+
+def manifest_of(
+    place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]
+) -> RoundManifest:
+    names = tuple(sorted(entries))
+    return RoundManifest(
+        place.task,
+        place.number,
+        place.base,
+        previous,
+        payment,
+        names,
+        tuple(entries[who].digest for who in names),
+        tuple(entries[who].sealed for who in names),
+        tuple(entries[who].signature for who in names),
+    )
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """What the manifest says of one upload."""
+
+    digest: bytes
+    sealed: bytes
+    signature: bytes
+
+    @classmethod
+    def of(cls, body: UploadBody) -> "ManifestEntry":
+        return cls(body.digest, body.sealed, body.signature)
+
+
+def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
+    """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
+    settings, names = shape.spec.settings, manifest.names
+    if manifest.task != shape.spec.name:
+        raise ProtocolError("this manifest is of another task")
+    if not len(names) == len(manifest.digests) == len(manifest.sealed) == len(manifest.signatures):
+        raise LengthMismatch("names, hashes, seals and signatures of a manifest differ in number")
+    if list(names) != sorted(set(names)):
+        raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
+    if not settings.min_participants <= len(names) <= settings.max_participants:
+        expected = f"expected {settings.min_participants} to {settings.max_participants}"
+        raise TooFewParticipants(f"a manifest of {len(names)} participants; {expected}")
+    strangers = [who for who in names if who not in keys]
+    if strangers:
+        raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
+    if manifest.payment != shape.payment:
+        raise ProtocolError(f"a round of this task pays {shape.payment} millionths, not {manifest.payment}")
+    _check_entries(manifest, keys)
+
+
+def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
+    rows = zip(manifest.names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
+    for who, digest, sealed, signature in rows:
+        if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
+            raise LengthMismatch(f"the hash or the seal of {who} in a manifest has a wrong length")
+        try:
+            verify(keys[who], upload_statement(manifest.place, who, digest, sealed), signature)
+        except BadSignature:
+            raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
+
+
+def open_seals(manifest: RoundManifest, sealing: ReaderKey) -> dict[str, bytes]:
+    """The seeds in what was sealed to CSP; whose is missing has a broken seal."""
+    opened: dict[str, bytes] = {}
+    for who, digest, sealed in zip(manifest.names, manifest.digests, manifest.sealed, strict=True):
+        try:
+            opened[who] = open_seed(sealing, manifest.place, who, digest, sealed)
+        except SealBroken:
+            continue
+    return opened
+
+
+@dataclass(frozen=True)
+class AcceptedSet:
+    """Whose uploads count, and why others' do not; or why nothing is opened at all."""
+
+    accepted: tuple[str, ...]
+    rejected: Mapping[str, str] = field(default_factory=dict)  # by name, the reason
+    void: str = ""
+
+    @classmethod
+    def without(cls, names: Sequence[str], broken: Collection[str], least: int) -> "AcceptedSet":
+        """Everyone whose seal opens."""
+        seals = set(broken)
+        rejected = {who: BROKEN_SEAL for who in names if who in seals}
+        accepted = tuple(who for who in names if who not in rejected)
+        return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
+
+    def judged(self, names: Sequence[str], verdict: CheckVerdict, least: int) -> "AcceptedSet":
+        """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
+        accepted = tuple(names[slot] for slot in verdict.accepted)
+        if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):
+            return AcceptedSet((), self.rejected, verdict.void)
+        taken = set(accepted)  # of many, a look into a tuple each would take the square
+        reasons = {who: self.rejected.get(who, OUT_OF_BOUNDS) for who in names if who not in taken}
+        return AcceptedSet(accepted, reasons, verdict.void or "")
+
+
+class RoundVerdict(Message, kind=56):
+    """CSP's signed word about a round: who is in, or that nothing was and nothing will be opened for it."""
+
+    task: str
+    number: int
+    base: bytes
+    manifest: bytes  # its hash
+    accepted: tuple[str, ...]
+    rejected: tuple[str, ...]
+    reasons: tuple[str, ...]
+    void: str  # why nothing was sent for this round and nothing will be; empty if it goes on
+    signature: bytes
+
+    @property
+    def statement(self) -> bytes:
+        return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
+
+
+def _verdict(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
+    names, reasons = tuple(members.rejected), tuple(members.rejected.values())
+    fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
+    return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
+
+
+def sign_verdict(manifest: RoundManifest, members: AcceptedSet, signing: SigningKey) -> bytes:
+    verdict = _verdict(manifest, members)
+    return replace(verdict, signature=signing.sign(verdict.statement)).to_bytes()
+
+
+def check_verdict(
+    word: bytes, manifest: RoundManifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape
+) -> None:
+    """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
+    if not word:
+        raise ProtocolError(f"CSP gives no signed word on who is in round {manifest.number}")
+    verdict = RoundVerdict.from_bytes(word, shape.limits())
+    verify(csp_key, verdict.statement, verdict.signature)
+    if replace(verdict, signature=b"") != _verdict(manifest, members):
+        raise ProtocolError(f"CSP's verdict on round {manifest.number} is not about what this SP sent and computed")
+    if members.void:
+        raise RoundEnded(f"round {manifest.number} is void, and nothing was opened: {members.void}")

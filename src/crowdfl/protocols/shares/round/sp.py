@@ -1,0 +1,338 @@
+"""SP of a `shares` task: adds up its shares as they come, closes a round with a manifest, and asks CSP step by step.
+
+All of SP's coins of a round come from one durable seed that is bound to the manifest: with the replies that the role keeps,
+a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything is opened.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.shares.expansion import expand
+from crowdfl.errors import (
+    AlreadyCounted,
+    BadSignature,
+    CrowdFLError,
+    DealtMaterialDamaged,
+    FormatError,
+    ProtocolError,
+    RoundsExhausted,
+    SeedReused,
+    TooFewParticipants,
+    UnknownParticipant,
+    UploadDamaged,
+)
+from crowdfl.protocols import claims
+from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.exchange import Exchange, Reply
+from crowdfl.protocols.hardened.opening import MaskSeed
+from crowdfl.protocols.hardened.shape import Roster
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
+from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.circuits.program import SpSide
+from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
+from crowdfl.protocols.shares.circuits.sketching import LaneMaker
+from crowdfl.protocols.shares.dealing.script import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
+from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
+from crowdfl.protocols.shares.round.manifest import (
+    AcceptedSet,
+    ManifestEntry,
+    ManifestReply,
+    RoundManifest,
+    check_verdict,
+    manifest_of,
+)
+from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, reward_program
+from crowdfl.protocols.shares.round.transcript import SpConversation
+from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
+from crowdfl.protocols.shares.shape import SharesShape
+
+_UPLOADS = "uploads"  # what the seed of a round is kept for
+
+
+class LeftOver(Message, kind=63, repr=False):
+    """What the next round needs of a published one: its place in the chain, and SP's share of its sum."""
+
+    number: int
+    base: bytes  # after it
+    publication: bytes  # its hash
+    sums: bytes
+
+
+@dataclass
+class _SpRound:
+    """A round that CSP is asked about: what is known so far."""
+
+    manifest: RoundManifest
+    talk: SpConversation
+    seed: bytes = field(repr=False)
+    coins: bytes
+    members: AcceptedSet
+
+
+class SharesSp:
+    """The sensing platform: never holds an audience key, nor anything that CSP's shares could be told from."""
+
+    averages_first = False
+    signed_uploads = True
+
+    def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
+        self.party, self.fingerprint, self._shape = party, fingerprint, shape
+        self._csp_key, self._seed = csp_key, dealt
+        self.roster = Roster()
+        self.watch: rules.Watch = rules.unwatched
+        self._claims = claims.ClaimsSp(shape.spec.name, csp_key, self.roster.signing, shape.limits())
+        self._load: Callable[[str], bytes] | None = None
+        self._file: Callable[[int], bytes] | None = None
+        self._keep_seed: Callable[[str, bytes], None] = lambda _purpose, _seed: None
+        self.open_round(1)
+
+    # Uploads.
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
+    def open_round(self, round_number: int) -> None:
+        rounds = self._shape.spec.settings.rounds
+        if round_number > rounds:
+            raise RoundsExhausted(f"round {round_number} of {rounds}: the correlations were dealt for those")
+        self.round_number = round_number
+        self._counted: dict[str, ManifestEntry] = {}
+        self._bodies: dict[str, bytes] = {}  # none if they can be read again
+        self._sums = ShareSums(self._shape)
+        self._seeds: dict[str, MaskSeed] = {}
+        self._round: _SpRound | None = None
+        self._members: AcceptedSet | None = None
+        self._publication: bytes | None = None
+        self._left: bytes | None = None
+        self._envelopes: Mapping[str, RewardEnvelope] = {}
+        self.carry(None)
+
+    def carry(self, left: bytes | None) -> None:
+        self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
+
+    def supply(self, load: Callable[[int], bytes]) -> None:
+        self._file = load
+
+    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
+        self._load = load
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        self._seeds |= {purpose: MaskSeed.from_bytes(state) for purpose, state in known.items()}
+        self._keep_seed = keep
+
+    def upload_bytes(self) -> int:
+        return upload_bytes(self._shape)
+
+    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
+        return [self._refusal(who, upload) for who, upload in uploads]
+
+    def _refusal(self, who: str, upload: bytes) -> CrowdFLError | None:
+        try:
+            self._checked(who, upload, validated=False)
+        except CrowdFLError as refusal:
+            return refusal
+        return None
+
+    def _checked(self, who: str, upload: bytes, *, validated: bool) -> UploadBody:
+        body = parse_upload(upload, self._shape, self._place)
+        if body.who != who:
+            raise BadSignature(f"{who} has sent an upload that is {body.who}'s, or says so")
+        if not validated:
+            if who not in self.roster.signing:
+                raise UnknownParticipant(f"no certified keys of {who}")
+            require_signed(body, self.roster.signing[who])
+        return body
+
+    def _entry(self, who: str, upload: bytes, *, validated: bool) -> ManifestEntry:
+        return ManifestEntry.of(self._checked(who, upload, validated=validated))
+
+    def add(self, who: str, upload: bytes) -> None:
+        self.add_all({who: upload})
+
+    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
+        """Extend the sums; one that is refused keeps the others out too."""
+        entries = {who: self._entry(who, upload, validated=validated) for who, upload in uploads.items()}
+        for who in [who for who in uploads if not self._is_counted(who, entries[who])]:
+            body = self._checked(who, uploads[who], validated=True)  # parsed once more: in memory one at a time
+            self._sums.add(body.shares, int.from_bytes(body.samples, "little"))
+            self._counted[who] = entries[who]
+            if self._load is None:
+                self._bodies[who] = uploads[who]
+
+    def _is_counted(self, who: str, entry: ManifestEntry) -> bool:
+        if self._counted.get(who, entry) != entry:
+            raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
+        return who in self._counted
+
+    def check(self) -> None:
+        """Refuse a set of uploads that is too small to protect those in it."""
+        fewest = self._least
+        if len(self._counted) < fewest:
+            raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
+
+    def _body(self, who: str) -> UploadBody:
+        """An upload that was counted, once more; whoever keeps it has looked at its bytes."""
+        body = parse_upload(self._bodies[who] if self._load is None else self._load(who), self._shape, self._place)
+        if ManifestEntry.of(body) != self._counted[who]:
+            raise UploadDamaged(f"the upload of {who} is not the one that was counted: its file was altered")
+        return body
+
+    # The round with CSP.
+
+    def reward(self, payment: int) -> Exchange:
+        self._shape.require_rewards()
+        if payment != self._shape.payment:
+            raise ProtocolError(f"a round of this task pays {self._shape.payment} millionths, not {payment}")
+        yield from self._prepared()
+
+    def publish(self, *, final: bool) -> Exchange:
+        """One publication for participants and requester alike. In a task that pays, rewards come before it."""
+        del final
+        now = yield from self._prepared()
+        self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
+        average = AverageReply.from_bytes((yield from now.talk.ask(b"")), self._shape.limits())
+        own = self._own_sum(now.members)
+        publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key)
+        self._leave(publication, own)
+
+    def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
+        """Everything before the average; what this process has done of it already is not done again."""
+        if self._round is None:
+            now = yield from self._begun()
+            if self._shape.widths.is_checked:
+                yield from self._judged(now)
+            self._round = now
+        return self._round
+
+    def _begun(self) -> Generator[bytes, Reply, _SpRound]:
+        """The manifest, and whose seals CSP can open."""
+        self.check()
+        previous = b"" if self._before is None else self._before.publication
+        manifest = manifest_of(self._place, previous, self._shape.payment, self._counted)
+        seed, talk = self._seed_for(manifest.digest), SpConversation(self.party, self._place)
+        reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
+        if not set(reply.broken) <= set(manifest.names):
+            raise ProtocolError("CSP names seals that are not in the manifest")
+        members = AcceptedSet.without(manifest.names, reply.broken, self._least)
+        now = _SpRound(manifest, talk, seed, coins(manifest.digest, reply.nonce), members)
+        self._members = members
+        if members.void or reply.word:
+            self._heed(reply.word, now, members)
+        return now
+
+    def _judged(self, now: _SpRound) -> Generator[bytes, Reply, None]:
+        """Who is in, and what they get."""
+        dealt = self._dealt()
+        checked = yield from self._check(now, dealt)
+        if not self._shape.payment:
+            return
+        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)))
+        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked, self.watch))
+        masks = RewardMasks.of(now.members.accepted, shares, now.seed)
+        reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
+        self._envelopes = masks.envelopes(reply)
+
+    def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
+        """Who is within the bounds: both servers come to the same set, and CSP signs it."""
+        half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
+        checked = yield from now.talk.run(half)
+        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._least))
+        return checked
+
+    def _inputs(self, now: _SpRound) -> CheckInputs:
+        bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
+        maker, samples = LaneMaker(self._shape, now.coins), list[int]()
+        previous = None if self._before is None else self._before.sums
+        return CheckInputs(
+            slots=list(bodies.values()),
+            lanes=maker.lanes(self._shares(bodies, samples)),
+            samples=samples,
+            previous=None if previous is None or not self._shape.widths.has_previous else maker.lanes([previous])[0],
+            listed=len(now.manifest.names),
+            least=self._least,
+            context=now.coins,
+            salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
+        )
+
+    def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
+        """SP's shares, read again one after the other; their numbers of samples beside them."""
+        for who in names:
+            body = self._body(who)
+            samples.append(int.from_bytes(body.samples, "little"))
+            yield body.shares
+
+    def _heed(self, word: bytes, now: _SpRound, members: AcceptedSet) -> None:
+        """CSP's signed word on who is in: it ends a round that must not be opened."""
+        now.members = self._members = members
+        check_verdict(word, now.manifest, members, self._csp_key, self._shape)
+
+    def _dealt(self) -> DealtRound:
+        if self._file is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
+        return received(self._shape, self._seed, SP_ROLE, self.round_number, self._file(self.round_number))
+
+    @property
+    def _least(self) -> int:
+        return self._shape.spec.settings.min_participants
+
+    def _own_sum(self, members: AcceptedSet) -> ShareSum:
+        """Of those who are in: the others are taken out of what was added up."""
+        left_out = ShareSums(self._shape)
+        for who in members.rejected:
+            body = self._body(who)
+            left_out.add(body.shares, int.from_bytes(body.samples, "little"))
+        return self._sums.result().minus(self._shape, left_out.result())
+
+    def _leave(self, publication: SharesPublication, own: ShareSum) -> None:
+        self._publication = publication.to_bytes()
+        published = sha256(self._publication)
+        base = next_base(self._place.base, sha256(publication.record), published)
+        self._left = LeftOver(self.round_number, base, published, own.sums).to_bytes()
+
+    def _seed_for(self, bound: bytes) -> bytes:
+        """The seed bound to a manifest, durable before anything leaves: the round has these uploads from here on."""
+        state = self._seeds.get(_UPLOADS)
+        if state is None:
+            state = MaskSeed.bound_to(bound)
+            self._keep_seed(_UPLOADS, state.to_bytes())
+            self._seeds[_UPLOADS] = state
+        elif state.digest != bound:
+            raise SeedReused("this round was closed with another set of uploads already")
+        return state.seed
+
+    @property
+    def _place(self) -> RoundPlace:
+        before = self._before
+        base = first_base(self._shape.spec.name) if before is None else before.base
+        return self._shape.place(self.round_number, base)
+
+    # What is served.
+
+    def publication(self) -> bytes:
+        if self._publication is None:
+            raise FormatError("nothing is published yet")
+        return self.party.costs.sent(self._publication)
+
+    def carry_over(self) -> bytes | None:
+        return self._left
+
+    def rejected(self) -> Mapping[str, str]:
+        return {} if self._members is None else self._members.rejected
+
+    def envelopes(self) -> Mapping[str, bytes]:
+        return {who: self.party.send(envelope) for who, envelope in self._envelopes.items()}
+
+    def claimant(self, claim: bytes) -> str:
+        return claims.Claim.from_bytes(claim, self._shape.limits()).participant
+
+    def check_claim(self, claim: bytes) -> str:
+        return self._claims.check(claim).participant
+
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
+        return self._claims.pay(claim, attestation)

@@ -1,0 +1,529 @@
+"""Participant: look before joining, enrol, train on data that stays here, upload, read, be paid, leave.
+
+What must survive a crash lies in `blobs`, written before it is sent: an upload that was interrupted is sent again with the same
+bytes, so that it is the same upload.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.compute import Progress
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.paillier.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.documents.signed import Appointment, Definition, open_document, participant_name
+from crowdfl.errors import (
+    AlreadyCounted,
+    CrowdFLError,
+    DocumentError,
+    Forbidden,
+    NotAuthenticated,
+    NothingToContribute,
+    NotReady,
+    PoolExhausted,
+    RewardOutOfRange,
+    RoundNotOpen,
+    ServiceError,
+    TaskNotRunning,
+    TooFewParticipants,
+    TooLate,
+    UnknownParticipant,
+    UploadRejected,
+    WrongBase,
+)
+from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
+from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.participant.chain import KeptChain
+from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
+from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
+from crowdfl.roles.ports import Blobs, PaidClaim, Stock
+
+LEAST_PARTICIPANTS = 5
+_LONGEST_WAIT = (
+    86400.0  # seconds after the end that a missing reward is waited for, and never past half of the claim time
+)
+Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
+"""From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
+Evaluate = Callable[[Weights], Mapping[str, float]]
+"""How a model does on this participant's own held-out data."""
+
+
+class ParticipantSp(Protocol):
+    """SP as a participant reaches it."""
+
+    def papers(self, task: str) -> tuple[str, str]: ...  # definition and appointment
+    def initial_weights(self, task: str) -> bytes: ...
+    def status(self, task: str) -> dict[str, Any]: ...
+    def enrol(self, task: str, certificate: str) -> str: ...
+    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
+    def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
+    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
+    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
+    def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
+    def quit(self, task: str, keys: ParticipantKeys) -> None: ...
+
+
+@dataclass
+class Participant:
+    """One participant in one task."""
+
+    task: str
+    blobs: Blobs
+    kgc: EnrollingKgc
+    sp: ParticipantSp
+    kgc_key: bytes
+    tools: Tools = field(default_factory=Tools.unwatched)
+    on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
+    sp_key: bytes | None = None  # what receipts are checked with, where it is known
+    open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
+    state: str = "running"  # the task's, when this participant last looked
+    least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
+    _stock: Stock | None = field(default=None, repr=False)
+    _side: ParticipantProtocol | None = field(default=None, repr=False)
+    _joined: Definition | None = field(default=None, repr=False)
+    _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
+    _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
+    _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
+    _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
+
+    def on_wait(self, why: Exception, seconds: float) -> None:
+        """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
+        self.on_event("waiting", {"why": str(why), "seconds": round(seconds, 1)})
+
+    def look(self) -> Definition:
+        """The task as its requester signed it and KGC appointed it: read this before joining."""
+        return self._papers()[0]
+
+    def _papers(self) -> tuple[Definition, Appointment]:
+        definition, appointment = self.sp.papers(self.task)
+        opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
+        if opened.task != self.task or appointed.task != self.task:
+            raise DocumentError("the platform showed the papers of another task")
+        return opened, appointed
+
+    def require_company(self, definition: Definition) -> None:
+        """Refuse a task whose averages may be of fewer people than this participant accepts."""
+        fewest = definition.settings.min_participants
+        if fewest < self.least_participants:
+            raise TooFewParticipants(
+                f"this task averages as few as {fewest} participants, and you take part from {self.least_participants} on: "
+                f"ask the requester to raise min_participants, or accept it with --least-participants {fewest}"
+            )
+
+    def join(self, invitation: str) -> str:
+        """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
+        definition, appointment = self._papers()
+        self.require_company(definition)
+        if not self.blobs.has("keys"):
+            keys = SigningKey.fresh(), ReaderKey.fresh()
+            self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
+        keys_ = self.keys
+        if not self.blobs.has("certificate"):
+            enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
+            appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
+            self.blobs.put("definition", json.dumps(definition.body()).encode())
+            self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
+            self.blobs.put("bundle", enrolled.bundle)
+            self.blobs.put("certificate", enrolled.certificate.encode())
+        self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        self.blobs.delete("quit")
+        self.blobs.delete("left")
+        self.on_event("joined", {"who": keys_.who})
+        return keys_.who
+
+    @property
+    def keys(self) -> ParticipantKeys:
+        signing, reading = (bytes.fromhex(key) for key in json.loads(self.blobs.get("keys")))
+        key = SigningKey(signing)
+        return ParticipantKeys(participant_name(key.public), key, ReaderKey(reading))
+
+    def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
+        """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
+        status = self.sp.status(self.task)
+        self.state = status["state"]
+        if self.has_left and self.state in ("running", "paused"):
+            self.state = "left"
+            self._quit()
+            return False
+        if self.state in ("running", "paused"):
+            self.claim_time.saw_running(float(self._definition.claim_window))
+        self._come_back(status)
+        rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
+        did = False
+        for number, state in rounds.items():
+            if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
+                did |= self._take_part(number, train)
+            if state == "rewarded":
+                did |= self._read(number, evaluate)
+                did |= self._open_reward(number)
+            if state == "aborted":
+                did |= self._explain(number)
+        return did
+
+    def _come_back(self, status: Mapping[str, Any]) -> None:
+        """After SP was restored from a backup: enrol again, and forget the receipts of uploads that it no longer has."""
+        epoch = str(status.get("epoch", ""))
+        if self._epoch not in (None, epoch):
+            self.on_event("restored", {})
+            self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        for entry in status["rounds"]:
+            if entry["state"] == "open" and self._is_lost(entry, f"{epoch} {status.get('dropped', 0)}"):
+                self._forget_receipt(entry["number"])
+        self._epoch = epoch
+
+    def _is_lost(self, entry: Mapping[str, Any], epoch: str) -> bool:
+        """Asked once by each process, and again when SP was restored, has dropped uploads, or shows fewer than before."""
+        number, now = entry["number"], (epoch, int(entry.get("uploads", 0)))
+        known, held = self._looked.get(number), f"rounds/{number}/receipt"
+        news = known is None or known[0] != now[0] or known[1] > now[1]
+        lost = news and self.blobs.has(held) and self.blobs.has(f"rounds/{number}/upload")
+        lost = lost and self.sp.uploaded(self.task, number, self.keys) is None
+        self._looked[number] = now
+        return lost
+
+    def _forget_receipt(self, number: int) -> None:
+        """What was made for the round is sent again; the first receipt is kept, as evidence."""
+        receipt = self.blobs.get(f"rounds/{number}/receipt")
+        if not self.blobs.has(f"rounds/{number}/lost-receipt"):
+            self.blobs.put(f"rounds/{number}/lost-receipt", receipt)
+        self.blobs.delete(f"rounds/{number}/receipt")
+        self.on_event("sending again", {"round": number})
+
+    @property
+    def has_left(self) -> bool:
+        return self.blobs.has("left")
+
+    def _explain(self, number: int) -> bool:
+        """A round that an upload was accepted for and that nobody is paid for."""
+        if self.blobs.has(f"rounds/{number}/given-up") or not holds_receipt(self.blobs, number):
+            return False
+        self.blobs.put(f"rounds/{number}/given-up", b"")
+        self.on_event("given up", {"round": number})
+        return True
+
+    def stock_up(self) -> bool:
+        """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
+        side = self.side  # opens the stock too
+        if self._stock is None or self.blobs.has(f"rounds/{self._definition.settings.rounds}/receipt"):
+            return False
+        missing = side.upload_randomizers() - self._stock.available
+        if missing <= 0:
+            return False
+        self._stock.fill(missing, FreshRandomizers(self._stock.public, backend=self.tools.backend))
+        return True
+
+    def _take_part(self, number: int, train: Train) -> bool:
+        if any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing")):
+            return False
+        self.require_company(self._definition)  # before the work; the number may have been raised since joining
+        if not self.blobs.has(f"rounds/{number}/upload"):
+            if not self._has_caught_up(number):
+                return False
+            try:
+                self.encrypt(number, *train(self.model(), self._definition.training, number))
+            except NothingToContribute as nothing:
+                self.blobs.put(f"rounds/{number}/nothing", b"")  # the next round may find data
+                self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
+                return True
+        return self.send(number)
+
+    def encrypt(self, number: int, weights: Weights, samples: int) -> None:
+        """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
+        self._catch_up(number)
+        upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples, number)
+        self.blobs.put(f"rounds/{number}/upload", upload)
+        scaled = {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
+        self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped} | scaled)
+
+    def send(self, number: int) -> bool:
+        """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
+        self.require_company(self._definition)
+        upload = self.blobs.get(f"rounds/{number}/upload")
+        try:
+            receipt = self._send_as_enrolled(number, upload)
+        except Forbidden:
+            if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
+                return False
+            raise
+        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
+            self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
+            self.on_event("refused", {"round": number, "why": str(refusal)})
+            return True
+        late = self._checked(receipt, number, upload)
+        self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
+        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
+        return True
+
+    def _send_as_enrolled(self, number: int, upload: bytes) -> str:
+        """An SP that was restored from a backup while this participant trained may not know it: then it enrols again."""
+        try:
+            return self.sp.send(self.task, number, self.keys, upload)
+        except (NotAuthenticated, UnknownParticipant):
+            before = self._epoch
+            self._come_back(self.sp.status(self.task))
+            if before in (None, self._epoch):
+                raise
+        return self.sp.send(self.task, number, self.keys, upload)
+
+    def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
+        """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
+        if self.sp_key is None:
+            return None
+        body = open_document(receipt, "receipt", self.sp_key)
+        wanted = {"task": self.task, "round": number, "who": self.keys.who}
+        wanted["digest"] = hashlib.sha256(upload).hexdigest()
+        if {name: body.get(name) for name in wanted} != wanted:
+            raise DocumentError(
+                f"the platform's receipt is not for this upload of round {number}: keep it and complain"
+            )
+        return body.get("late") is True
+
+    def _read(self, number: int, evaluate: Evaluate | None) -> bool:
+        if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
+            return False  # the last average is for the requester
+        try:
+            read = self.read(number)
+        except CrowdFLError as wrong:
+            if wrong.passes or isinstance(wrong, ServiceError):
+                raise  # the platform is away: training on an older model would be a pity
+            self._tell_once("average missing", number, wrong)
+            return False
+        if read.standing is not None and holds_receipt(self.blobs, number):
+            self._note_rejected(
+                number, read.standing
+            )  # first: with its average, a round is known to have taken the upload
+        model = self._definition.shape.arrays(read.model)
+        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(model))
+        metrics = dict(evaluate(model)) if evaluate is not None else {}
+        state = {} if read.state is None else {"state": read.state}
+        self.on_event("read", {"round": number, **metrics, **state})
+        return True
+
+    def read(self, number: int) -> Average:
+        """A round's average; of a chained profile, after those before it."""
+        self._catch_up(number)
+        with self._reading() as side:
+            return self._chain.read(side, number, self._publication(number))
+
+    def _catch_up(self, number: int) -> None:
+        """Read what this round's model follows from."""
+        if not self._profile.chained:
+            return
+        if self._chain.last() >= number:  # read again: from the beginning
+            self._chain.forget()
+            self._side = None
+        with self._reading() as side:
+            self._chain.catch_up(side, number, self.sp.status(self.task), self._publication)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[ParticipantProtocol]:
+        """A side that fails on the way may stand elsewhere than what is kept says: then it is made again."""
+        try:
+            yield self.side
+        except BaseException:
+            if self._profile.chained:
+                self._side = None
+            raise
+
+    def _publication(self, number: int) -> bytes:
+        return self.sp.average(self.task, number, self.keys)
+
+    def _has_caught_up(self, number: int) -> bool:
+        """Whoever cannot read an average that the round builds on stays out of it, and looks again later."""
+        try:
+            self._catch_up(number)
+        except CrowdFLError as wrong:
+            if wrong.passes or isinstance(wrong, ServiceError):
+                raise
+            self._tell_once("average missing", number, wrong)
+            return False
+        return True
+
+    def _note_rejected(self, number: int, why: str) -> None:
+        """Once: both servers together left this participant's upload out, and it earns nothing."""
+        if not self.blobs.has(f"rounds/{number}/no-reward"):
+            self.blobs.put(f"rounds/{number}/no-reward", why.encode())
+            self.on_event("upload rejected", {"round": number, "why": why})
+
+    def _open_reward(self, number: int) -> bool:
+        done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
+        if done or self.blobs.has(f"rounds/{number}/no-reward") or self._definition.settings.budget is None:
+            return False
+        try:
+            self.open_reward(number)
+        except (UploadRejected, UnknownParticipant) as wrong:
+            # So SP says; the average, which CSP has signed, does not.
+            if self._profile.chained and self.blobs.has(f"rounds/{number}/average"):
+                self._tell_once("reward missing", number, wrong)
+                return False
+            if isinstance(wrong, UploadRejected):
+                self._note_rejected(number, str(wrong))
+            else:
+                self._note_refused(number, wrong)
+        except RewardOutOfRange as wrong:
+            self._note_refused(number, wrong)
+        except CrowdFLError as wrong:
+            if isinstance(wrong, ServiceError) and not wrong.passes:
+                raise
+            # Not there, or not what CSP made: the platform may still show that, and one reward must not hold up the rest.
+            self._unread[number] = wrong.passes
+            self._tell_once("reward missing", number, wrong)
+            return False
+        return True
+
+    def _note_refused(self, number: int, why: Exception) -> None:
+        """For good: no claim of it would be paid."""
+        self.blobs.put(f"rounds/{number}/no-reward", str(why).encode())
+        self.on_event("reward refused", {"round": number, "why": str(why)})
+
+    def _tell_once(self, what: str, number: int, why: Exception) -> None:
+        if (what, number, type(why).__name__) not in self._told:
+            self._told.add((what, number, type(why).__name__))
+            self.on_event(what, {"round": number, "why": str(why)})
+
+    def open_reward(self, number: int) -> int:
+        try:
+            envelope = self.sp.reward(self.task, number, self.keys)
+        except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
+            raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
+        amount = self.side.open_reward(envelope, number)
+        self.blobs.put(f"rounds/{number}/reward", envelope)
+        self.on_event("rewarded", {"round": number, "millionths": amount})
+        return amount
+
+    def rewards(self) -> dict[int, int]:
+        earned = {}
+        for number in range(1, self._definition.settings.rounds + 1):
+            if self.blobs.has(f"rounds/{number}/reward"):
+                earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+        return earned
+
+    def claim(self, *, without_missing: bool = False) -> int:
+        """Claim everything earned, once, after the task's end; millionths paid. `roles.claiming` says what is waited for."""
+        return self._claiming.claim(without_missing=without_missing)
+
+    def claim_again(self) -> int:
+        """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""
+        return self._claiming.claim_again()
+
+    @property
+    def _claiming(self) -> Claiming:
+        return Claiming(
+            self.blobs,
+            self._definition,
+            status=lambda: self.sp.status(self.task),
+            pay=lambda claim: self.sp.claim(self.task, claim, self.keys),
+            new_side=lambda: self._new_side(self._definition, self.blobs.get("bundle")),
+            open_reward=self._open_reward,
+            rewards=self.rewards,
+            tell=self.on_event,
+            time=self.claim_time,
+            unread=self._unread,
+        )
+
+    def states(self) -> dict[int, str]:
+        """By round, the digest of what this participant held after it; of a task with a server step."""
+        return self._chain.states()
+
+    def leave(self) -> None:
+        self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
+        self._quit()
+        self.on_event("left", {})
+
+    def _quit(self) -> None:
+        if not self.blobs.has("quit"):
+            self.sp.quit(self.task, self.keys)
+            self.blobs.put("quit", b"")
+
+    def model(self) -> Weights:
+        """The newest model this participant has: what the last average led to, or the initial weights."""
+        for number in range(self._definition.settings.rounds, 0, -1):
+            if self.blobs.has(f"rounds/{number}/average"):
+                return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
+        return self._initial_weights()
+
+    def _initial_weights(self) -> Weights:
+        if not self.blobs.has("initial"):
+            self.blobs.put("initial", self._initial())
+        return arrays_from_npz(self.blobs.get("initial"), self._definition)
+
+    def _initial(self) -> bytes:
+        initial = self.sp.initial_weights(self.task)
+        if hashlib.sha256(initial).hexdigest() != self._definition.initial:
+            raise DocumentError("the platform's initial weights are not those that the task's definition names")
+        return initial
+
+    @property
+    def side(self) -> ParticipantProtocol:
+        if self._side is None:
+            side = self._new_side(self._definition, self.blobs.get("bundle"))
+            if self._profile.chained:
+                side.follow(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
+            if self.open_stock is not None and side.upload_randomizers():
+                party = keyed_party(side)
+                self._stock = self.open_stock(party.public)
+                party.randomizers = _Stocked(self._stock, party.randomizer_source)
+            self._side = side
+        return self._side
+
+    def _new_side(self, definition: Definition, bundle: bytes) -> ParticipantProtocol:
+        profile = profile_named(definition.settings.profile)
+        return profile.participant(definition.spec, bundle, self.keys, self.tools)
+
+    @property
+    def _profile(self) -> Profile:
+        return profile_named(self._definition.settings.profile)
+
+    @property
+    def _chain(self) -> KeptChain:
+        return KeptChain(self.blobs, "rounds", self._definition.settings.rounds)
+
+    @property
+    def _definition(self) -> Definition:
+        if self._joined is None:  # what was joined never changes: read once
+            if not self.blobs.has("definition"):
+                raise NotReady("join the task first")
+            self._joined = Definition.from_body(json.loads(self.blobs.get("definition")))
+        return self._joined
+
+
+@dataclass(frozen=True)
+class _Stocked:
+    """From the stock what it has enough of, else made on the spot."""
+
+    stock: Stock
+    fresh: RandomizerSource
+
+    @property
+    def public(self) -> PublicKey:
+        return self.stock.public
+
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
+        try:
+            return self.stock.take(count, progress=progress)
+        except PoolExhausted:
+            return self.fresh.take(count, progress=progress)
+
+
+def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()
+
+
+def arrays_from_npz(data: bytes, definition: Definition) -> Weights:
+    """Weights of a task's model from npz bytes, compared with its definition before anything is allocated."""
+    return from_npz(definition.shape, data, [f"arr_{i}" for i in range(len(definition.shape.names))])

@@ -1,0 +1,133 @@
+"""A task's recipe tried on a sample of data before anyone is asked to take part: what fits, what does not, what to write."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning.datasets.data import Person, Source, Split
+from crowdfl.learning.datasets.sources import open_person
+from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.recipe import Recipe
+from crowdfl.learning.training import LocalTrainer
+
+NOT_TRIED = "the task was not tried on any data: `--try DATA`, such as --try npz:FILE#USER, finds what does not fit"
+
+
+@dataclass(frozen=True)
+class RecipeTrial:
+    """What one person's data was to a task: windows by label, and how one pass over them went."""
+
+    data: str
+    person: str
+    window: tuple[int, ...]
+    train: Mapping[str, int]
+    held_out: Mapping[str, int]
+    scores: Mapping[str, float]
+    warnings: list[str]
+
+    @property
+    def told(self) -> str:
+        length, channels = self.window
+        counts = ", ".join(f"{name} {count} + {self.held_out[name]}" for name, count in self.train.items())
+        after = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items() if name != "windows")
+        return f"tried on {self.data}: windows of {length} x {channels}, to train on + held out: {counts}" + (
+            f"; after one pass: {after}" if after else ""
+        )
+
+
+def try_recipe(
+    definition: Definition,
+    initial: Weights,
+    data: str,
+    module: str | None = None,
+    *,
+    learner: str | None = None,
+    loss: str | None = None,
+) -> RecipeTrial:
+    """Do with the data what a participant would, with one pass over it; raises what would fail on every device."""
+    trainer = LocalTrainer(data, {**definition.training, "epochs": 1}, module, learner=learner, loss=loss)
+    recipe = trainer.recipe
+    opened = _everything(data, recipe)
+    _require_fit(recipe, data, opened[1].train)
+    split = trainer.split
+    weights, samples = trainer.train(initial, {}, 1)
+    _require_room(definition, data, samples)
+    if not np.isfinite(definition.shape.flat(weights)).all():
+        raise DataMalformed(
+            f"{data}: training gives numbers that are not finite: lower `rate` in the task's [training]"
+        )
+    scores = trainer.evaluate(weights)
+    count = partial(_counts, recipe)
+    found = _warnings(recipe, split, opened)
+    shape = tuple(split.train.windows.shape[1:])
+    return RecipeTrial(data, split.train.name, shape, count(split.train), count(split.held_out), scores, found)
+
+
+def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
+    """All that differs at once, and what to write instead."""
+    length, channels = person.windows.shape[1:]
+    write: dict[str, Any] = {"window": length} if length != recipe.window else {}
+    write |= {"channels": channels} if channels != recipe.channels else {}
+    known = {label.casefold() for label in recipe.labels}
+    if not recipe.learns_values and known.isdisjoint(map(str.casefold, person.label_names)):
+        write["labels"] = list(person.label_names)
+    if write:
+        lines = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in write.items())
+        raise DataMalformed(
+            f"the task does not fit {data}, which has windows of {length} x {channels} (samples x channels) and the labels "
+            f"{', '.join(person.label_names)}: say {lines} in the task's [training], or take other data"
+        )
+
+
+def _require_room(definition: Definition, data: str, samples: int) -> None:
+    most = definition.settings.max_samples
+    if samples > most:
+        raise SettingsError(
+            f"{data} has {samples} windows to train on, and the task takes {most} of a participant: such a device could not "
+            f"take part; say max_samples = {_rounded(samples)} or more in the task's [settings]"
+        )
+
+
+def _rounded(samples: int) -> int:
+    """Room for others who have more."""
+    return -(-2 * samples // 100) * 100
+
+
+def _counts(recipe: Recipe, person: Person) -> dict[str, int]:
+    if recipe.learns_values:
+        return {"windows": len(person)}
+    return dict(zip(recipe.labels, np.bincount(person.labels, minlength=len(recipe.labels)).tolist(), strict=True))
+
+
+def _everything(data: str, recipe: Recipe) -> tuple[Source, Split]:
+    source, index = open_person(data, recipe.cut, recipe.value_names)
+    return source, source.load_person(index)
+
+
+def _warnings(recipe: Recipe, split: Split, opened: tuple[Source, Split]) -> list[str]:
+    """What fits, and may still not be meant."""
+    source, whole = opened
+    found = list(source.notes)
+    if not len(split.held_out):
+        found.append("no window is held out: nobody could see how well the model does on this data")
+    if recipe.learns_values:
+        return found
+    known = {label.casefold() for label in recipe.labels}
+    mine = dict(zip(whole.train.label_names, _by_label(whole), strict=True))
+    if others := {label: count for label, count in mine.items() if count and label.casefold() not in known}:
+        words = ", ".join(f"{label} ({count})" for label, count in others.items())
+        found.append(f"windows with labels that the task does not have are left out: {words}")
+    if missing := [label for label, count in _counts(recipe, split.train).items() if not count]:
+        found.append(f"nothing to train on for {', '.join(missing)}: somebody else's data must have it")
+    return found
+
+
+def _by_label(split: Split) -> list[int]:
+    sides = np.concatenate([split.train.labels, split.held_out.labels])
+    return [int(count) for count in np.bincount(sides, minlength=len(split.train.label_names))]

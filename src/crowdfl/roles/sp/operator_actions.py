@@ -1,0 +1,126 @@
+"""What the operator of SP sees of its tasks and of the money, and can do: at the command line, and in the console."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.roles.ends import LONGEST_REASON, Held, Tombstone
+from crowdfl.roles.ports import Clock, PaymentState, SpStore, StoredPayment, StoredTask
+from crowdfl.roles.sp.cancel import Abort, cancel_task
+from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
+from crowdfl.roles.sp.ends import claims_until, tell_again, untold
+from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.sp.settlement import PAID_BEFORE
+from crowdfl.roles.sp.waiting import PEERS, moment, waits_for
+from crowdfl.settings import from_millionths
+
+Row = dict[str, Any]
+PAYMENT_COLUMNS = ("task", "participant", "amount", "state", "seconds", "attempts", "key", "note")
+_ADVICE = "check with your bank, then `crowdfl sp resolve`"
+
+
+def require_reason(reason: str) -> str:
+    """Why a task is cancelled, in words that everyone in it can read."""
+    if not reason.strip() or not reason.isprintable() or len(reason) > LONGEST_REASON:
+        raise SettingsError(f"give a reason of 1 to {LONGEST_REASON} printable characters")
+    return reason.strip()
+
+
+@dataclass(frozen=True)
+class OperatorActions:
+    """`sure` has a clock that says nothing while it is in doubt; `abort` gives a round up in the process that runs it."""
+
+    holdings: SpHoldings
+    clock: Clock
+    sure: TrustedLedgerPorts
+    abort: Abort | None = None
+
+    @property
+    def store(self) -> SpStore:
+        return self.holdings.store
+
+    def row(self, stored: StoredTask) -> Row:
+        store, rounds = self.store, self.store.rounds(stored.task)
+        number = f"{rounds[-1].number if rounds else 0}/{Definition.open(stored.definition).settings.rounds}"
+        since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
+        return {
+            "task": stored.task,
+            "state": stored.state,
+            "round": number,
+            "enrolled": store.turnout(stored.task, 0)[1],
+            "since": None if since is None else moment(since),
+            "waits_for": waits_for(store, stored),
+        }
+
+    def details(self, stored: StoredTask) -> Row:
+        store, definition = self.store, Definition.open(stored.definition)
+        payments = store.payments(stored.task)
+        deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
+        rounds = [
+            f"{one.number}: {one.state}, {store.turnout(stored.task, one.number)[0]} uploads"
+            for one in store.rounds(stored.task)
+        ]
+        return self.row(stored) | {
+            "purpose": definition.purpose,
+            "requester": definition.requester.hex(),
+            "ended": self.ended(stored.task),
+            "claims_until": moment(claims_until(stored)) if stored.state in ENDED else None,
+            "rounds": rounds,
+            "deposits": deposits,
+            "payments": dict(Counter(str(one.state_at(self.clock.now())) for one in payments)),
+            "held": self.held(stored.task),
+            "not_told": self.not_told(stored),
+        }
+
+    def ended(self, task: str) -> str | None:
+        """By whom and why, if it has."""
+        how = Tombstone.of(self.store, task)
+        return None if how is None else how.words()
+
+    def not_told(self, stored: StoredTask) -> list[str]:
+        """The peers that have not heard of a task's end."""
+        return [PEERS[name] for name in untold(self.store, stored.task, PEERS)] if stored.state in ENDED else []
+
+    def held(self, task: str) -> dict[str, int]:
+        """What is held of a task; every file is looked at."""
+        return held_of(self.holdings.held(), task)
+
+    def cancel(self, task: str, reason: str) -> None:
+        cancel_task(self.sure, task, Tombstone("cancelled", "the operator of SP", reason), self.abort)
+
+    def purge(self, stored: StoredTask, *, results: bool) -> None:
+        if stored.state != TaskState.SETTLED:
+            raise TaskNotEnded(self._not_settled(stored))
+        (self.holdings.purge if results else self.holdings.erase)(stored.task)
+        tell_again(self.store, stored.task)
+
+    def _not_settled(self, stored: StoredTask) -> str:
+        if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
+            until = moment(claims_until(stored))
+            return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
+        words = waits_for(self.store, stored)
+        return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
+
+
+def held_of(held: Held, task: str) -> dict[str, int]:
+    return dict(+held.get(task, Counter()))
+
+
+def payment_row(payment: StoredPayment, now: float) -> dict[str, str | int]:
+    """One that a participant has claimed."""
+    state = payment.state_at(now)
+    note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
+    amount, seconds = f"{from_millionths(payment.amount):f}", max(0, int(now - payment.since))
+    values = (payment.task, payment.who, amount, str(state), seconds, payment.attempts, payment.key, note)
+    return dict(zip(PAYMENT_COLUMNS, values, strict=True))
+
+
+def forgotten_rows(task: str, keys: Mapping[str, str | None]) -> list[dict[str, str | int]]:
+    """Payments that were made before a restore, by key; how much each was, the bank knows."""
+    note, paid = f"{PAID_BEFORE}; not claimed again yet", str(PaymentState.PAID)
+    rows = [(task, who or "", "", paid, 0, 0, key, note) for key, who in keys.items()]
+    return [dict(zip(PAYMENT_COLUMNS, values, strict=True)) for values in rows]

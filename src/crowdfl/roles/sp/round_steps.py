@@ -1,0 +1,364 @@
+"""A round's steps on SP: open, decide, add up, average, reward, abort. Every step is durable and can be repeated.
+
+A process that dies inside a step leaves a state from which the next `tick`, here or in another process, takes the same step
+with the same masks.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from crowdfl.errors import (
+    BaseSpent,
+    CrowdFLError,
+    DealtMaterialDamaged,
+    OutOfTurn,
+    ReplyLost,
+    RoundEnded,
+    RoundsExhausted,
+    ServiceError,
+    TaskEnded,
+    TaskNotRunning,
+    UploadDamaged,
+)
+from crowdfl.protocols.profile import SpProtocol
+from crowdfl.protocols.round import AggregationRound
+from crowdfl.roles.dealt import dealt_sizes
+from crowdfl.roles.ends import LONGEST_REASON, Tombstone
+from crowdfl.roles.ports import Upload
+from crowdfl.roles.sp.aggregators import RoundAggregators, left_name, upload_name
+from crowdfl.roles.sp.cancel import cancel_task, give_up_round
+from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
+from crowdfl.roles.sp.csp_enrolment import CspEnrolment
+from crowdfl.roles.sp.csp_link import CspLink, forget_replies
+from crowdfl.roles.sp.ledger import ESCROW, round_account
+from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.settings import to_millionths
+from crowdfl.text import printable
+
+_ASKED = "asked about round"
+_DROPPED = "dropped from round"
+_PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
+
+
+def rewards_name(task: str, number: int) -> str:
+    return f"{task}/rounds/{number}/rewards"
+
+
+def rejected_name(task: str, number: int) -> str:
+    """Whose uploads the servers left out, and why; not there if it is nobody's."""
+    return f"{task}/rounds/{number}/rejected"
+
+
+class RoundSteps:
+    """`step` takes the next one of a task's last round, if there is one to take."""
+
+    def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
+        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+        self._csp = CspLink(core)
+        self.introductions = CspEnrolment(core, self.end_with_csp)
+        self._last_look: dict[str, tuple[int, int]] = {}  # by task: round, uploads in it
+        self.dropped = 0  # uploads, by this process
+
+    def step(self, task: str) -> bool:
+        last = self._core.last_round(task)
+        if last is not None and last.state is RoundState.OPEN:
+            return self._decide(task, last.number) or self._head_start(task, last.number)
+        if last is not None and last.state in UNDER_WAY:
+            return self._as_csp_allows(task, last)
+        return False
+
+    def due(self, task: str, last: Round) -> bool:
+        """Whether `step` has something to do with this round, by reading alone."""
+        if last.state in UNDER_WAY:
+            return True
+        uploaded, missing = self._ports.store.turnout(task, last.number)
+        return self._core.decided(task, last, uploaded, missing) != last or self._is_quiet(task, last.number, uploaded)
+
+    def can_open(self, task: str, last: Round | None) -> bool:
+        """Whether there are enough people and enough money for the next round, if there is one."""
+        settings = self._core.definition(task).settings
+        if _next_number(last) > settings.rounds or not self._core.options.opens_rounds:
+            return False
+        enough = self._core.active(task) >= settings.min_participants
+        return enough and self._core.ledger(task).balance(ESCROW) >= self._payment(task)
+
+    def open_next(self, task: str) -> bool:
+        """The next round, once there are enough people and enough money; False also when there is none left."""
+        with self._ports.store.transaction():  # what was true a moment ago may not be any more: an order may have come
+            last = self._core.last_round(task)
+            ready = self._ports.store.task(task).state == TaskState.RUNNING and (last is None or last.is_over)
+            if not ready or not self.can_open(task, last):
+                return False
+            self._open(task, _next_number(last), self._payment(task))
+        self.burn(task)  # of one that was given up meanwhile
+        return True
+
+    def _payment(self, task: str) -> int:
+        budget = self._core.definition(task).settings.budget
+        return to_millionths(budget) if budget is not None else 0
+
+    def open(self, task: str, payment: int, *, final: bool = False) -> int:
+        """Open the next round at once, for a caller that opens rounds itself; its number."""
+        with self._ports.store.transaction():
+            last = self._core.last_round(task)
+            number = _next_number(last)
+            rounds = self._core.definition(task).settings.rounds
+            if number > rounds:
+                raise RoundsExhausted(f"round {number} of {rounds}: the masks were sized for those")
+            if self._ports.store.task(task).state != TaskState.RUNNING:
+                raise TaskNotRunning("the task is not running: no further round can be opened")
+            if final:
+                self._core.mark_final(task, number)
+            self._open(task, number, payment)
+        return number
+
+    def _open(self, task: str, number: int, payment: int) -> None:
+        """Prepaid before it opens."""
+        self._ports.store.post(task, self._core.ledger(task).fund_round(number, payment))
+        self._ports.store.put_round(task, Round(number, self._core.now()))
+
+    def abort(self, task: str, current: Round) -> None:
+        """Give a round up: its money returns to escrow. The caller holds a transaction."""
+        give_up_round(self._ports.store, task, current)
+        self._aggregators.forget(task, current.number)
+
+    def out_of_patience(self, task: str, current: Round) -> bool:
+        """Whether CSP has stayed away longer than anyone can wait."""
+        last_call = current.last_call(self._core.definition(task).settings)
+        return self._core.now() > last_call + self._core.options.csp_patience
+
+    def _decide(self, task: str, number: int) -> bool:
+        store = self._ports.store
+        with store.transaction():
+            current = store.round(task, number)
+            decided = self._core.as_of_now(task, current)
+            if decided == current or store.task(task).state == TaskState.PAUSED:
+                return False
+            if decided.state is RoundState.ABORTED:
+                self.abort(task, current)
+            else:
+                store.put_round(task, decided)
+        return True
+
+    def _is_quiet(self, task: str, number: int, uploaded: int) -> bool:
+        """Add up while no uploads come: receiving them matters more, and what is left is added up at the close."""
+        before = self._last_look.get(task)
+        self._last_look[task] = number, uploaded
+        return before == (number, uploaded) and self._aggregators.is_behind(task, number, uploaded)
+
+    def _head_start(self, task: str, number: int) -> bool:
+        if not self._aggregators.is_behind(task, number, self._ports.store.turnout(task, number)[0]):
+            return False
+        try:
+            return self._aggregators.add_new(task, number, _PIECE) > 0
+        except UploadDamaged:
+            return self._drop_damaged(task, self._ports.store.round(task, number))
+
+    def _as_csp_allows(self, task: str, current: Round) -> bool:
+        """Since when CSP is away is remembered, for the operator. A CSP that has ended the task ends it here too.
+
+        So does one that has opened a sum which SP has not got: every later model would follow from it.
+        """
+        memory = self._ports.store.memory(task)
+        try:
+            moved = self._with_csp(task, current)
+        except (TaskEnded, BaseSpent) as refusal:
+            self.end_with_csp(task, str(refusal))
+            return True
+        except (ServiceError, ConnectionError):
+            memory.setdefault(CSP_FAILS_SINCE, repr(self._ports.clock.now()).encode())
+            raise
+        memory.pop(CSP_FAILS_SINCE, None)
+        return moved
+
+    def end_with_csp(self, task: str, reason: str) -> None:
+        """CSP answers this task no more: no round will ever be computed."""
+        with self._ports.store.transaction():
+            last = self._core.last_round(task)
+            if last is not None and last.state in UNDER_WAY:
+                self.abort(task, last)
+        with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
+            ending = Tombstone("cancelled", "CSP", printable(reason, LONGEST_REASON))
+            cancel_task(self._core.sure_books, task, ending, self.abort)
+
+    def _with_csp(self, task: str, current: Round) -> bool:
+        """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
+
+        So does one that was asked for this step with other contents before (SP was restored from a backup to before that),
+        and one whose reply SP has lost.
+        """
+        try:
+            return self._weigh_or_publish(task, current)
+        except BaseSpent:
+            raise
+        except (CrowdFLError, ConnectionError) as failure:
+            # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.
+            if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):
+                why = type(failure).__name__
+                self._core.options.events("round void", task=task, number=current.number, error=why)
+            elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
+                raise
+            with self._ports.store.transaction():
+                if self._still(task, current):
+                    self.abort(task, current)
+            self.burn(task)
+            return True
+
+    def _weigh_or_publish(self, task: str, current: Round) -> bool:
+        if not self._is_asked(task, current.number) and self._drop_damaged(task, current):
+            return True
+        payment = self._core.ledger(task).balance(round_account(current.number))
+        if current.state is RoundState.CLOSED and payment > 0:
+            return self._weigh(task, current, payment)
+        return self._publish(task, current)
+
+    def _is_asked(self, task: str, number: int) -> bool:
+        """Whether CSP may have heard of the round; seeds tell of one that an older version of this program has begun."""
+        store = self._ports.store
+        return f"{_ASKED} {number}" in store.memory(task) or bool(store.seeds(task, number))
+
+    def was_dropped(self, task: str, number: int, who: str) -> bool:
+        return f"{_DROPPED} {number} {who}" in self._ports.store.memory(task)
+
+    def dropped_from(self, task: str) -> dict[int, list[str]]:
+        """Whose uploads were damaged here and dropped, by round."""
+        found: dict[int, list[str]] = {}
+        for name in self._ports.store.memory(task):
+            if name.startswith(f"{_DROPPED} "):
+                number, who = name.removeprefix(f"{_DROPPED} ").split()
+                found.setdefault(int(number), []).append(who)
+        return found
+
+    def _drop_damaged(self, task: str, current: Round) -> bool:
+        """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
+
+        Its owner may send it again while the round is open. A closed round in which too few are left is given up. If all is
+        well with a closed round, its uploads are settled from now on: CSP answers for one set of them only.
+        """
+        number, store = current.number, self._ports.store
+        damaged = self._aggregators.damaged(task, number)
+        for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
+            self._ports.blobs.delete(upload_name(task, number, upload.digest))
+        with store.transaction():
+            if not self._still(task, current) or self._is_asked(task, number):
+                return True
+            self._drop(task, number, damaged)
+            if current.state is not RoundState.OPEN:
+                self._settle_uploads(task, current, changed=bool(damaged))
+        if damaged:
+            self._aggregators.forget(task, number)
+            self.dropped += len(damaged)
+            self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
+        return bool(damaged)
+
+    def _drop(self, task: str, number: int, damaged: Sequence[Upload]) -> None:
+        """From the books; phones see that they should look. The caller holds a transaction."""
+        memory = self._ports.store.memory(task)
+        for upload in damaged:
+            self._ports.store.drop_upload(task, number, upload.who)
+            memory[f"{_DROPPED} {number} {upload.who}"] = upload.digest.encode()
+        if damaged:
+            memory[DROPPED] = str(int(memory.get(DROPPED, b"0")) + len(damaged)).encode()
+
+    def _settle_uploads(self, task: str, current: Round, *, changed: bool) -> None:
+        """The caller holds a transaction."""
+        few = self._ports.store.turnout(task, current.number)[0] < self._core.definition(task).settings.min_participants
+        if changed and few:
+            self.abort(task, current)
+        else:
+            self._ports.store.memory(task)[f"{_ASKED} {current.number}"] = b""
+
+    def _weigh(self, task: str, current: Round, payment: int) -> bool:
+        """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
+        name = rewards_name(task, current.number)
+        if not self._ports.blobs.has(name):
+            self.introductions.require_known(task, current.number)
+            round_ = self._round(task, current.number)
+            with self._naming(task, current.number, round_.sp):
+                envelopes = round_.reward(payment)
+            self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
+        with self._ports.store.transaction():
+            if self._still(task, current):
+                self._ports.store.put_round(task, replace(current, state=RoundState.WEIGHED))
+        return True
+
+    def _publish(self, task: str, current: Round) -> bool:
+        number = current.number
+        self.publish(task, number, final=self._core.is_final(task, number))
+        with self._ports.store.transaction():
+            if self._still(task, current):
+                self._ports.store.post(task, self._core.ledger(task).reward_round(number))
+                self._ports.store.put_round(task, replace(current, state=RoundState.REWARDED))
+        self._aggregators.forget(task, number)
+        # A crash before this leaves them until the task is scrubbed.
+        for done in self._never_computed_again(task, number):
+            forget_replies(self._ports.store, self._ports.blobs, task, done)
+        if self._core.is_chained(task):
+            for before in range(1, number):
+                self._ports.blobs.delete(left_name(task, before))
+        self.burn(task)
+        return True
+
+    def _never_computed_again(self, task: str, number: int) -> list[int]:
+        """A hidden total's last average is scaled again if it is the requester's in the end: by the replies that are kept."""
+        if self._core.definition(task).settings.total != "hidden":
+            return [number]
+        return [
+            r.number for r in self._ports.store.rounds(task) if r.number < number and r.state is RoundState.REWARDED
+        ]
+
+    def publish(self, task: str, number: int, *, final: bool) -> None:
+        """Average to an audience, once."""
+        name, blobs = self.publication_name(task, number, final=final), self._ports.blobs
+        if not blobs.has(name):
+            if self._core.is_chained(task):  # CSP checks everyone's upload itself, in rounds that pay nobody too
+                self.introductions.require_known(task, number)
+            round_ = self._round(task, number)
+            with self._naming(task, number, round_.sp):
+                publication = round_.average(final=final)
+            left = round_.sp.carry_over()
+            if left is not None:  # first: a round with its publication is never computed again
+                blobs.put(left_name(task, number), left)
+            blobs.put(name, publication)
+            self._core.options.events("average published", task=task, number=number, final=final)
+
+    def publication_name(self, task: str, number: int, *, final: bool) -> str:
+        """Where the average for the requester (`final`) is, or the participants'; of a chained profile they are one."""
+        audience = "requester" if final and not self._core.is_chained(task) else "participants"
+        return f"{task}/rounds/{number}/{audience}"
+
+    @contextlib.contextmanager
+    def _naming(self, task: str, number: int, sp: SpProtocol) -> Iterator[None]:
+        """Whom the servers left out is kept, of a round that they gave up for it too."""
+        try:
+            yield
+        except RoundEnded:
+            self._keep_rejected(task, number, sp)
+            raise
+        self._keep_rejected(task, number, sp)
+
+    def _keep_rejected(self, task: str, number: int, sp: SpProtocol) -> None:
+        """Once: the rewards of a round and its average are of the same people."""
+        rejected = dict(sp.rejected())
+        if rejected:
+            self._ports.blobs.put(rejected_name(task, number), json.dumps(rejected, sort_keys=True).encode())
+            self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
+
+    def burn(self, task: str) -> None:
+        """What was dealt for rounds that are over: it serves no other."""
+        if dealt_sizes(self._core.definition(task)):
+            self._core.dealt.burn(task, [r.number for r in self._ports.store.rounds(task) if r.is_over])
+
+    def _round(self, task: str, number: int) -> AggregationRound:
+        sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer
+        return AggregationRound(sp, self._csp.ask(task, number), observer)
+
+    def _still(self, task: str, expected: Round) -> bool:
+        """Whether a round is as it was when this step began: another process may have gone on with it meanwhile."""
+        return self._ports.store.round(task, expected.number) == expected
+
+
+def _next_number(last: Round | None) -> int:
+    return 1 if last is None else last.number + 1

@@ -1,0 +1,86 @@
+"""A task in words for whoever is invited: what is recorded and trained, for whom, and on which terms."""
+
+from collections.abc import Mapping
+
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import SettingsError
+from crowdfl.learning.recipe import Recipe
+from crowdfl.settings import TaskSettings, is_code
+from crowdfl.text import span_words
+
+_FED: Mapping[str, str] = {
+    "motion": "nine numbers per channel and window",
+    "spectral": "frequencies, mean and deviation of each channel and window",
+    "flat": "all samples of a window",
+    "windows": "all samples of a window",
+}
+_SENSORS = {3: "acceleration along three axes", 6: "acceleration and rotation, three axes each"}
+
+
+def described(definition: Definition, yours: int) -> str:
+    """`yours` is how many people an average must at least be of for this participant."""
+    settings, spec = definition.settings, definition.spec
+    key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
+    few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
+    return "\n".join(
+        [
+            f"Purpose: {definition.purpose}",
+            f"Terms: {definition.terms}",
+            f"Readers: {definition.readers}",
+            *_training(definition),
+            f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}",
+            _rounds(settings),
+            _rewards(definition),
+            f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
+        ]
+    )
+
+
+def _training(definition: Definition) -> list[str]:
+    """On the device alone; a stranger has written it, and what is wrong with it is said."""
+    try:
+        recipe = Recipe.of(definition.training)
+    except SettingsError as wrong:
+        return [f"Training: your device cannot do it: {wrong}"]
+    if recipe.takes_functions:
+        return ["Trained: by a function of your own, on data of your own, which stays on your device"]
+    sensors = f" ({_SENSORS[recipe.channels]})" if recipe.channels in _SENSORS else ""
+    learned = f"{'values' if recipe.learns_values else 'labels'}: {', '.join(recipe.labels)}"
+    return [
+        f"Recorded: {recipe.channels} channels{sensors}, {recipe.hertz:g} samples a second; "
+        f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
+        f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
+        f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",
+    ]
+
+
+def _learner(recipe: Recipe) -> str:
+    if recipe.learner in ("module", "own"):
+        return f"code that you install yourself ({recipe.module or 'ask the requester which'})"
+    if recipe.learner == "softmax":
+        return "softmax regression"
+    if recipe.layers:
+        return f"a network with layers {', '.join(recipe.layers)}"
+    if recipe.learner == "conv":
+        return "a small convolutional network"
+    hidden = f"with hidden layers of {', '.join(map(str, recipe.hidden))}" if recipe.hidden else "without hidden layers"
+    return f"a network {hidden}"
+
+
+def _loss(recipe: Recipe) -> str:
+    return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
+
+
+def _rounds(settings: TaskSettings) -> str:
+    late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
+    return f"Rounds: {settings.rounds}; each takes uploads for {span_words(settings.window)}{late}"
+
+
+def _rewards(definition: Definition) -> str:
+    budget = definition.settings.budget
+    if not budget:
+        return "Rewards: none"
+    return (
+        f"Rewards: {budget} a round for all participants together; yours can be claimed for "
+        f"{span_words(definition.claim_window)} after the end, then they return to the requester"
+    )

@@ -1,0 +1,1 @@
+"""What a service does beside its requests: ticks, payments, sweeps, checks."""

@@ -1,0 +1,154 @@
+"""Settings files: how they are read, and the texts that come from the models: templates, and docs/settings.md."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_origin
+
+from pydantic.fields import FieldInfo
+
+from crowdfl.errors import SettingsError
+from crowdfl.schema import Settings, SettingsTable, expected, settable, table_of, types_of
+from crowdfl.settings import (
+    BrowserSettings,
+    ComputingSettings,
+    CspSettings,
+    KgcSettings,
+    ParticipantSettings,
+    RequesterSettings,
+    ServiceSettings,
+    SpSettings,
+    TaskFile,
+    TaskLimits,
+    TaskSettings,
+    TrainingSettings,
+)
+
+SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSettings, "csp": CspSettings}
+_PAGES = (
+    ("Task file", "As `crowdfl task new` prints it. Everything in it is part of the task's id.", TaskFile),
+    ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
+    ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
+    ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
+    ("KGC and SP", "What both accept of a new task; tasks that are there go on.", TaskLimits),
+    ("KGC and SP, for browsers", "A page that SP serves itself may always call SP.", BrowserSettings),
+    ("KGC", "The key generation centre has besides:", KgcSettings),
+    ("SP and CSP", "The sensing platform and the computation server have besides:", ComputingSettings),
+    ("SP", "The sensing platform has besides:", SpSettings),
+    ("CSP", "The computation server has besides:", CspSettings),
+    ("Requester, `settings.toml`", "As `crowdfl init` writes it.", RequesterSettings),
+    ("Participant, invitation file", "JSON, as `crowdfl task invite` writes it.", ParticipantSettings),
+)
+_LONGEST_LINE = 120
+_Model = TypeVar("_Model", bound=Settings)
+_Service = TypeVar("_Service", bound=ServiceSettings)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (FileNotFoundError, IsADirectoryError):
+        raise SettingsError(f"there is no settings file at {path}{_where(path)}") from None
+    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
+        raise SettingsError(f"{path} is not TOML: {wrong}") from None
+    except OSError as wrong:
+        raise SettingsError(f"{path} cannot be read: {wrong.strerror}") from None
+
+
+def _where(path: Path) -> str:
+    """Where it may be: a role's commands look in the folder that they are typed in."""
+    if path.name != "settings.toml":
+        return ""
+    return ": `crowdfl init` writes one for each role; go to the folder that it made, or name the file with its path"
+
+
+def read_file(model: type[_Model], path: Path, **given: Any) -> _Model:  # noqa: ANN401 -- checked by the model
+    """The settings in a TOML file, and what the program adds; paths in the file are relative to its folder."""
+    found = read_settings(path)
+    try:
+        return model.parse(_located(model, found, path.resolve().parent), path, **given)
+    except SettingsError as wrong:
+        raise SettingsError(f"{wrong}{_about_peers(model, found)}") from None
+
+
+def read_service(model: type[_Service], path: Path) -> _Service:
+    """A service's settings; the folder of the file is its own."""
+    return read_file(model, path, data=path.resolve().parent)
+
+
+def template_text(model: type[SettingsTable], values: Mapping[str, Any], prefix: str = "") -> str:
+    """A commented file: these values, and every other setting as a comment with its default or an example."""
+    lines, tables = [], ""
+    for name, field in settable(model).items():
+        table = table_of(field)
+        if table is not None and name in values:
+            inner = template_text(table, values[name], f"{prefix}{name}.")
+            tables += f"\n# {field.description}\n[{prefix}{name}]\n{inner}"
+        elif table is None and get_origin(field.annotation) is not dict:  # a section is a file's own part
+            lines.append(_line(name, field, values))
+    return "\n".join(lines) + "\n" + tables
+
+
+def settings_page() -> str:
+    head = (
+        "# Settings\n\n"
+        "With this page you can look up every setting of a service, a task and a training.\n"
+        "It comes from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
+        "Paths are relative to the folder of the file they stand in. A setting that is unknown, of another type or out of\n"
+        "bounds is refused by name, with what is expected.\n"
+    )
+    parts = [f"\n## {title}\n\n{about}\n\n{_table(model)}" for title, about, model in _PAGES]
+    return head + "".join(parts)
+
+
+def _table(model: type[SettingsTable]) -> str:
+    own = {name: field for name, field in settable(model).items() if name in model.__annotations__}
+    return "\n".join(["| setting | expected | default | meaning |", "|---|---|---|---|", *_rows(own)]) + "\n"
+
+
+def _rows(fields: Mapping[str, FieldInfo], inside: str = "") -> list[str]:
+    rows = []
+    for name, field in fields.items():
+        default = "required" if field.is_required() else "" if field.default is None else f"`{_toml(field.default)}`"
+        words = expected(f"{inside}{name}", field)
+        rows.append(f"| `{inside}{name}` | {words} | {default} | {field.description} |")
+        table = table_of(field)
+        rows += _rows(settable(table), f"{inside}{name}.") if table else []
+    return rows
+
+
+def _about_peers(model: type[SettingsTable], found: Mapping[str, Any]) -> str:
+    """What to do in a folder of `crowdfl init --role` whose peers are not known yet."""
+    peers = [name.upper() for name in ("kgc", "sp", "csp") if name in model.model_fields and name not in found]
+    if not peers or "role" not in found:
+        return ""
+    return f". {' and '.join(peers)} must be accepted first: `crowdfl exchange accept`"
+
+
+def _located(model: type[SettingsTable], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same with paths joined to the folder; what is not a good path is left for the model to refuse."""
+    placed = dict(found)
+    for name, field in settable(model).items():
+        value, table = found.get(name), table_of(field)
+        if table is not None and isinstance(value, dict):
+            placed[name] = _located(table, value, folder)
+        elif Path in types_of(field.annotation) and isinstance(value, str) and value and value.isprintable():
+            placed[name] = folder / value
+    return placed
+
+
+def setting_line(model: type[SettingsTable], name: str, value: object) -> str:
+    """One setting as a template writes it."""
+    return _line(name, settable(model)[name], {name: value})
+
+
+def _line(name: str, field: FieldInfo, values: Mapping[str, Any]) -> str:
+    example = field.examples[0] if field.examples else "" if field.is_required() else field.default
+    text = f"{name} = {_toml(values[name])}" if name in values else f"# {name} = {_toml(example)}"
+    beside = f"{text:<26} # {field.description}"
+    return beside if len(beside) <= _LONGEST_LINE else f"# {field.description}\n{text}"
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
