@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in, weaknesses, weaknesses_of
+from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in, weakened, weaknesses, weaknesses_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "SECURITY.md"
@@ -49,9 +49,7 @@ def _profile(profile: str) -> Iterator[str]:
 
 
 def _starred(row: Disclosure) -> str:
-    """Somebody in its place gains more, for now."""
-    known = [one for one in weaknesses_of(row.profile) if (one.party, one.deviates) == (row.party, row.deviates)]
-    return " \\*" if known else ""
+    return " \\*" if weakened(row) else ""
 
 
 def _shown_by(row: Disclosure) -> list[str]:
@@ -63,22 +61,29 @@ def _weak() -> Iterator[str]:
     if weaknesses():
         yield "\n### Known weaknesses\n"
         yield "\\* Attacks that work today. Each has a test, which is expected to fail until the weakness is mended.\n"
-    for row in weaknesses():
-        party = f"{row.party}, deviating" if row.deviates else row.party
-        yield f"* {', '.join(f'`{one}`' for one in row.profiles)}, {party}: {row.gains}."
+    for profiles in dict.fromkeys(row.profiles for row in weaknesses()):
+        yield f"In {' and '.join(f'`{profile}`' for profile in profiles)}:\n"
+        for row in weaknesses():
+            if row.profiles == profiles:
+                parties = " or ".join(row.parties)
+                yield f"* {f'deviating {parties}' if row.deviates else parties}: {row.gains}."
+        yield ""
 
 
 def page(text: str) -> str:
     """SECURITY.md, with the tables of today."""
-    return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n\n{found[2]}", text)
+    return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n{found[2]}", text)
 
 
 def phone() -> str:
     """The rows that a person reads before joining: of parties that follow the protocol, and what is known to be weak."""
     learnt = [(_ON_A_PHONE.get(row.party, row.party), row.learns) for row in learnt_in(_PHONES_PROFILE)]
-    weak = [(_ON_A_PHONE.get(row.party, row.party), row.gains) for row in weaknesses_of(_PHONES_PROFILE)]
+    weak = [
+        (" or ".join(_ON_A_PHONE.get(party, party) for party in row.parties), row.gains)
+        for row in weaknesses_of(_PHONES_PROFILE)
+    ]
     return (
-        "// @ts-check\n// Who learns what in a campaign of this page. Written by tools/disclosures.py: change the table there.\n\n"
+        "// @ts-check\n// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
         f"export const LEARNT = {_listed(learnt)};\n\n"
         f"export const WEAK = {_listed(weak)};\n"
     )

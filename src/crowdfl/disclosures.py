@@ -27,7 +27,7 @@ class Weakness(NamedTuple):
     """What a party gains besides, until it is mended; `test` is the attack, a function under tests/."""
 
     profiles: tuple[str, ...]
-    party: str
+    parties: tuple[str, ...]
     gains: str
     test: str
     deviates: bool = False
@@ -35,17 +35,12 @@ class Weakness(NamedTuple):
 
 @cache
 def disclosures() -> tuple[Disclosure, ...]:
-    tables = _tables()
-    return tuple(
-        Disclosure(profile, **row | {"audit": tuple(row.get("audit", ()))})
-        for profile in ("every", *PROFILES)
-        for row in tables[profile]
-    )
+    return tuple(Disclosure(profile, **row) for profile in ("every", *PROFILES) for row in _tables()[profile])
 
 
 @cache
 def weaknesses() -> tuple[Weakness, ...]:
-    return tuple(Weakness(**row | {"profiles": tuple(row["profiles"])}) for row in _tables().get("weakness", ()))
+    return tuple(Weakness(**row) for row in _tables().get("weakness", ()))
 
 
 def learnt_in(profile: str, *, deviates: bool = False) -> list[Disclosure]:
@@ -57,5 +52,16 @@ def weaknesses_of(profile: str) -> list[Weakness]:
     return [row for row in weaknesses() if profile in row.profiles]
 
 
+def weakened(row: Disclosure) -> bool:
+    """Whether somebody in its place gains more, for now."""
+    return any(row.party in one.parties and row.deviates == one.deviates for one in weaknesses_of(row.profile))
+
+
+@cache
 def _tables() -> dict[str, list[dict[str, Any]]]:
-    return tomllib.loads(files("crowdfl").joinpath("disclosures.toml").read_text(encoding="utf-8"))
+    found = tomllib.loads(files("crowdfl").joinpath("disclosures.toml").read_text(encoding="utf-8"))
+    return {name: [_frozen(row) for row in rows] for name, rows in found.items()}
+
+
+def _frozen(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}

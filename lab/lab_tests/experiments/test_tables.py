@@ -11,7 +11,7 @@ from crowdfl_lab.experiments.ppfdl import Ppfdl
 from crowdfl_lab.experiments.table6 import TABLE_6
 from lab_tests.experiments.running import KEY, run, text_of, tiny
 
-# What our counts exceed the paper's formulas by, for n participants: docs/costs.md says why.
+# What our counts exceed the paper's formulas by, for n participants: lab/docs/costs.md says why.
 KNOWN = {
     ("PriRwd", "SP", "PAdd"): lambda n: n - 1,
     ("PriRwd", "SP", "PMul"): lambda n: 1 - n,
