@@ -16,12 +16,8 @@ PAGE = ROOT / "SECURITY.md"
 PHONE = ROOT / "src/crowdfl/web/phone/app/disclosures.js"
 _TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
 _TITLES = {"every": "In every profile", "hardened": "Profile `hardened` (the default)"}
-_ON_A_PHONE = {
-    "SP": "The platform",
-    "CSP": "The second server",
-    "KGC": "The key centre",
-    "SP and CSP together": "The platform and the second server together",
-}
+_ELSEWHERE = {"flower": "Flower's plug-in"}
+_ON_A_PHONE = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
 _PHONES_PROFILE = "shares"
 
 
@@ -62,7 +58,7 @@ def _weak() -> Iterator[str]:
         yield "\n### Known weaknesses\n"
         yield "\\* Attacks that work today. Each has a test, which is expected to fail until the weakness is mended.\n"
     for profiles in dict.fromkeys(row.profiles for row in weaknesses()):
-        yield f"In {' and '.join(f'`{profile}`' for profile in profiles)}:\n"
+        yield f"In {' and '.join(_ELSEWHERE.get(profile, f'`{profile}`') for profile in profiles)}:\n"
         for row in weaknesses():
             if row.profiles == profiles:
                 parties = " or ".join(row.parties)
@@ -77,9 +73,9 @@ def page(text: str) -> str:
 
 def phone() -> str:
     """The rows that a person reads before joining: of parties that follow the protocol, and what is known to be weak."""
-    learnt = [(_ON_A_PHONE.get(row.party, row.party), row.learns) for row in learnt_in(_PHONES_PROFILE)]
+    learnt = [f"{row.party}: {row.learns}." for row in learnt_in(_PHONES_PROFILE)]
     weak = [
-        (" or ".join(_ON_A_PHONE.get(party, party) for party in row.parties), row.gains)
+        f"{' or '.join(row.parties)}{', breaking the rules' * row.deviates}: {row.gains}."
         for row in weaknesses_of(_PHONES_PROFILE)
     ]
     return (
@@ -89,8 +85,15 @@ def phone() -> str:
     )
 
 
-def _listed(rows: list[tuple[str, str]]) -> str:
-    return "[\n" + "".join(f"  {json.dumps(list(row))},\n" for row in rows) + "]"
+def _listed(sentences: list[str]) -> str:
+    return "[\n" + "".join(f"  {json.dumps(_plainly(sentence))},\n" for sentence in sentences) + "]"
+
+
+def _plainly(sentence: str) -> str:
+    """With the names that the phone has for the servers."""
+    for name, plain in _ON_A_PHONE.items():
+        sentence = re.sub(rf"\b{name}\b" if name.isalpha() else name, plain, sentence)
+    return sentence[0].upper() + sentence[1:]
 
 
 def main() -> int:

@@ -44,8 +44,9 @@ def weaknesses() -> tuple[Weakness, ...]:
 
 
 def learnt_in(profile: str, *, deviates: bool = False) -> list[Disclosure]:
-    """By each party of a task of this profile."""
-    return [row for row in disclosures() if row.profile in ("every", profile) and row.deviates == deviates]
+    """By each party of a task of this profile, and then what is so in all."""
+    rows = (row for place in (profile, "every") for row in disclosures() if row.profile == place)
+    return [row for row in rows if row.deviates == deviates]
 
 
 def weaknesses_of(profile: str) -> list[Weakness]:

@@ -14,7 +14,7 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
-from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of
+from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of, who_reads
 from crowdfl_lab.bench.workload import (
     SERVERS,
     SIGMA,
@@ -117,10 +117,8 @@ class Hardened:
 
     def system(self, device: dict[str, Figure], servers: dict[str, Figure], note: str, where: str = "") -> System:
         """A row; `where` the servers compute, if not on this machine's cores."""
-        total = "" if self.hidden else " and the total"
         words = _WORDS | {
-            "reads": f"participants read the average{total}; a server alone, with participants or without, nothing else; "
-            "SP and CSP together everything",
+            "reads": who_reads("hardened"),
             "rewards": "yes, each participant reads its own" if self.rewards else "off",
         }
         layout = f"{self.length:,} ciphertexts of {self.budget.slots} slots; table window {self.window} bits"
@@ -150,8 +148,7 @@ def paper_system(settings: CompareSettings, backend: Backend) -> System:
         "off": large.off,
     }
     words = _WORDS | {
-        "reads": "SP with any one participant, or the requester's key alone: every upload; CSP reads averages and rewards "
-        "off its divisions (`crowdfl audit`)",
+        "reads": who_reads("paper"),
         "rewards": "yes, CSP can read them",
     }
     figures = figures_of(device, sample) | _server_figures(settings, shared, each, sample)

@@ -9,7 +9,7 @@ import numpy as np
 from crowdfl.crypto.compute import Threads
 from crowdfl.learning.oracle import fedavg
 from crowdfl.settings import MILLION, TaskSettings
-from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of
+from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of, who_reads
 from crowdfl_lab.bench.workload import SERVERS, Floats, made_up_weights
 from crowdfl_lab.observe import RoundRecorder
 from crowdfl_lab.parties import PlayedRound
@@ -18,11 +18,6 @@ from crowdfl_lab.timing import timed_call
 
 _STAGES = ("collect", "check", "reward", "average")
 _DEALT_TO = ("sp", "csp")
-_READS = (
-    "participants read the average and the total; a server alone, with participants or without, and however it deviates, "
-    "no upload; SP and CSP together everything"
-)
-_BITS = "; of each upload a deviating server may learn a bit a round"
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class Shares:
         words = {
             "kind": "crowdfl",
             "drop": f"{GOES_ON}: nobody is asked again, nothing is repaired",
-            "reads": _READS + (_BITS if self.rewards else "; but one phone that cheats can spoil the average"),
+            "reads": who_reads("shares"),
             "rewards": "yes, each participant reads its own; uploads out of bounds are left out"
             if self.rewards
             else "off",
