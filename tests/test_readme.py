@@ -22,7 +22,7 @@ PAGES = [
 
 def test_there_are_examples():
     """The tests below have not lost their subject."""
-    assert len(EXAMPLES) >= 2
+    assert len(EXAMPLES) >= 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
