@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl_lab.bench.compare.own import Hardened, Shares, extras, paper_system, shares_task
 from crowdfl_lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, plain_system
-from crowdfl_lab.bench.scale.shares import SharesPoint
+from crowdfl_lab.bench.scale.points import SharesPoint
 from crowdfl_lab.bench.workload import Say
 from crowdfl_lab.report.plots import Picture, panels, ranked_bars
 from crowdfl_lab.report.results import Figure, Reference, Result, ResultTable, Row, Target
@@ -48,7 +48,7 @@ def memory_of_servers(settings: CompareSettings, say: Say) -> list[MemoryOfServe
         sizes = replace(settings, participants=settings.memory_crowd, share_lanes=settings.memory_lanes)
         task, name = shares_task(sizes, rewards=rewards), "with checks and rewards" if rewards else "without checks"
         say(f"memory of the servers {name}, {settings.memory_crowd:,} uploads")
-        point = SharesPoint("memory", settings.parameters, settings.memory_crowd, task)
+        point = SharesPoint("memory", settings.memory_crowd, settings.parameters, settings.memory_crowd, task)
         figures = point.measured().figures
         grown = {role: figures[f"{role}: memory, working"] for role in ("SP", "CSP")}
         found.append(MemoryOfServers(name, settings.parameters, settings.memory_crowd, grown))
