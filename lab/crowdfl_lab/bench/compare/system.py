@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdfl.disclosures import learnt_in
 from crowdfl.learning.oracle import fedavg
-from crowdfl_lab.bench.peers.ask import answer_or_reason
+from crowdfl_lab.bench.peers import answer_or_reason
 from crowdfl_lab.bench.workload import BenchSettings, made_up_weights
 from crowdfl_lab.report.results import Cell, Figure, Unit
 from crowdfl_lab.timing import timed_call, turns
