@@ -75,7 +75,6 @@ def load(
 def gpu(
     as_json: _AsJson = False,
     quick: _Quick = False,
-    exact: Annotated[bool, typer.Option(help="Also a round with exact distances, some minutes.")] = True,
     check: _Check = False,
     compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
     out: _Out = None,
@@ -85,7 +84,7 @@ def gpu(
     from crowdfl_lab.bench import gpu as bench
 
     settings = bench.GpuSettings.quick() if quick else bench.GpuSettings()
-    result = bench.bench_gpu(settings, backend_named(compute), exact=exact, say=progress_to_stderr())
+    result = bench.bench_gpu(settings, backend_named(compute), say=progress_to_stderr())
     _conclude(result, as_json=as_json, check=check, out=out)
 
 
@@ -99,10 +98,10 @@ def compare(
     out: _Out = None,
 ) -> None:
     """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
-    from crowdfl_lab.bench.compare import run, system
+    from crowdfl_lab.bench.compare import run
 
     fast = None if compute == "threads" else backend_named(compute)
-    settings = system.CompareSettings.quick() if quick else system.CompareSettings()
+    settings = run.CompareSettings.quick() if quick else run.CompareSettings()
     result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
     deliver(result, as_json=as_json, out=out)
 

@@ -157,8 +157,8 @@ class _Role:
 
     def measured(self) -> dict[str, Any]:
         seconds: defaultdict[str, float] = defaultdict(float)
-        for (stage, _), spent in self.recorder.seconds.items():
-            seconds[_STAGES.get(stage, stage)] += spent
+        for lap in self.recorder.laps:
+            seconds[_STAGES.get(lap.stage, lap.stage)] += lap.seconds
         memory = peak_bytes() - self.baseline
         return {"seconds": seconds, "sampled": sorted(self.backend.stages), "memory": memory}
 
