@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl_lab.audit.incentives.cheats import CHEATS
-from crowdfl_lab.audit.incentives.outcome import RULES
+from crowdfl_lab.audit.incentives.campaign import CHEATS
+from crowdfl_lab.audit.incentives.report import RULES
 
 DOCS = Path(__file__).parents[3] / "docs"
 RUNS = sorted((DOCS / "figures").glob("incentives*.md"))

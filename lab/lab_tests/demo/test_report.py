@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl_lab.demo.comparison import Plain, apart, uploads
-from crowdfl_lab.demo.finished import FinishedCampaign
+from crowdfl_lab.demo.finished import FinishedCampaign, Plain, apart, uploads
 from crowdfl_lab.demo.report import accuracy_table, headline, why_apart
 from crowdfl_lab.demo.servers import KeySight, Sight
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl_lab.experiments.command import CATALOG
-from crowdfl_lab.experiments.scored import spread
+from crowdfl_lab.experiments.table3 import spread
 
 DOCS = Path(__file__).parents[3] / "docs"
 RESULTS = sorted(path.parent.relative_to(DOCS) for path in (DOCS / "experiments").rglob("made.json"))

@@ -41,8 +41,7 @@ from crowdfl_lab.audit.recorded_round import (
     small_parties,
     small_updates,
 )
-from crowdfl_lab.division import DivisionCsp
-from crowdfl_lab.parties import LocalParties
+from crowdfl_lab.parties import DivisionCsp, LocalParties
 
 _CSP = ("CSP",)
 _PAYMENT = to_millionths(36)
