@@ -22,8 +22,8 @@ SHARED = 3  # what so many commands take, in the same words, is described once
 EVERYWHERE = 10  # what so many take is not named with each
 HEAD = """# Commands
 
-With this page you can look up every command of `crowdfl`; those of the laboratory are in [lab/docs/commands.md](../lab/docs/commands.md).
-`python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
+With this page you can look up every command of `crowdfl`. [lab/docs/commands.md](../lab/docs/commands.md) has those of the
+laboratory. `python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
 
 Put `crowdfl` before each. Capitals are for you to fill in; what stands in brackets may be left out.
 
