@@ -292,11 +292,11 @@ def test_the_computed_tails_of_sparse_updates_are_those_of_sketches():
     shapes = [np.array([1] * count + [0] * (8 - count)) * 1000 for count in (2, 3)]
     found = np.rint(6 * (squares(widths, shapes, runs) - widths.rows))
     for column, law in enumerate((pair, triple)):
-        expected = {0: 1.0}
+        expected = {0: 1}
         for _ in range(widths.rows):
             expected = added(expected, law(widths.buckets))
         for limit in (0, 3, 6, 12):
-            chance = sum(p for excess, p in expected.items() if excess > limit)
+            chance = sum(p for excess, p in expected.items() if excess > limit) / sum(expected.values())
             deviation = math.sqrt(chance * (1 - chance) / runs)
             assert abs(np.count_nonzero(found[:, column] > limit) / runs - chance) < 5 * deviation + 1 / runs
 
