@@ -1,17 +1,11 @@
 """Links of the repository's view become those of the site; code stays as it is."""
 
-import importlib.util
-
 import pytest
 
-from tests.docs.conftest import ROOT
+from tests.docs.conftest import load_tool
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
-spec = importlib.util.spec_from_file_location("docs_hook", ROOT / "tools" / "docs_hook.py")
-assert spec is not None
-assert spec.loader is not None
-hook = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(hook)
+hook = load_tool("docs_hook")
 
 CASES = {
     "a page beside": ("running.md", "[x](settings.md#task)", "[x](settings.md#task)"),

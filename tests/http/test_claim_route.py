@@ -46,7 +46,7 @@ def unsigned(world, task, body):
 def test_a_signed_claim_is_paid(world, earned):
     """Also to somebody who has left since."""
     task, people = earned
-    people[0].sp.quit(task)
+    people[0].sp.leave(task)
     assert people[0].sp.claim(task, people[0].side.claim()).amount > 0
 
 

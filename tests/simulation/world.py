@@ -147,7 +147,7 @@ class World:
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
         participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
         if PROFILES[self.settings.profile].chained:
-            participant.follow(None, np.zeros(1))
+            participant.resume(None, np.zeros(1))
         self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 

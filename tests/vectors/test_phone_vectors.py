@@ -22,7 +22,6 @@ from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.web import __file__ as web_file
-from tests.vectors.test_vectors import generated
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 PAPERS, NUMBERS = (json.loads((FOLDER / f"phone_{name}.json").read_text("utf-8")) for name in ("documents", "updates"))
@@ -46,12 +45,6 @@ NOT_ON_PHONES = (
 
 def each(cases: list[dict]):
     return pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in cases])
-
-
-@pytest.mark.parametrize("script", ["generate_phone.py", "generate_phone_updates.py"])
-def test_the_generators_write_the_same_files(script):
-    for name, text in generated(script).items():
-        assert (FOLDER / name).read_text(encoding="utf-8") == text
 
 
 @each(PAPERS["definitions"])

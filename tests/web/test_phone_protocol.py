@@ -205,7 +205,7 @@ def test_browser_and_python_participants_read_the_same_model(joined):
         for one in people
     ]
     for side in sides:
-        side.follow(None, platform.definition.shape.flat(platform.initial))
+        side.resume(None, platform.definition.shape.flat(platform.initial))
     uploads = {
         one.who: side.encrypt_update(trained(platform, 1), 5, 1) for one, side in zip(people, sides, strict=True)
     }

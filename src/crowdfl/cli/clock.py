@@ -17,7 +17,7 @@ clock_app = typer.Typer(help="The machine's clock, when SP does not believe it."
 
 @clock_app.command("confirm")
 def confirm(
-    settings: Annotated[Path, typer.Argument(help="SP's settings.toml.")],
+    settings: Annotated[Path, typer.Argument(help="The role's settings.toml.")],
     as_json: Json = False,
 ) -> None:
     """Say that this machine's clock is right as it is now. Compare it with another clock first."""

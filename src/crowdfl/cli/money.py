@@ -22,7 +22,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
-_Settings = Annotated[Path, typer.Argument(help="SP's settings.toml.")]
+_Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Task = Annotated[str, typer.Argument(help="The task's id.")]
 _AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
 _Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]

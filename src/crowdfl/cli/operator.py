@@ -22,7 +22,7 @@ from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.operator_actions import OperatorActions, Row, held_of, require_reason
 from crowdfl.roles.sp.time import OperatorClock
-from crowdfl.roles.sp.waiting import moment
+from crowdfl.roles.sp.waiting import format_time
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.run import open_holdings
 from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings
@@ -100,7 +100,7 @@ class PeerDesk:
         self._ends = TaskEnds(holdings, SystemClock(), margin=settings.lifetime_margin)
 
     def row(self, stored: StoredTask) -> Row:
-        since = None if stored.ended_at is None else moment(stored.ended_at)
+        since = None if stored.ended_at is None else format_time(stored.ended_at)
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
@@ -123,7 +123,7 @@ class PeerDesk:
         del results  # SP alone has any
         past = self._ends.lifetimes.is_past(stored, claims=True)
         if stored.state not in (OVER, REFUSED) and not past:
-            until = moment(self._ends.lifetimes.until(stored, claims=True))
+            until = format_time(self._ends.lifetimes.until(stored, claims=True))
             raise TaskNotEnded(
                 f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
             )
@@ -136,7 +136,7 @@ class PeerDesk:
         if stored.state == REFUSED:
             return "SP to say that it is over, or `purge`"
         until = self._ends.lifetimes.until(stored, claims=True)
-        return f"SP to say that it is over; by itself it ends after {moment(until)}"
+        return f"SP to say that it is over; by itself it ends after {format_time(until)}"
 
 
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:

@@ -172,7 +172,7 @@ class Requester:
         if profile_named(definition.settings.profile).chained:
             if chain.last() >= number:
                 chain.forget()
-            side.follow(chain.get(), definition.shape.flat(self._initial(definition)))
+            side.resume(chain.get(), definition.shape.flat(self._initial(definition)))
             chain.catch_up(side, number, self.sp.status(task), fetch)
         return chain.read(side, number, fetch(number))
 

@@ -68,7 +68,7 @@ class ParticipantSp(Protocol):
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
-    def quit(self, task: str, keys: ParticipantKeys) -> None: ...
+    def leave(self, task: str, keys: ParticipantKeys) -> None: ...
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Participant:
             self.blobs.put("bundle", enrolled.bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
-        self.blobs.delete("quit")
+        self.blobs.delete("leave-sent")
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
@@ -152,7 +152,7 @@ class Participant:
         self.state = status["state"]
         if self.has_left and self.state in ("running", "paused"):
             self.state = "left"
-            self._quit()
+            self._send_leave()
             return False
         if self.state in ("running", "paused"):
             self.claim_time.saw_running(float(self._definition.claim_window))
@@ -436,13 +436,13 @@ class Participant:
 
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
-        self._quit()
+        self._send_leave()
         self.on_event("left", {})
 
-    def _quit(self) -> None:
-        if not self.blobs.has("quit"):
-            self.sp.quit(self.task, self.keys)
-            self.blobs.put("quit", b"")
+    def _send_leave(self) -> None:
+        if not self.blobs.has("leave-sent"):
+            self.sp.leave(self.task, self.keys)
+            self.blobs.put("leave-sent", b"")
 
     def model(self) -> Weights:
         """The newest model this participant has: what the last average led to, or the initial weights."""
@@ -467,7 +467,7 @@ class Participant:
         if self._side is None:
             side = self._new_side(self._definition, self.blobs.get("bundle"))
             if self._profile.chained:
-                side.follow(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
+                side.resume(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
             if self.open_stock is not None and side.upload_randomizers():
                 party = keyed_party(side)
                 self._stock = self.open_stock(party.public)
