@@ -25,7 +25,7 @@ from crowdfl.storage.memory import ManualClock
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord
 
-_PAPERS, _INITIAL, _ROUNDS = "task.json", "initial.npz", "rounds.json"
+_PAPERS, _INITIAL, _ROUNDS = "task.json", "initial.safetensors", "rounds.json"
 _YEAR = 366 * 86400.0
 _FEWEST = 3
 DEFAULTS: Mapping[str, Any] = {"profile": "shares", "max_samples": 10_000, "max_norm": 10.0, "min_participants": 3}
