@@ -16,7 +16,6 @@ from crowdfl.settings import (
     ComputingSettings,
     CspSettings,
     KgcSettings,
-    ParticipantSettings,
     RequesterSettings,
     ServiceSettings,
     SpSettings,
@@ -39,7 +38,6 @@ _PAGES = (
     ("SP", "The sensing platform has besides:", SpSettings),
     ("CSP", "The computation server has besides:", CspSettings),
     ("Requester, `settings.toml`", "As `crowdfl init` writes it.", RequesterSettings),
-    ("Participant, invitation file", "JSON, as `crowdfl task invite` writes it.", ParticipantSettings),
 )
 _LONGEST_LINE = 120
 _Model = TypeVar("_Model", bound=Settings)
@@ -127,7 +125,8 @@ def _brief(field: FieldInfo, is_usual: bool) -> str:
     """What is expected, without what a default shows by itself and without bounds that only keep absurd numbers out."""
     words = re.sub(r"(?: and at most 10\^\d+| and below 2\^63)$", "", expected("", field))
     words = re.sub(r"at least (\S+) and at most (\S+)$", r"\1 to \2", words)
-    words = words.removeprefix("a ").removeprefix("an ")
+    words = words.removeprefix("a ").removeprefix("an ").removesuffix(" such as https://host:7101")
+    words = re.sub(r"(public key|digests|host name or an IP address), .*", r"\1", words)
     plain = r"string|true or false|(whole )?number, (above 0|at least [01])"
     return "" if is_usual and re.fullmatch(plain, words) else words
 
