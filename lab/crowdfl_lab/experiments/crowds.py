@@ -9,11 +9,10 @@ import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing, SettingsError
 from crowdfl.learning.datasets.data import Labels, Person, Split
+from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
-from crowdfl.learning.metrics import Scores, scores
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.networks import mlp
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl_lab.experiments.experiment import Bench
 
 SPLITS = ("user", "random")

@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 import numpy as np
 
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl_lab.experiments.records import Record, Records, Value, number
 from crowdfl_lab.report.plots import Series
 

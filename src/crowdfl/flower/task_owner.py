@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady, SettingsError
-from crowdfl.flower.invitation import NodeInvitation
+from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
@@ -127,8 +127,8 @@ def prepare(
     `train_config` and `run_config` are all that a client's app sees of either: a server that could choose them for each client
     could have all but one stand still, and read that one's update.
     """
-    from crowdfl.flower.arrays import Template
     from crowdfl.flower.client_config import Agreed, kept_digest, plain_settings
+    from crowdfl.flower.wire import Template
     from crowdfl.services.client.requester_file import RequesterFile, open_requester
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
@@ -156,7 +156,7 @@ def open_model(requester: str | Path, published: str | Path) -> "ArrayRecord":
     """
     from flwr.app import ArrayRecord
 
-    from crowdfl.flower.arrays import Template
+    from crowdfl.flower.wire import Template
 
     results = PublishedRounds.read(Path(published))
     reader = results.reader(owners_blobs(Path(requester)))

@@ -20,7 +20,7 @@ import numpy as np
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier.vector import RunningProduct, Unchecked
 from crowdfl.errors import ProtocolError, ServiceUnavailable
-from crowdfl.services.apps.batches import IN_WORK
+from crowdfl.services.apps.sp_uploads import IN_WORK
 from crowdfl.services.client.transport import Signer
 from crowdfl_lab.bench.load.platform import PATIENCE, LoadSettings, Platform, wait_until
 from crowdfl_lab.bench.workload import Say, made_up_weights

@@ -11,8 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from crowdfl.errors import Forbidden
-from crowdfl.services.http.context import REQUEST_ID_HEADER
-from crowdfl.services.http.wire import DIGEST_HEADER, PROTOCOL_HEADER
+from crowdfl.services.http.wire import DIGEST_HEADER, PROTOCOL_HEADER, REQUEST_ID_HEADER
 from crowdfl.text import printable
 
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
