@@ -27,6 +27,7 @@ __all__ = ["documents", "main"]
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 Floats = npt.NDArray[np.floating[Any]]
 
+TOLERANCE = 2e-6  # of each float: the last digits of a logarithm or of torch's sums differ between processors
 SEEDS = (0, 1, 5, 2**32 + 1, 2**63 - 1)
 
 

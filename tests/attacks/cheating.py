@@ -1,20 +1,49 @@
 """Software that participants and servers might run in place of ours: the same keys, used as its owner likes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crowdfl.crypto.blocks import Block
+from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
+from crowdfl.errors import CrowdFLError
 from crowdfl.roles.participant.participant import Participant
 from tests.hosts import Desk
 
 WEIGHTS = np.array([0.123, -0.987, 0.456, -0.001, 1.5, -0.75, 0.333, 0.25])  # of the model of `small_definition`
+BUDGET = 36_000_000  # a round of `Desk`
+
+
+def paid_desk(folder: Path, people: int, rounds: int, **settings: Any) -> Desk:
+    """A task whose people are in, and all of whose rounds are paid for."""
+    desk = Desk(folder, rounds=rounds, **settings)
+    desk.invite(people)
+    desk.requester.fund(desk.task, rounds * BUDGET, "all")
+    desk.run()
+    return desk
+
+
+def paid_to(person: Participant) -> int:
+    """What a claim brings; nothing if it is refused."""
+    try:
+        return person.claim(without_missing=True)
+    except CrowdFLError:
+        return 0
 
 
 def sp_side(desk: Desk) -> Any:
     """SP's half of the protocol, with its key share: what an SP that deviates has."""
     return desk.sp.aggregators.checking(desk.task)
+
+
+def upload_of(desk: Desk, who: str) -> CipherVector:
+    """Of round 1, as SP has it."""
+    entry = desk.sp.store.upload(desk.task, 1, who)
+    assert entry is not None
+    data = desk.sp.blobs.get(f"{desk.task}/rounds/1/uploads/{entry.digest}")
+    return Unchecked.parse(data, sp_side(desk).party.public, max_count=99).validate()
 
 
 def weighted_upload(desk: Desk, person: Participant, weights: Sequence[float], samples: int) -> bytes:
@@ -28,6 +57,12 @@ def weighted_upload(desk: Desk, person: Participant, weights: Sequence[float], s
 def raw_upload(desk: Desk, person: Participant, first: int) -> bytes:
     """An upload without samples whose first plaintext is any number at all."""
     rows = [_row(person, first)] + [_row(person, 0)] * sp_side(desk).codec.budget.ciphertexts
+    return _encrypted(person, np.concatenate(rows))
+
+
+def sample_upload(desk: Desk, person: Participant, samples: int) -> bytes:
+    """A model of zeros with any number of samples."""
+    rows = [_row(person, 0)] * sp_side(desk).codec.budget.ciphertexts + [_row(person, samples)]
     return _encrypted(person, np.concatenate(rows))
 
 

@@ -272,17 +272,25 @@ def test_of_many_sketches_none_rejects_an_honest_update_at_the_bound():
 
 
 @pytest.mark.second
+def test_of_many_sketches_none_accepts_twice_the_bound():
+    """However many entries share the length, from one to all. The printed chance is below 2^-16."""
+    widths = widths_of(256)
+    shapes = [np.array([1] * count + [0] * (256 - count)) * 1000 for count in (1, 2, 3, 4, 6, 8, 16, 64, 256)]
+    assert 4 * squares(widths, shapes, 1_000).min() > (1 + float(widths.tau)) * widths.rows
+
+
+@pytest.mark.second
 def test_the_computed_tails_of_sparse_updates_are_those_of_sketches():
     """The distribution behind a tail, in sixths of the square: far from the tail, where it can be counted."""
     widths, runs = widths_of(8), 8_000
     shapes = [np.array([1] * count + [0] * (8 - count)) * 1000 for count in (2, 3)]
     found = np.rint(6 * (squares(widths, shapes, runs) - widths.rows))
     for column, law in enumerate((pair, triple)):
-        expected = {0: 1.0}
+        expected = {0: 1}
         for _ in range(widths.rows):
             expected = added(expected, law(widths.buckets))
         for limit in (0, 3, 6, 12):
-            chance = sum(p for excess, p in expected.items() if excess > limit)
+            chance = sum(p for excess, p in expected.items() if excess > limit) / sum(expected.values())
             deviation = math.sqrt(chance * (1 - chance) / runs)
             assert abs(np.count_nonzero(found[:, column] > limit) / runs - chance) < 5 * deviation + 1 / runs
 

@@ -1,9 +1,8 @@
-"""Four machines of four organisations, set up by the commands of docs/organisations.md, and processes that run there."""
+"""Four machines of four organisations, set up as docs/organisations.md says, and processes that run there."""
 
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -11,7 +10,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,14 @@ from tests.cli.program import Result, call, start, wait_or_kill
 from tests.cli.test_campaign import allow_short_claims, task_file
 from tests.http.world import IMPATIENT
 
-DOCUMENT = Path(__file__).parents[2] / "docs/organisations.md"
-PLACES = {"KGC": "kgc", "SP": "sp", "CSP": "csp", "A requester": "acme", "The requester": "acme"}
+ACCEPTED = {  # whose public file each of them takes
+    "kgc": ("sp", "csp", "acme"),
+    "sp": ("kgc", "csp", "acme"),
+    "csp": ("kgc", "sp"),
+    "acme": ("kgc", "sp"),
+}
 PEOPLE = 3
 PATIENCE = 240.0
-
-
-def documented() -> Iterator[tuple[str, str]]:
-    """Every command of the page with whose it is, in the page's order."""
-    who = ""
-    for line in DOCUMENT.read_text().splitlines():
-        heading = re.match(r"(KGC|SP|CSP|A requester|The requester)\b.*:$", line)
-        who = PLACES[heading[1]] if heading else who
-        if line.startswith("    crowdfl "):
-            yield who, line.strip().removeprefix("crowdfl ")
 
 
 @dataclass
@@ -48,7 +41,6 @@ class Organisations:
     root: Path
     ports: dict[str, int]
     processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
-    done: list[str] = field(default_factory=list)
     task: str = ""
 
     def place(self, role: str) -> Path:
@@ -161,30 +153,22 @@ def free_port() -> int:
             return port
 
 
-def follow(made: Organisations) -> None:
-    """The page, command by command; what stands for a host, a port or digits is filled in."""
-    for role, words in documented():
-        made.done.append(words)
-        if words.startswith("init "):
-            made.place(role).mkdir()
-            port = ["--port", str(made.ports[role])] if role in made.ports else []
-            made.do(role, *re.sub(r"\w+\.example\.org", "127.0.0.1", words).split(), *port, "--insecure-test-key")
-        elif words.startswith("exchange show"):
-            for sender in ("kgc", "sp", "csp", "acme"):
-                made.send(sender)
-            assert read_part(made.public("sp")).fingerprint in made.do("sp", *words.split()).out
-        elif words.startswith("exchange accept"):
-            _, _, own, part, *_ = words.split()
-            peer = part.removesuffix(".public.json")
-            assert own == f"{role}/settings.toml"
+def set_up(made: Organisations) -> None:
+    """Everyone makes keys at home, sends the public file, accepts the others' and starts."""
+    for role in ACCEPTED:
+        made.place(role).mkdir()
+        kind = ["--role", role, "--host", "127.0.0.1", "--port", made.ports[role]] if role in made.ports else []
+        named = kind or ["--role", "requester", "--name", role]
+        made.do(role, "init", role, *named, "--insecure-test-key")
+    for role in ACCEPTED:
+        made.send(role)
+    for role, peers in ACCEPTED.items():
+        for peer in peers:
             made.accept(role, peer)
-        else:
-            service, serve, own = words.split()
-            assert (service, serve) == (role, "serve")
-            if role == "sp":
-                allow_short_claims(made.settings("sp"))
-                allow_short_claims(made.settings("acme"))
-            made.start(role, service, serve, made.place(role) / own)
+    for role in ("sp", "acme"):
+        allow_short_claims(made.settings(role))
+    for role in made.ports:
+        made.start(role, role, "serve", made.settings(role))
     made.wait(lambda: all(made.up(role) for role in made.ports))
 
 

@@ -1,14 +1,27 @@
-"""The site as `make docs` builds it, once for all tests here."""
+"""The site as `make docs` builds it, once for all tests here, and the programs in tools/ that make pages."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests import subprocesses
 
 ROOT = Path(__file__).parents[2]
+
+
+def load_tool(name: str) -> ModuleType:
+    """A program of tools/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from tests.docs.guides import Block, blocks
 
 pytestmark = pytest.mark.second
 
-GUIDES = ("tutorial", "own-data", "own-model", "two-organisations")
+GUIDES = ("tutorial", "own-data", "own-model", "organisations")
 LEFT_OUT = 2  # blocks of a page that no test can run, at most
 
 

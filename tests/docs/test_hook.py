@@ -1,23 +1,19 @@
 """Links of the repository's view become those of the site; code stays as it is."""
 
-import importlib.util
-
 import pytest
 
-from tests.docs.conftest import ROOT
+from tests.docs.conftest import load_tool
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
-spec = importlib.util.spec_from_file_location("docs_hook", ROOT / "tools" / "docs_hook.py")
-assert spec is not None
-assert spec.loader is not None
-hook = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(hook)
+hook = load_tool("docs_hook")
 
 CASES = {
     "a page beside": ("running.md", "[x](settings.md#task)", "[x](settings.md#task)"),
     "a page above docs": ("running.md", "[x](../SECURITY.md#assumptions)", "[x](project/SECURITY.md#assumptions)"),
     "from above docs": ("project/SECURITY.md", "[x](docs/running.md#a)", "[x](../running.md#a)"),
     "beside, above docs": ("project/SECURITY.md", "[x](CONTRIBUTING.md)", "[x](CONTRIBUTING.md)"),
+    "a page of the laboratory": ("running.md", "[x](../lab/docs/audit.md#a)", "[x](lab/audit.md#a)"),
+    "from the laboratory": ("lab/audit.md", "[x](../../docs/gpu.md)", "[x](../gpu.md)"),
     "the README is the index": ("running.md", "[x](../README.md)", "[x](index.md)"),
     "a page of the API": ("own-data.md", "[x](api/learning.md)", "[x](api/learning.md)"),
     "up from the API": ("api/index.md", "[x](../settings.md)", "[x](../settings.md)"),

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.second
 
 WRITTEN = sorted((ROOT / "docs").glob("*.md"))
 PROJECT = [ROOT / name for name in ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+LABORATORY = sorted((ROOT / "lab" / "docs").glob("*.md"))
 COUNTED = ("h1", "h2", "h3", "li", "pre", "table", "tr", "img")
 
 
@@ -138,14 +139,15 @@ def elements(path: Path) -> Counter[str]:
 def test_a_page_is_made_of_the_same_parts_in_both_views(site):
     """A list that MkDocs takes for a paragraph, or a table that it takes for text, is counted short."""
     different = {}
-    for source in [*WRITTEN, *PROJECT]:
-        page = site / ("project" if source in PROJECT else "") / f"{source.stem}.html"
+    folders = dict.fromkeys(WRITTEN, "") | dict.fromkeys(PROJECT, "project") | dict.fromkeys(LABORATORY, "lab")
+    for source, folder in folders.items():
+        page = site / folder / f"{source.stem}.html"
         here, there = elements(source), seen(page).elements
         different |= {f"{source.name} {tag}": (here[tag], there[tag]) for tag in COUNTED if here[tag] != there[tag]}
     assert different == {}
 
 
-@pytest.mark.parametrize("source", WRITTEN, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", [*WRITTEN, *LABORATORY], ids=lambda path: path.name)
 def test_a_page_says_first_what_its_reader_can_do(source):
     """In its first paragraph, before anything else."""
     title, first = source.read_text(encoding="utf-8").split("\n\n", 2)[:2]

@@ -40,7 +40,7 @@ def place(task):
 def test_a_signed_claim_is_paid(world, earned):
     """Also to somebody who has left since; and again, when its answer was lost."""
     task, people = earned
-    people[0].sp.quit(task)
+    people[0].sp.leave(task)
     first, again = (people[0].sp.claim(task, people[0].side.claim()) for _ in range(2))
     assert (first.amount > 0, again) == (True, first)
 

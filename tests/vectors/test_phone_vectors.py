@@ -12,7 +12,7 @@ from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.files import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
@@ -22,7 +22,6 @@ from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.web import __file__ as web_file
-from tests.vectors.test_vectors import generated
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 PAPERS, NUMBERS = (json.loads((FOLDER / f"phone_{name}.json").read_text("utf-8")) for name in ("documents", "updates"))
@@ -46,12 +45,6 @@ NOT_ON_PHONES = (
 
 def each(cases: list[dict]):
     return pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in cases])
-
-
-@pytest.mark.parametrize("script", ["generate_phone.py", "generate_phone_updates.py"])
-def test_the_generators_write_the_same_files(script):
-    for name, text in generated(script).items():
-        assert (FOLDER / name).read_text(encoding="utf-8") == text
 
 
 @each(PAPERS["definitions"])
@@ -142,20 +135,20 @@ def test_signed_requests(case):
 
 
 def model_of(digits: str) -> np.ndarray:
-    arrays = NUMBERS["npz"]["arrays"]
+    arrays = NUMBERS["safetensors"]["arrays"]
     shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
-    return shape.flat(from_npz(shape, bytes.fromhex(digits), [f"arr_{i}" for i in range(len(arrays))]))
+    return shape.flat(from_safetensors(shape, bytes.fromhex(digits)))
 
 
-@each(NUMBERS["npz"]["models"])
+@each(NUMBERS["safetensors"]["models"])
 def test_models(case):
-    assert model_of(case["npz"]).tobytes().hex() == case["weights"]
+    assert model_of(case["file"]).tobytes().hex() == case["weights"]
 
 
-@each(NUMBERS["npz"]["bad"])
+@each(NUMBERS["safetensors"]["bad"])
 def test_models_that_are_refused(case):
     with pytest.raises(CrowdFLError) as caught:
-        model_of(case["npz"])
+        model_of(case["file"])
     assert type(caught.value).__name__ == case["error"]
 
 

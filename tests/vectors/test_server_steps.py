@@ -10,7 +10,6 @@ from crowdfl import errors
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.settings import TaskSettings
-from tests.vectors.test_vectors import generated
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 VECTORS = json.loads((FOLDER / "server_steps.json").read_text(encoding="utf-8"))
@@ -27,11 +26,6 @@ def task_of(case) -> TaskSettings:
 def read(chain, case, number, base, change):
     step, change = ServerStep.of(task_of(case)), np.array([int(value) for value in change], dtype=np.int64)
     return chain.averaged(change), chain.after(number, base, change, step)
-
-
-def test_the_generator_writes_the_same_file():
-    for name, text in generated("generate_steps.py").items():
-        assert (FOLDER / name).read_text(encoding="utf-8") == text
 
 
 @each(VECTORS["cases"])

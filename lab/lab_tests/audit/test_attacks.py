@@ -7,7 +7,6 @@ import pytest
 
 from crowdfl.errors import SettingsError
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.audit.averages import attack_average, attack_late_samples, attack_reused_seed, attack_total
 from crowdfl_lab.audit.command import attack_scene
 from crowdfl_lab.audit.finding import HARDENED, PAPER, Verdict
 from crowdfl_lab.audit.keys import (
@@ -17,8 +16,18 @@ from crowdfl_lab.audit.keys import (
     attack_upload,
 )
 from crowdfl_lab.audit.masks import attack_printed_masks, attack_repeated_operand, attack_scene_masks, demonstrate
+from crowdfl_lab.audit.readings import (
+    attack_average,
+    attack_late_samples,
+    attack_pair,
+    attack_reused_seed,
+    attack_rewards,
+    attack_scene_pair,
+    attack_total,
+    recover,
+    refusals,
+)
 from crowdfl_lab.audit.recorded_round import SAMPLES, Scene, play
-from crowdfl_lab.audit.rewards import attack_pair, attack_rewards, attack_scene_pair, recover, refusals
 
 ATTACKS = [
     attack_average,

@@ -14,6 +14,7 @@ from crowdfl.learning.datasets.watch_data import Watch
 from crowdfl.learning.features import features
 from crowdfl.learning.oracle import distances, gate_weights, rewards_from
 from crowdfl_lab.audit.incentives.campaign import (
+    CHEATS,
     SPECTRAL,
     CheatedCampaign,
     CrowdData,
@@ -21,7 +22,6 @@ from crowdfl_lab.audit.incentives.campaign import (
     Pupil,
     RoundUploads,
 )
-from crowdfl_lab.audit.incentives.cheats import CHEATS
 
 LANES, SIGMAS = 16384, 12.0
 SETTINGS = IncentiveSettings(honest=6, groups=(1, 2), rounds=3, draws=1, epochs=10, lanes=LANES)

@@ -20,8 +20,8 @@ from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl.protocols.round import AggregationRound
-from crowdfl_lab.audit.averages import attack_hidden_total
 from crowdfl_lab.audit.finding import Verdict
+from crowdfl_lab.audit.readings import attack_hidden_total
 from crowdfl_lab.audit.recorded_round import deal
 from crowdfl_lab.parties import LocalParties
 

@@ -15,14 +15,12 @@ from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import InProcessMemory
-from crowdfl_lab.experiments.accuracy import TABLE_3
 from crowdfl_lab.experiments.command import CATALOG
 from crowdfl_lab.experiments.crowds import LearnSettings, load_crowd
 from crowdfl_lab.experiments.dropouts import FIG_3
-from crowdfl_lab.experiments.federated import Attendance, Clear, Encrypted, Keys, federated
-from crowdfl_lab.experiments.options import PROFILES, ProfileRun
+from crowdfl_lab.experiments.federated import PROFILES, Attendance, Clear, Encrypted, Keys, ProfileRun, federated
 from crowdfl_lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
-from crowdfl_lab.experiments.scored import mad
+from crowdfl_lab.experiments.table3 import TABLE_3, mad
 from lab_tests.experiments.running import KEY, bench, run, text_of, tiny
 
 LEARN = LearnSettings(hidden=6, people=5, epochs=10, rate=0.03, rounds=2)

@@ -38,7 +38,7 @@ from crowdfl.roles.sp.operator_actions import (
 )
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
-from crowdfl.roles.sp.waiting import moment
+from crowdfl.roles.sp.waiting import format_time
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.run import open_books, open_holdings
 from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings, from_millionths, to_millionths
@@ -117,7 +117,7 @@ class PeerDesk:
         self._ends = TaskEnds(holdings, SystemClock(), margin=settings.lifetime_margin)
 
     def row(self, stored: StoredTask) -> Row:
-        since = None if stored.ended_at is None else moment(stored.ended_at)
+        since = None if stored.ended_at is None else format_time(stored.ended_at)
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
@@ -140,7 +140,7 @@ class PeerDesk:
         del results  # SP alone has any
         past = self._ends.lifetimes.is_past(stored, claims=True)
         if stored.state not in (OVER, REFUSED) and not past:
-            until = moment(self._ends.lifetimes.until(stored, claims=True))
+            until = format_time(self._ends.lifetimes.until(stored, claims=True))
             raise TaskNotEnded(
                 f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
             )
@@ -153,7 +153,7 @@ class PeerDesk:
         if stored.state == REFUSED:
             return "SP to say that it is over, or `purge`"
         until = self._ends.lifetimes.until(stored, claims=True)
-        return f"SP to say that it is over; by itself it ends after {moment(until)}"
+        return f"SP to say that it is over; by itself it ends after {format_time(until)}"
 
 
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
@@ -163,7 +163,7 @@ def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
 
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
-_SpSettings = Annotated[Path, typer.Argument(help="SP's settings.toml.")]
+_SpSettings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _PaidTask = Annotated[str, typer.Argument(help="The task's id.")]
 _AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
 _Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
@@ -266,7 +266,7 @@ clock_app = typer.Typer(help="The machine's clock, when SP does not believe it."
 
 @clock_app.command("confirm")
 def confirm(
-    settings: Annotated[Path, typer.Argument(help="SP's settings.toml.")],
+    settings: Annotated[Path, typer.Argument(help="The role's settings.toml.")],
     as_json: Json = False,
 ) -> None:
     """Say that this machine's clock is right as it is now. Compare it with another clock first."""

@@ -66,9 +66,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     invitation: _Invitation,
     data: Annotated[
         str,
-        typer.Option(
-            help="Whose data to train on: watch:0 to watch:9, csv:FOLDER and others; docs/learning.md lists them."
-        ),
+        typer.Option(help="Whose data: watch:0 to watch:9, csv:FOLDER and others; docs/learning.md lists them."),
     ],
     home: _Home = _HOME,
     yes: _Yes = False,

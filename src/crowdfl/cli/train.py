@@ -19,7 +19,7 @@ from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
-from crowdfl.learning.datasets.sources import FORMS, open_person
+from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.evaluation import class_report, scores, value_report
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
@@ -33,13 +33,15 @@ _ROWS = 8
 
 
 def train(  # noqa: PLR0913, PLR0917 -- each is an option
-    data: Annotated[str, typer.Option(help="Whose data: " + "; ".join(FORMS.values()) + ".")],
+    data: Annotated[
+        str, typer.Option(help="Whose data: watch:0 to watch:9, csv:FOLDER and others; docs/learning.md lists them.")
+    ],
     task: Annotated[Path | None, typer.Option(help="A task file: its \\[training] section says what to train.")] = None,
     model: Annotated[str | None, typer.Option(help=f"Without a task file: {', '.join(LEARNERS)}.")] = None,
     module: Module = None,
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
-    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
     entries: Annotated[
         list[str] | None,
         typer.Option(

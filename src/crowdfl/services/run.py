@@ -220,8 +220,13 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
 
 def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:
     """As `web_origins` says now, and after each reload."""
-    app.state.cors.replace(settings.web_origins)
-    app.state.reloads.add(lambda new: partial(app.state.cors.replace, new.web_origins))
+
+    def use(new: BrowserSettings) -> None:
+        app.state.web_origins.intersection_update(new.web_origins)
+        app.state.web_origins.update(new.web_origins)
+
+    use(settings)
+    app.state.reloads.add(lambda new: partial(use, new))
 
 
 def _sweeping(

@@ -244,8 +244,8 @@ class _SpLink(_LiveRole):
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._host.sp.claim(task, claim)
 
-    def quit(self, task: str, keys: ParticipantKeys) -> None:
-        self.leave(task, keys.who)
+    def leave(self, task: str, keys: ParticipantKeys) -> None:
+        self._host.sp.leave(task, keys.who)
 
     def final(self, task: str, number: int) -> bytes:
         return bytes(self.publication(task, number, None))

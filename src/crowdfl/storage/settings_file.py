@@ -16,7 +16,6 @@ from crowdfl.settings import (
     ComputingSettings,
     CspSettings,
     KgcSettings,
-    ParticipantSettings,
     RequesterSettings,
     ServiceSettings,
     SpSettings,
@@ -40,7 +39,6 @@ _PAGES = (
     ("SP", "The sensing platform has besides:", SpSettings),
     ("CSP", "The computation server has besides:", CspSettings),
     ("Requester, `settings.toml`", "As `crowdfl init` writes it.", RequesterSettings),
-    ("Participant, invitation file", "JSON, as `crowdfl task invite` writes it.", ParticipantSettings),
 )
 _LONGEST_LINE = 120
 _Model = TypeVar("_Model", bound=Settings)
@@ -95,29 +93,43 @@ def template_text(model: type[SettingsTable], values: Mapping[str, Any], prefix:
 def settings_page() -> str:
     head = (
         "# Settings\n\n"
-        "With this page you can look up every setting of a service, a task and a training.\n"
-        "It comes from the models in `src/crowdfl/settings.py`: `crowdfl settings > docs/settings.md` writes this page.\n"
-        "Paths are relative to the folder of the file they stand in. A setting that is unknown, of another type or out of\n"
-        "bounds is refused by name, with what is expected.\n"
+        "With this page you can look up every setting of a service, a task and a training. `python tools/reference.py`\n"
+        "writes it from `src/crowdfl/settings.py`; `crowdfl settings` prints it. After `=` stands the default. Paths are\n"
+        "relative to the folder of their file. A setting that is unknown, of another type or out of bounds is refused by\n"
+        "name.\n"
     )
-    parts = [f"\n## {title}\n\n{about}\n\n{_table(model)}" for title, about, model in _PAGES]
+    parts = [f"\n## {title}\n\n{about}\n\n{_list(model)}" for title, about, model in _PAGES]
     return head + "".join(parts)
 
 
-def _table(model: type[SettingsTable]) -> str:
+def _list(model: type[SettingsTable]) -> str:
     own = {name: field for name, field in settable(model).items() if name in model.__annotations__}
-    return "\n".join(["| setting | expected | default | meaning |", "|---|---|---|---|", *_rows(own)]) + "\n"
+    return "\n".join(_items(own)) + "\n"
 
 
-def _rows(fields: Mapping[str, FieldInfo], inside: str = "") -> list[str]:
-    rows = []
+def _items(fields: Mapping[str, FieldInfo], inside: str = "") -> list[str]:
+    items = []
     for name, field in fields.items():
-        default = "required" if field.is_required() else "" if field.default is None else f"`{_toml(field.default)}`"
-        words = expected(f"{inside}{name}", field)
-        rows.append(f"| `{inside}{name}` | {words} | {default} | {field.description} |")
-        table = table_of(field)
-        rows += _rows(settable(table), f"{inside}{name}.") if table else []
-    return rows
+        table, shown = table_of(field), f"{inside}{name}"
+        if table is not None or get_origin(field.annotation) is dict:
+            inner = _items(settable(table), f"{shown}.") if table else []
+            items += [f"- `[{shown}]`: {field.description}", *inner]
+            continue
+        is_usual = not field.is_required() and field.default not in (None, ())
+        words = [f"`{shown} = {_toml(field.default)}`" if is_usual else f"`{shown}`", _brief(field, is_usual)]
+        words += ["required"] if field.is_required() else []
+        items.append(f"- {', '.join(filter(None, words))}: {field.description}")
+    return items
+
+
+def _brief(field: FieldInfo, is_usual: bool) -> str:
+    """What is expected, without what a default shows by itself and without bounds that only keep absurd numbers out."""
+    words = re.sub(r"(?: and at most 10\^\d+| and below 2\^63)$", "", expected("", field))
+    words = re.sub(r"at least (\S+) and at most (\S+)$", r"\1 to \2", words)
+    words = words.removeprefix("a ").removeprefix("an ").removesuffix(" such as https://host:7101")
+    words = re.sub(r"(public key|digests|host name or an IP address), .*", r"\1", words)
+    plain = r"string|true or false|(whole )?number, (above 0|at least [01])"
+    return "" if is_usual and re.fullmatch(plain, words) else words
 
 
 def _about_peers(model: type[SettingsTable], found: Mapping[str, Any]) -> str:

@@ -5,18 +5,18 @@ import json
 import sys
 import types
 from collections.abc import Callable
-from io import BytesIO
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from safetensors.numpy import load, save
 
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
 from crowdfl.flower.client_config import plain_settings
-from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
+from tests.flower.inside.grid import Replies, ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)
 VICTIM = 2
@@ -151,6 +151,58 @@ def test_a_server_cannot_choose_which_metric_is_hidden():
     assert not any(b"num-examples" in message for message in trained)
 
 
+class Probing:
+    """A server that names another record for the averaged model, and puts one of its own where the app looks for it."""
+
+    def __init__(self, secret: np.ndarray) -> None:
+        self.probes = [np.zeros_like(secret), *np.eye(len(secret), dtype=np.float32)]
+        self.losses: list[float] = []
+
+    def tell(self, message: Message) -> None:
+        if message.metadata.message_type != "evaluate" or message.metadata.dst_node_id != VICTIM:
+            return
+        records = {name: record for name, record in message.content.items() if name != "arrays"}
+        records["elsewhere"] = message.content["arrays"]
+        records["arrays"] = ArrayRecord({"weight": Array(self.probes[len(self.losses)])})
+        records["crowdfl"] = ConfigRecord(dict(message.content["crowdfl"]) | {"arrays-key": "elsewhere"})
+        message.content = RecordDict(records)
+
+    def hear(self, replies: Replies) -> Replies:
+        reply = replies.get(VICTIM)
+        if reply is not None and reply.metadata.message_type == "evaluate" and reply.has_content():
+            self.losses += [float(loss) for name, loss in reply.content.get("metrics", {}).items() if name == "loss"]
+        return replies
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="a Flower server has the loss of any model on one client's data"
+)
+def test_a_server_cannot_have_models_of_its_own_evaluated():
+    """Losses of the unit vectors, and of zero, give the client's one sample."""
+    secret = {node: np.random.default_rng(node).uniform(-1, 1, 4).astype(np.float32) for node in NODES}
+    app = ClientApp(mods=[CrowdFLMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        weight = message.content["arrays"]["weight"].numpy()
+        arrays = ArrayRecord({"weight": Array(weight + np.float32(0.1) * (secret[context.node_id] - weight))})
+        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 10})}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        loss = float(((message.content["arrays"]["weight"].numpy() - secret[context.node_id]) ** 2).sum())
+        return Message(RecordDict({"metrics": MetricRecord({"loss": loss, "num-examples": 10})}), reply_to=message)
+
+    probing = Probing(secret[VICTIM])
+    grid = ServedGrid(app, NODES, probing.hear)
+    grid.tell = probing.tell
+    model = ArrayRecord({"weight": Array(np.zeros(4, np.float32))})
+    config = ConfigRecord({"lr": 0.1})
+    Prepared(FedAvg(), reveal=True).start(grid, model, num_rounds=len(probing.probes), train_config=config)
+    read = [(probing.losses[0] + 1 - loss) / 2 for loss in probing.losses[1:]]
+    assert len(read) < 4 or not np.allclose(read, secret[VICTIM], atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["get_parameters", "get_properties", "reconnect"])
 def test_a_client_of_the_older_api_shows_no_model_of_its_own(kind: str):
     """`get_parameters` asks such a client for its weights, which its last training may have left there."""
@@ -236,9 +288,7 @@ def other_initial(told: dict, _kept: dict) -> dict:
     """Weights of the server's choice, for one client alone."""
     if "initial" not in told:
         return told
-    buffer = BytesIO()
-    np.savez(buffer, **{name: array + 1 for name, array in np.load(BytesIO(told["initial"])).items()})
-    return told | {"initial": buffer.getvalue()}
+    return told | {"initial": save({name: array + 1 for name, array in load(told["initial"]).items()})}
 
 
 def old_publication(told: dict, kept: dict) -> dict:

@@ -15,7 +15,7 @@ from crowdfl.services.http.wire import new_token
 from crowdfl.storage.atomic import read_secret, write_private
 
 app = typer.Typer(help="How organisations come to know each other's keys: docs/organisations.md.", no_args_is_help=True)
-SettingsPath = Annotated[Path, typer.Argument(help="This role's settings.toml, as `crowdfl init --role` makes it.")]
+SettingsPath = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Part = Annotated[Path, typer.Argument(help="The other's public part, such as sp.public.json.")]
 RELOAD = "If the service runs, have it read this again: kill -HUP its process."
 

@@ -56,7 +56,7 @@ _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester
 _SETTINGS = Path("requester/settings.toml")
 _STATES = ("running", "paused", "cancelled", "finished", "settled")
 _LISTING = Backoff(deadline=3.0)  # a list of tasks says soon that the platform is away
-_Task = Annotated[str, typer.Argument(help="The task's id, as `create` printed it.")]
+_Task = Annotated[str, typer.Argument(help="The task's id.")]
 _TaskFile = Annotated[Path, typer.Argument(help="A task file, as `crowdfl task new` prints it.")]
 _Initial = Annotated[
     Path | None,
@@ -160,8 +160,8 @@ def fund(
 def invite(
     task: _Task,
     folder: _Folder,
-    count: Annotated[int, typer.Option("--count", "-n", min=1)] = 1,
-    days: Annotated[float, typer.Option(min=0.001)] = 30.0,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 1,
+    days: Annotated[float, typer.Option(min=0.001, help="How long they are good.")] = 30.0,
     links: Annotated[
         bool, typer.Option("--links", help="Write each as a link for a phone too, beside its file.")
     ] = False,

@@ -10,6 +10,7 @@ Every device computes the same bits: each operation is one of IEEE doubles, corr
 order, from left to right; what is added to S is rounded to whole units, halves to the even one.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,8 +24,8 @@ Floats = npt.NDArray[np.float64]
 Moments = tuple[Floats, ...]
 """m, and of `fedadam` v: what a reader carries from round to round."""
 
-_TINY = 2.0**-256  # less is 0: some programs' doubles have no subnormal numbers
-_LARGEST = 2.0**62  # units
+_TINY = math.ldexp(1, -256)  # less is 0: some programs' doubles have no subnormal numbers
+_LARGEST = math.ldexp(1, 62)  # units
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class ServerStep:
         if self.kind == "fedavgm":
             furthest = self.rate * clip / (1 - self.momentum)
         else:
-            by_squares = (1 - self.squares) * (1 - self.momentum**2 / self.squares)
-            furthest = min(self.rate * (1 - self.momentum) / by_squares**0.5, self.rate * clip / self.floor)
+            by_squares = (1 - self.squares) * (1 - self.momentum * self.momentum / self.squares)
+            furthest = min(self.rate * (1 - self.momentum) / math.sqrt(by_squares), self.rate * clip / self.floor)
         return f"server step    {self.kind}: moves a weight by at most {furthest:.3g} in a round"
 
     def start(self, parameters: int) -> Moments:

@@ -1,11 +1,11 @@
 """Every width of a task of this profile, from its settings: the ring of the uploads, the sketch, the bounds of a lane.
 
-Whole numbers throughout, so that every party computes the same ones: roots are rounded up, chances are only printed or compared
-with wide margins. docs/width-budget.md has the proofs.
+Whole numbers and fractions throughout, so that every party computes the same ones on every machine: roots are rounded up, and
+floats are only printed. docs/width-budget.md has the proofs.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,17 +15,17 @@ from typing import Self
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.protocols.shares.tail_bounds import added, binomial, most, pair, power_of_two, triple
+from crowdfl.protocols.shares.tail_bounds import binomial_weights, most, power_of_two, sparse_rows
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
 SAMPLE_BITS = 128  # of the ring that sample counts are shared in
-_CHEAT = 2.0**-40  # of an upload that wraps around and passes
+_CHEAT = Fraction(1, 2**40)  # of an upload that wraps around and passes
 _WIDEST, _NARROWEST_SCALARS, _SLACK = 64, 136, 44
 _MUCH_TOO_WIDE = 512
 _MOST_ROWS = 64  # that are tried
-_MOST_DROPPED = 0.01
-_MOST_FALSE = 1e-6  # of rejecting one honest upload
+_MOST_DROPPED = Fraction(1, 100)
+_MOST_FALSE = Fraction(1, 10**6)  # of rejecting one honest upload
 _MOST_LANES = 1 << 16
 _TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the same everywhere
 
@@ -105,14 +105,14 @@ class SharesWidths:
         return self.participants + self.has_previous
 
     @property
-    def drop_chance(self) -> float:
+    def drop_chance(self) -> Fraction:
         """Of one block, in one round: some lane of someone cannot be used."""
-        return BLOCK * 2 * (self.participants * self.lane_bound + self.previous_bound) / float(1 << self.k)
+        return Fraction(BLOCK * 2 * (self.participants * self.lane_bound + self.previous_bound), 1 << self.k)
 
     @cached_property
     def max_dropped_blocks(self) -> int:
         """More than these are no chance (2^-40): a server has made them unusable."""
-        return most(len(self.blocks), self.drop_chance, _CHEAT)
+        return most(len(self.blocks), min(self.drop_chance, Fraction(1)), _CHEAT)
 
     @property
     def R(self) -> int:  # noqa: N802 -- as in docs/width-budget.md
@@ -139,30 +139,33 @@ class SharesWidths:
         return self.participants * self.max_samples * one
 
     @property
-    def wrap_chance(self) -> float:
+    def wrap_chance(self) -> Fraction:
         """Of an upload that wraps around in the ring, so that its lanes look small, to be accepted."""
-        return float(self._missed**self.rows)
+        return self._missed**self.rows
 
     @property
     def twice_chance(self) -> float:
         """Estimate for an upload of exactly twice the norm bound to be accepted: all in one entry, or spread out."""
         hidden = 1 - (1 + self.tau) / 4  # share of its square that must not show
-        least = max(0, math.ceil(self.rows * hidden))
-        sparse = sum(binomial(self.rows, missed, self._missed) for missed in range(least, self.rows + 1))
-        return max(sparse, self._off_by(hidden))
-
-    @cached_property
-    def false_rejection(self) -> float:
-        """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
-        if not self.is_checked:
-            return 0.0
-        spread = self._off_by(self.tau)
-        return max(spread, self._sparse_rejection(pair(self.buckets)), self._sparse_rejection(triple(self.buckets)))
+        missed = min(self._missed, Fraction(1))
+        weights = islice(binomial_weights(self.rows, missed), max(0, math.ceil(self.rows * hidden)), None)
+        return max(float(Fraction(sum(weights), missed.denominator**self.rows)), self._off_by(hidden))
 
     @property
-    def _missed(self) -> float:
+    def false_rejection(self) -> float:
+        """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
+        return max(self._off_by(self.tau), float(self.sparse_rejection)) if self.is_checked else 0.0
+
+    @cached_property
+    def sparse_rejection(self) -> Fraction:
+        """The same of two or three equal entries, over all numbers of blocks that are left out. Only this decides on widths:
+        as `tau` is six standard deviations or more, an even update is rejected once in 10^9 at most."""
+        return max(self._rejection(entries) for entries in (2, 3))
+
+    @property
+    def _missed(self) -> Fraction:
         """Chance that one row does not show one large entry: another cancels it, or its block is left out."""
-        return 1 / self.buckets + self.drop_chance if self.is_checked else 1.0
+        return Fraction(1, self.buckets) + self.drop_chance if self.is_checked else Fraction(1)
 
     def _off_by(self, share: Fraction) -> float:
         """Chance that the sketched square of an even update is off by this share of it, to one side."""
@@ -187,10 +190,10 @@ class SharesWidths:
             f"sketch         {self.rows} rows of {self.buckets} buckets, at most {self.load} entries a bucket",
             f"lanes          up to {self.lane_bound}, of the previous sum up to {self.previous_bound}",
             f"scalars        {self.R} bits",
-            f"left out       a block of {BLOCK} lanes with chance {self.drop_chance:.2g}, "
+            f"left out       a block of {BLOCK} lanes with chance {float(self.drop_chance):.2g}, "
             f"at most {self.max_dropped_blocks} of {len(self.blocks)} blocks",
             f"accepted       up to {float(1 + self.tau):.3g} times the squared bound; twice the bound with chance "
-            f"{power_of_two(self.twice_chance)}, wrapped around with chance {power_of_two(self.wrap_chance)}",
+            f"{power_of_two(self.twice_chance)}, wrapped around with chance {power_of_two(float(self.wrap_chance))}",
             f"honest uploads rejected with chance {self.false_rejection:.1g}",
         ]
 
@@ -233,22 +236,21 @@ class SharesWidths:
 
     def _fits(self) -> bool:
         wide = 2 * self.sum_bound < 2**self.k and self.drop_chance <= _MOST_DROPPED
-        return wide and self.wrap_chance <= _CHEAT and self.false_rejection <= _MOST_FALSE
+        return wide and self.wrap_chance <= _CHEAT and self.sparse_rejection <= _MOST_FALSE
 
-    def _sparse_rejection(self, row: dict[int, float]) -> float:
-        """Of an upload of few entries, given by how many sixths of its square a row is above it; over all numbers dropped."""
-        total = {0: 1.0}
-        for _ in range(self.rows):
-            total = added(total, row)
-        count = len(self.blocks)
-        return sum(
-            binomial(count, dropped, self.drop_chance) * self._above(total, Fraction(count - dropped, count))
-            for dropped in range(min(count, self.max_dropped_blocks) + 1)
+    def _rejection(self, entries: int) -> Fraction:
+        """Of an upload of so many equal entries."""
+        count, drop = len(self.blocks), min(self.drop_chance, Fraction(1))
+        excess = sparse_rows(entries, self.buckets, self.rows)
+        weights = islice(binomial_weights(count, drop), self.max_dropped_blocks + 1)
+        rejected = sum(
+            weight * self._above(excess, Fraction(count - dropped, count)) for dropped, weight in enumerate(weights)
         )
+        return Fraction(rejected, drop.denominator**count * sum(excess.values()))
 
-    def _above(self, sixths: dict[int, float], kept: Fraction) -> float:
+    def _above(self, sixths: Mapping[int, int], kept: Fraction) -> int:
         limit = 6 * self.rows * ((1 + self.tau) * kept - 1)
-        return sum(chance for excess, chance in sixths.items() if excess > limit)
+        return sum(weight for excess, weight in sixths.items() if excess > limit)
 
 
 def _rule(settings: TaskSettings) -> str:
@@ -287,8 +289,8 @@ def _norm_bound(settings: TaskSettings, parameters: int) -> int:
 
 def _row_counts(lanes: int) -> Sequence[int]:
     """Numbers of rows that are worth a look: with none of them may an upload that cancels in every row pass."""
-    hiding = ((rows, (lanes // rows) ** -float(rows)) for rows in range(1, lanes // 2 + 1))
-    counts = list(islice((rows for rows, chance in hiding if chance <= _CHEAT), _MOST_ROWS))
+    hiding = (rows for rows in range(1, lanes // 2 + 1) if (lanes // rows) ** rows >= _CHEAT.denominator)
+    counts = list(islice(hiding, _MOST_ROWS))
     if not counts:
         raise WidthBudgetExceeded(
             f"with {lanes} lanes, uploads that wrap around would pass more often than once in 2^40: set `lanes` to 128 or more"

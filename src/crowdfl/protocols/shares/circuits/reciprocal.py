@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import gmpy2
 from gmpy2 import mpz
 
 from crowdfl.crypto.randomness import Coins, log_uniform
@@ -33,6 +34,7 @@ LEAK = 0.01  # of all divisions of a task together
 _HIDING = 64  # bits by which b is longer than what it hides
 _WIDEST = 1 << 20
 _COIN = 53
+_PRECISION = 128  # bits, of the chance that a coin is compared with
 _Saw = Callable[[str, Sequence[int]], None]
 
 
@@ -137,16 +139,17 @@ def _products(first: Dealt, second: Dealt, bits: int) -> list[int]:
 
 
 def draw_mask(coins: Coins, lo: int, hi: int) -> mpz:
-    """m in [2^lo, 2^hi) with probability proportional to sin^2(pi (log2 m - lo) / (hi - lo)) / m."""
-    while True:
-        m = log_uniform(coins, lo, hi)
-        if int(coins.bits(_COIN)) < math.sin(math.pi * (_log2(m) - lo) / (hi - lo)) ** 2 * 2.0**_COIN:
-            return m
+    """m in [2^lo, 2^hi) with probability proportional to sin^2(pi (log2 m - lo) / (hi - lo)) / m.
 
-
-def _log2(m: mpz) -> float:
-    shift = max(0, m.bit_length() - _COIN)
-    return shift + math.log2(int(m >> shift))
+    Logarithm and sine are MPFR's, which are correctly rounded: an SP that moves to another machine in a round draws the same m.
+    """
+    with gmpy2.context(precision=_PRECISION):
+        turn, coin = gmpy2.const_pi() / (hi - lo), mpz(1) << _COIN
+        while True:
+            m = log_uniform(coins, lo, hi)
+            height = gmpy2.sin((gmpy2.log2(m) - lo) * turn)
+            if coins.bits(_COIN) < height * height * coin:
+                return m
 
 
 class Divider(Protocol):

@@ -1,0 +1,117 @@
+"""Tasks of `shares` for attacks on many rounds: the real roles in one process, and phones that learn."""
+
+from collections.abc import Callable, Collection, Generator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.shares.round.average import AverageReader
+from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspRound
+from crowdfl.protocols.shares.round.transcript import SpConversation
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.simulation.local_host import LocalFederation, RoundResult, Update
+from tests.hosts import ONE
+
+TASK: dict[str, Any] = {
+    "profile": "shares",
+    "min_participants": 5,
+    "max_participants": 7,
+    "max_samples": 20,
+    "rounds": 4,
+    "decimals": 3,
+    "clip": 2.0,
+    "max_norm": 3.0,
+    "lanes": 128,
+}
+SIZE = 4
+
+
+def works_today(gain: str) -> pytest.MarkDecorator:
+    """Somebody gains something that it must not: the test says so until the attack fails."""
+    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=gain)
+
+
+class Campaign:
+    """Six people. Each wants weights of its own, and trains until it has them: the update follows from the model alone."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.federation = LocalFederation(backend=ONE, **TASK | settings)
+        rng = np.random.default_rng(3)
+        names = [f"p{i}" for i in range(6)]
+        self.wanted = {who: np.round(rng.uniform(-1, 1, SIZE), 2) for who in names}
+        self.samples = {who: 4 + i for i, who in enumerate(names)}
+        self.models = [np.zeros(SIZE)]  # what each round starts from
+
+    def play(self, without: Collection[str] = (), **cheats: tuple[Any, int]) -> RoundResult:
+        """The next round; of `cheats`, an update and a number of samples."""
+        trained = {who: Update({"w": w}, self.samples[who]) for who, w in self.wanted.items() if who not in without}
+        forged = {who: Update({"w": self.models[-1] + u}, count) for who, (u, count) in cheats.items()}
+        result = self.federation.round(trained | forged)
+        self.models.append(np.asarray(result.model[0]))
+        return result
+
+    def uploaded(self, who: str, number: int) -> Any:
+        """The numbers that somebody has shared in a round."""
+        unit = self.shape.widths.unit
+        return np.rint((self.wanted[who] - self.models[number - 1]) * unit) * self.samples[who]
+
+    @property
+    def shape(self) -> SharesShape:
+        return SharesShape(self.host.sp.definition(self.federation.task).spec)
+
+    @property
+    def host(self) -> Any:
+        return self.federation.host
+
+    def pseudonym(self, who: str) -> str:
+        return str(self.host.people[who].keys.who)
+
+
+def watch_readers(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, int]]:
+    """By round, the sum and the total that every reader computes on its way to the average."""
+    read, seen = AverageReader._unmasked, {}
+
+    def noted(self: AverageReader, message: Any, place: Any) -> tuple[Any, int]:
+        sums, total = read(self, message, place)
+        seen[place.number] = (sums.copy(), total)
+        return sums, total
+
+    patch.setattr(AverageReader, "_unmasked", noted)
+    return seen
+
+
+def error(found: Any, truth: Any) -> float:
+    """Relative; whoever knows nothing says zero, and is off by one."""
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+
+def tamper(patch: pytest.MonkeyPatch, server: str, change: Callable[[int, bytes], bytes]) -> None:
+    """A server alters both messages of each exchange after the manifest: that shifts what the two open together."""
+    ask, answer = SpConversation.ask, CspRound.answer
+    steps: dict[CspRound, int] = {}
+
+    def asked(self: SpConversation, payload: bytes) -> Generator[bytes, Reply, bytes]:
+        step = self._said.step + 1
+        if step == 1:
+            return (yield from ask(self, payload))
+        return change(step, (yield from ask(self, change(step, payload))))
+
+    def answered(self: CspRound, payload: bytes) -> CspAnswer:
+        steps[self] = step = steps.get(self, 1) + 1
+        given = answer(self, change(step, payload))
+        given.payload = change(step, given.payload)
+        return given
+
+    if server == "SP":
+        patch.setattr(SpConversation, "ask", asked)
+    else:
+        patch.setattr(CspRound, "answer", answered)
+
+
+def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
+    """Something added, modulo 2^bits, to the number that begins at this byte."""
+    end = place + bits // 8
+    value = (int.from_bytes(message[place:end], "little") + number) % (1 << bits)
+    return message[:place] + value.to_bytes(bits // 8, "little") + message[end:]

@@ -1,0 +1,22 @@
+"""The pages that are written from the code say what the code says."""
+
+import pytest
+
+from tests.docs.conftest import ROOT, load_tool
+
+reference = load_tool("reference")
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_a_page_is_up_to_date(page):
+    """After a change: `python tools/reference.py`."""
+    assert (ROOT / page).read_text(encoding="utf-8") == reference.PAGES[page]()
+
+
+def test_every_command_and_option_says_what_it_is():
+    """A sentence each, which the page prints as it is."""
+    found = reference.all_commands()
+    assert len(found) > 50
+    said = [(one.words, one.text) for one in found]
+    said += [(f"{one.words} {taken.name}", taken.text) for one in found for taken in one.parameters]
+    assert [words for words, text in said if not text.endswith((".", "]"))] == []
