@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdfl.cli.exchange.accept import install
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import HOLDS, NAME, PEERS, SERVERS, PublicPart, write_part
+from crowdfl.cli.exchange.role_folder import HOLDS, NAME, PEERS, SERVERS, PublicPart, RoleFolder, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
