@@ -25,7 +25,8 @@ HEAD = """# Commands
 With this page you can look up every command of `crowdfl`. [lab/docs/commands.md](../lab/docs/commands.md) has those of the
 laboratory. `python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
 
-Put `crowdfl` before each. Capitals are for you to fill in; what stands in brackets may be left out.
+Put `crowdfl` before each. Capitals are for you to fill in; what stands in brackets may be left out. After `=` stands the
+default, or what kind of value it takes.
 
 Exit codes: 0, done; 1, a check that you asked for failed, or a question was not answered with yes; 2, wrong usage; 3, an
 error, which standard error names with what to do; 130, interrupted.
@@ -34,7 +35,7 @@ LAB_HEAD = """# Commands of the laboratory
 
 With this page you can look up what `crowdfl` does besides where the laboratory is installed, as in a clone.
 `python tools/reference.py` writes it from the code. [docs/commands.md](../../docs/commands.md) has the other commands.
-Put `crowdfl` before each.
+Put `crowdfl` before each. After `=` stands the default, or what kind of value it takes.
 """
 
 
@@ -76,15 +77,14 @@ def group(found: Any, words: tuple[str, ...]) -> str:  # noqa: ANN401 -- as abov
 
 
 def parameter(found: Any) -> Parameter:  # noqa: ANN401 -- as above
-    """Its name as one types it, and its help with the default."""
+    """Its name as one types it, with the default, and its help."""
     text = one_line(found.help)
     if found.param_type_name != "option":
         name = (found.metavar or found.name.upper()).removesuffix("...") + "..." * (found.nargs == -1)
         return Parameter(name if found.required else f"[{name}]", text, False)
     names = "/".join([*found.opts, *found.secondary_opts[: found.default is True]])
-    if found.default not in (None, False, True, 0) and "default" not in text:
-        text = f"{text} Default: `{found.default}`.".strip()
-    return Parameter(names if found.is_flag else f"{names}={found.metavar or 'X'}", text, True)
+    usual = found.default if found.default not in (None, 0) else found.metavar or "X"
+    return Parameter(names if found.is_flag else f"{names}={usual}", text, True)
 
 
 def one_line(text: str | None) -> str:
@@ -141,7 +141,8 @@ def page(head: str, found: list[Command]) -> str:
 def section(command: Command, shared: dict[Parameter, int]) -> str:
     """How to type a command, what it does, and what it takes besides."""
     usage = " ".join([command.words, *(one.name for one in command.parameters if not one.is_option)])
-    named = [one.name for one in command.parameters if one.is_option and SHARED <= shared.get(one, 0) < EVERYWHERE]
+    known = [one for one in command.parameters if one.is_option and SHARED <= shared.get(one, 0) < EVERYWHERE]
+    named = [one.name.partition("=")[0] for one in known]
     own = [item(one) for one in command.parameters if one not in shared]
     text = f"{command.text} Also `{'`, `'.join(named)}`." if named else command.text
     return f"\n### `{usage}`\n\n{text}\n" + ("\n" + "".join(own) if own else "")

@@ -4,7 +4,7 @@ from crowdfl import errors
 from crowdfl.crypto.paillier import pctd
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, join
 from crowdfl.learning.functions import TrainingInfo
-from crowdfl.learning.models.update import Update
+from crowdfl.learning.models.learner import Update
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalFederation, RoundResult
 from crowdfl.simulation.result import SimulatedRound, SimulationResult

@@ -11,7 +11,7 @@ import pytest
 from crowdfl.errors import SettingsError
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
-from crowdfl.services.http.context import outgoing
+from crowdfl.services.http.wire import outgoing
 from crowdfl.services.tracing import OtelTracing
 from tests.http.observed import ObservedWorld, found_in
 

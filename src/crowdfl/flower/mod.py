@@ -15,12 +15,10 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError, SlotOverflow
-from crowdfl.flower.arrays import Template
 from crowdfl.flower.client_config import WEIGHT_KEY
-from crowdfl.flower.invitation import NodeInvitation, kgc_of
+from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
 from crowdfl.flower.message_peers import AskedToEnrol, MessageSp, RelayedKgc, pruned
-from crowdfl.flower.state import open_blobs
-from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction
+from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady, SettingsError
-from crowdfl.flower.invitation import NodeInvitation
+from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
@@ -139,8 +139,8 @@ def prepare(
         texts: `purpose`, `terms` and `readers`, for people who read them.
         settings: as `CrowdFLStrategy` takes them.
     """
-    from crowdfl.flower.arrays import Template
     from crowdfl.flower.client_config import Agreed, kept_digest, plain_settings
+    from crowdfl.flower.wire import Template
     from crowdfl.services.client.requester_file import RequesterFile, open_requester
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
@@ -168,7 +168,7 @@ def open_model(requester: str | Path, published: str | Path) -> "ArrayRecord":
     """
     from flwr.app import ArrayRecord
 
-    from crowdfl.flower.arrays import Template
+    from crowdfl.flower.wire import Template
 
     results = PublishedRounds.read(Path(published))
     reader = results.reader(owners_blobs(Path(requester)))

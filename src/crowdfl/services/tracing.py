@@ -12,7 +12,7 @@ from typing import Any
 
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.exchange import Silent
-from crowdfl.services.http.context import carry, request_id
+from crowdfl.services.http.wire import carry, request_id
 
 _MISSING = "`tracing` needs packages that are not installed: pip install 'crowdfl[tracing]'"
 _ADDRESSES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -18,9 +18,15 @@ from structlog.types import FilteringBoundLogger
 
 from crowdfl.services import tracing
 from crowdfl.services.http import logs
-from crowdfl.services.http.context import REQUEST_ID_HEADER, accepted_id
 from crowdfl.services.http.problems import respond
-from crowdfl.services.http.wire import DIGEST_HEADER, PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
+from crowdfl.services.http.wire import (
+    DIGEST_HEADER,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    REQUEST_ID_HEADER,
+    accepted_id,
+    require_protocol,
+)
 from crowdfl.text import printable
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -105,7 +111,7 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
+                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
                 headers.setdefault("Cache-Control", "no-store")
                 headers.setdefault("X-Content-Type-Options", "nosniff")  # no upload becomes a page of this origin
             await send(message)

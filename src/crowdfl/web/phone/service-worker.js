@@ -64,7 +64,7 @@ const FILES = [
   ["learning/jobs.js", "sha256-UKHt6vkPVdhuZib//Z1wnDND5GZkyrlO1pwPi4blHDQ="],
   ["learning/layers.js", "sha256-aYjOh47ewUnA4Z2iOQ3QSY4lx6l+UkrZbJgT0i5Br10="],
   ["learning/learners.js", "sha256-i+3ZDZ1WsY7sWMIiLk+NEOcB7YypjswwuI95zohII7c="],
-  ["learning/network.js", "sha256-+95z4GyUY5Z+r1PQY36bxGLkad/WAVmadGE8Ha8Cz1E="],
+  ["learning/network.js", "sha256-M/Q1ehlBsSTwnY6li5QY9iyXg9eH8Yi9tZpquqwyWnE="],
   ["learning/networks.js", "sha256-uR65HQWBsUpkaXRWGINNclJDAYR/PQq6witC8OkZIwE="],
   ["learning/random.js", "sha256-h7Ek9IN8vqAHfMXiwNstJpM2iHTRSuFYht5qzdadRGM="],
   ["learning/recipe.js", "sha256-ifX0zHKrQO6EiBxT4UdlxkFxIQEGPX/eLZHlDWkpHVM="],
@@ -80,7 +80,7 @@ const FILES = [
   ["protocol/chain.js", "sha256-JF49tXVBL1j89PjRBf0aTpx6eAJJbqAeIbekH79zGH0="],
   ["protocol/documents.js", "sha256-GoELpLmk5Vr1DbEQZUxAcUXEDprrML2YTvzZlSQPUa8="],
   ["protocol/enrolment.js", "sha256-N1EnLxRaQrNGQ+giJ1J9eWb/t52RmgljmQ90/jbC5t0="],
-  ["protocol/errors.js", "sha256-r93+5mjacZJ6SWzaJ5oGl2mLelgE4P7wMdL+XlH98Hs="],
+  ["protocol/errors.js", "sha256-ADr6z+mJ9KXNd+GF6aPJVoQuHkMyrEqFOa8MoqI6fFU="],
   ["protocol/invitation.js", "sha256-Eqly68DpQ73h1K4M40POu2peHLSK1fHOBAOpV1+s+9g="],
   ["protocol/json.js", "sha256-Ji8vVY8QNQdC93icRFtk7SEwAHGyd9pArayN2Fd6fK4="],
   ["protocol/keys.js", "sha256-NyZHC9+Ysy21CkosL6j12+6vvYRBGE9sXO6nx4X3c/4="],
@@ -103,7 +103,7 @@ const FILES = [
   ["../web/vendor/uplot.css", "sha256-j6zv+mp7QMFsh4RbzOnAVNFIInNIDaMNnsmk67IQkk8="],
   ["../web/vendor/uplot.js", "sha256-24RuSne/74vTXy1w7xU9PgjImzS+542YbyMY0PaX2mc="],
 ];
-const VERSION = "4dc215dc74652cdb";
+const VERSION = "2eb677c08cfc3ce1";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PATIENCE = 3000; // milliseconds
