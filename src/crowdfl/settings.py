@@ -495,7 +495,7 @@ class KgcSettings(TaskLimits, BrowserSettings, ServiceSettings):
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
     pins: ServerPins | None = Field(
         default=None,
-        description="The keys that SP and CSP must prove, or they get no key share: docs/organisations.md.",
+        description="The keys that SP and CSP must prove, or they get no key share: docs/running.md.",
     )
 
     @property
@@ -537,7 +537,7 @@ class CspSettings(ComputingSettings):
 
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
     pins: SpPin | None = Field(
-        default=None, description="The key that SP must prove, or it gets no answer: docs/organisations.md."
+        default=None, description="The key that SP must prove, or it gets no answer: docs/running.md."
     )
 
     @property

@@ -125,6 +125,8 @@ def test_the_api_reference_has_what_the_package_offers(site):
     missing = [name for name in crowdfl.__all__ if name not in modules and f"crowdfl.{name}" not in anchors]
     assert missing == []
     assert {"crowdfl.errors.SettingsError", "crowdfl.crypto.paillier.pctd.keygen"} <= anchors
+    flower = {one.rpartition(".")[2] for one in anchors if one.startswith("crowdfl.flower.")}
+    assert {"CrowdFLStrategy", "CrowdFLMod", "prepare", "open_model"} <= flower
 
 
 def elements(path: Path) -> Counter[str]:
