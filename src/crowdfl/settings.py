@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -297,6 +297,39 @@ class TaskSettings(Settings):
                 f"{self.server_momentum}: else a weight may leap when its updates become small"
             )
         return self
+
+
+class TaskOptions(TypedDict, total=False):
+    """The settings of a task by their names, as functions take them: `TaskSettings` says what each means, and checks it."""
+
+    total: Literal["shown", "hidden"]
+    decimals: int
+    clip: float
+    max_participants: int
+    max_samples: int
+    sigma: int | None
+    epsilon: float | None
+    lanes: int | None
+    rule: Literal["none", "distance", "agreement", "gate"] | None
+    check: Literal["bounds", "none"]
+    max_norm: float | None
+    strategy: Literal["discard", "retransmit"]
+    window: float
+    grace: float
+    min_participants: int
+    budget: str | int | Decimal | None
+    server_step: Literal["none", "fedavgm", "fedadam"]
+    server_rate: float
+    server_momentum: float
+    server_squares: float
+    server_floor: float
+    key_bits: int
+
+
+def option_words() -> str:
+    """Each of these with its help, a line each."""
+    fields = TaskSettings.model_fields
+    return "".join(f"    {name}: {fields[name].description}\n" for name in TaskOptions.__annotations__)
 
 
 class TrainingSettings(Settings):

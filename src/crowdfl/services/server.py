@@ -57,17 +57,17 @@ def _serve(
     open_app: Callable[[_Settings], FastAPI],
     name: str,
     settings: _Settings,
-    set_upload_loader: Callable[[], _Settings] | None = None,
+    read_settings: Callable[[], _Settings] | None = None,
     extend: Callable[[FastAPI, _Settings], None] = lambda _app, _settings: None,
 ) -> None:
-    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `set_upload_loader`.
+    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_settings`.
 
     `extend` adds to the app what this layer knows nothing of, such as pages.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
     stop_tracing = tracing.start(settings.tracing, name)
     app = open_app(settings)
-    app.state.reloads.read_settings = set_upload_loader or app.state.reloads.read_settings
+    app.state.reloads.read_settings = read_settings or app.state.reloads.read_settings
     extend(app, settings)
     logs.configure()
     rate_limit_library_logs()

@@ -127,7 +127,7 @@ class _LeanDisk(MemoryDisk):
 
 
 @dataclass
-class Seen:
+class SimulationLog:
     """What happened, by round and person."""
 
     events: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
@@ -172,7 +172,7 @@ class _Link:
 
     def _counted(self, number: int, name: str, *given: Any) -> bytes:  # noqa: ANN401
         found: bytes = self.__getattr__(name)(*given)
-        self._crowd.seen.down[number] += len(found)
+        self._crowd.log.down[number] += len(found)
         return found
 
 
@@ -197,7 +197,7 @@ class SimulatedCrowd:
         insecure_test_key: bool = False,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
     ) -> None:
-        self.settings, self.counters, self.seen = definition.settings, Counters(), Seen()
+        self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock = ManualClock(1.0)
@@ -242,12 +242,12 @@ class SimulatedCrowd:
         """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
         self.host.run()
         for round_ in self.rounds():
-            self.seen.began.setdefault(round_.number, time.perf_counter())
-            if round_.is_over and round_.number not in self.seen.ended:
-                self.seen.ended[round_.number] = time.perf_counter()
+            self.log.began.setdefault(round_.number, time.perf_counter())
+            if round_.is_over and round_.number not in self.log.ended:
+                self.log.ended[round_.number] = time.perf_counter()
                 self._tidy(round_.number)
-            if round_.number not in self.seen.dropped:
-                self.seen.dropped[round_.number] = self._away_in(round_.number)
+            if round_.number not in self.log.dropped:
+                self.log.dropped[round_.number] = self._away_in(round_.number)
         self.away = self._away_now()
 
     def _away_now(self) -> frozenset[str]:
@@ -256,7 +256,7 @@ class SimulatedCrowd:
         if last is None or last.state is not RoundState.OPEN:
             return frozenset()
         takes_late = self.settings.strategy == "retransmit" and last.is_late(self.settings, self.clock.now())
-        return frozenset() if takes_late else self.seen.dropped[last.number]
+        return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
         for person in self._people:
@@ -309,17 +309,17 @@ class SimulatedCrowd:
         return {name: reasons[person.keys.who] for name, person in self.people.items() if person.keys.who in reasons}
 
     def note_upload(self, name: str, number: int, size: int) -> None:
-        self.seen.up[number] += size
+        self.log.up[number] += size
         if self.host.sp.store.round(self.task, number).is_late(self.settings, self.clock.now()):
-            self.seen.late[number].append(name)
+            self.log.late[number].append(name)
 
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
         if what == "paid":
-            self.seen.paid[name] = details["millionths"]
+            self.log.paid[name] = details["millionths"]
         if "round" in details:
-            self.seen.events[what, details["round"]][name] = dict(details)
+            self.log.events[what, details["round"]][name] = dict(details)
         if what == "read":
-            self.seen.weights[details["round"], name] = self.trainers[name].weight
+            self.log.weights[details["round"], name] = self.trainers[name].weight
         if what in ("trained", "read"):
             self._on_change(self)
 

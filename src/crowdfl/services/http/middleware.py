@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -117,10 +118,10 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            with tracing.current().span(_method(scope), {}, kind="server", parent=asked) as span:
+            with tracing.span(_method(scope), kind=SpanKind.SERVER, parent=asked) as span:
                 require_protocol(PROTOCOL if version is None else version)
                 await self.app(scope, receive, sending)
-                span.add(route=_route(scope), status=status)
+                span.set_attributes(tracing.named({"route": _route(scope), "status": status}))
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
             if status:
