@@ -133,7 +133,12 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
     payment = Annotated[Payment, Depends(json_body(Payment, _LIMIT))]
     new_invitations = Annotated[NewInvitations, Depends(json_body(NewInvitations, _LIMIT))]
     task_order = Annotated[TaskOrder, Depends(json_body(TaskOrder, _LIMIT))]
-    reads = {"": actions.task, "/status": actions.status, "/seen": actions.seen, "/invitations": actions.invitations}
+    reads = {
+        "": actions.task,
+        "/status": actions.status,
+        "/disclosures": actions.learnt,
+        "/invitations": actions.invitations,
+    }
     for path, read in reads.items():
         routes.get(_TASK + path, dependencies=[Depends(_require_task_id)])(read)
 

@@ -5,16 +5,20 @@ import secrets
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from crowdfl.disclosures import learnt_in, weaknesses_of
 from crowdfl.documents.links import link_of, phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.shares.round.upload import upload_bytes
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.defining import defined
 from crowdfl.roles.phone_support import phone_obstacle
 from crowdfl.roles.requester import Requester
@@ -24,7 +28,6 @@ from crowdfl.text import printable
 from crowdfl.web.qr import qr_svg
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
 from crowdfl.web.requester_console.model_evaluation import ModelEvaluation, Progress
-from crowdfl.web.requester_console.seen import seen
 
 ORDERS = ("pause", "resume", "cancel", "close")
 MOST_INVITATIONS = 100
@@ -178,10 +181,10 @@ class RequesterActions:
         else:
             self.requester.order(task, action)
 
-    def seen(self, task: str) -> dict[str, Any]:
+    def learnt(self, task: str) -> dict[str, Any]:
         """What each party saw."""
         definition = self.requester.definition(task)
-        return seen(definition, self.requester.sp.status(task))
+        return _learnt(definition, self.requester.sp.status(task))
 
     def evaluate(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)
@@ -232,3 +235,40 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }
+
+
+def _learnt(definition: Definition, status: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Rows for a table, and the known weaknesses under it."""
+    profile = definition.settings.profile
+    known = {"SP": _sp(definition, status), "CSP": _csp(definition, status), "KGC": _kgc(definition)}
+    rows = [
+        {"party": row.party, "learns": row.learns, "hidden": row.hidden, "known": known.get(row.party, "")}
+        for row in learnt_in(profile)
+    ]
+    weak = [f"{' or '.join(row.parties)}{', deviating' * row.deviates}: {row.gains}." for row in weaknesses_of(profile)]
+    return {"profile": profile, "rows": rows, "weak": weak}
+
+
+def _sp(definition: Definition, status: Mapping[str, Any] | None) -> str:
+    parts = [f"a model of {definition.spec.parameters:,} parameters"]
+    if definition.settings.profile == "shares":
+        parts.append(f"uploads of {upload_bytes(SharesShape(definition.spec)):,} bytes")
+    rounds = [] if status is None else status["rounds"]
+    parts += [f"round {entry['number']}: {entry['uploads']} uploads" for entry in rounds]
+    return ", ".join([*parts, *_dealt(definition, "sp")])
+
+
+def _csp(definition: Definition, status: Mapping[str, Any] | None) -> str:
+    people = [] if status is None else [f"{status['enrolled']} enrolled"]
+    return ", ".join([*people, *_dealt(definition, "csp")])
+
+
+def _kgc(definition: Definition) -> str:
+    sizes = dealt_sizes(definition)
+    total = sum(sizes.values()) * definition.settings.rounds
+    return f"dealt {total:,} bytes in all" if sizes else ""
+
+
+def _dealt(definition: Definition, role: str) -> list[str]:
+    size = dealt_sizes(definition).get(role)
+    return [] if size is None else [f"{size:,} bytes dealt for each round"]
