@@ -12,11 +12,11 @@ from playwright.sync_api import BrowserContext, Page, expect
 from crowdfl.documents.links import read_link
 from crowdfl.learning.models.files import from_npz
 from crowdfl.web.requester_console.app import serving_requester
-from crowdfl.web.requester_console.guard import RequesterSession
+from crowdfl.web.shell import OneBrowser
 from tests.http.world import World
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
-from tests.web.requesting import Office, small_values, task_of
+from tests.web.consoles import Office, small_values, task_of
 
 SCRIPT = '<img src=x onerror="document.title=1"> & "quotes"'
 PURPOSE = "Recognise which exercise somebody is doing"
@@ -29,19 +29,18 @@ def office(tmp_path, monkeypatch) -> Iterator[Office]:
     """A platform in this process, and the requester's own folder."""
     with start_blocking_portal() as portal:
         world = World(tmp_path, portal)
-        (tmp_path / "own").mkdir(mode=0o700)
         yield Office(world, tmp_path / "own", monkeypatch)
         world.close()
 
 
 @pytest.fixture
-def session(office) -> Iterator[RequesterSession]:
+def session(office) -> Iterator[OneBrowser]:
     """The console, served."""
     with serving_requester(office.app) as session:
         yield session
 
 
-def opened(context: BrowserContext, session: RequesterSession) -> tuple[Page, list[str]]:
+def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str]]:
     page = context.new_page()
     wrong = browsers.complaints(page)
     page.goto(session.address)

@@ -73,17 +73,19 @@ def page_assets(name: str, place: str) -> dict[str, Assets]:
 
 
 def phone_assets() -> dict[str, Assets]:
-    """Every file of the phone's page; its service worker lists all others with their hashes."""
-    places = page_assets("phone", _PHONE)
-    own = dict(places[_PHONE])
-    kept = {name: asset for name, asset in own.items() if name.endswith(_KEPT) and name != _WORKER}
-    files = {"./": own[_INDEX]} | kept
-    for place in _SHARED:
-        files |= {f"..{place}/{name}": asset for name, asset in places[place].items() if name.endswith(_KEPT)}
-    hashes = [[name, _integrity(asset)] for name, asset in files.items()]
+    """Every file of the phone's page."""
+    return with_list(page_assets("phone", _PHONE))
+
+
+def with_list(places: Mapping[str, Assets]) -> dict[str, Assets]:
+    """The same files; the phone's service worker lists all others with their hashes."""
+    own = places[_PHONE]
+    files = {"./": own[_INDEX]} | {name: asset for name, asset in own.items() if name != _WORKER}
+    files |= {f"..{place}/{name}": asset for place in _SHARED for name, asset in places[place].items()}
+    hashes = [[name, _integrity(asset)] for name, asset in files.items() if name == "./" or name.endswith(_KEPT)]
     version = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
     worker = own[_WORKER].body.decode().replace('["", []]', json.dumps([version, hashes]), 1)
-    return places | {_PHONE: own | {_WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
+    return {**places, _PHONE: {**own, _WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
 
 
 def _integrity(asset: Asset) -> str:

@@ -62,7 +62,7 @@ def cookies_named(request: Request, name: str) -> list[str]:
     return [value.strip() for key, _, value in pairs if key.strip() == name]
 
 
-@dataclass
+@dataclass(eq=False)
 class OneBrowser:
     """The requester's console: one page in one browser on this machine.
 
