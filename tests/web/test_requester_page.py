@@ -102,7 +102,7 @@ def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, brows
 def test_the_form_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
     page, wrong = opened(desk_context, session)
     page.get_by_role("link", name="New task").first.click()
-    said, widths = page.locator(".answer .headline"), page.locator(".answer .widths")
+    said, widths = page.locator(".answer .headline"), page.locator(".answer .facts")
     expect(said).to_have_text("It fits: 1,028 parameters.")
     before = widths.inner_text()
     most = page.get_by_label("max participants", exact=True)
@@ -253,6 +253,7 @@ def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, de
     expect(pause).to_be_focused()
     assert office.world.requester.sp.status(task)["state"] == "running"
     page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     assert office.world.requester.sp.status(task)["state"] == "paused"

@@ -1,4 +1,3 @@
-// @ts-check
 // NumPy's npz: a model's arrays in a ZIP file. What the task promises is compared before memory is taken.
 // No array can hold code.
 
