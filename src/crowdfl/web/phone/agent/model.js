@@ -119,7 +119,7 @@ export class KeptModel {
       }
       await this._kept.put("initial", initial);
     }
-    return protocol.readNpz(initial, task.shape);
+    return protocol.readSafetensors(initial, task.shape);
   }
 }
 

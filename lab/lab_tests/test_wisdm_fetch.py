@@ -1,4 +1,4 @@
-"""Fetching over a real socket, and taking one file out of an archive."""
+"""`crowdfl wisdm fetch`: over a real socket, and one file out of an archive."""
 
 import hashlib
 import io
@@ -7,11 +7,15 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from typer.testing import CliRunner
 
+from crowdfl.cli.main import app
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
-from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL, fetch, unpack_one
+from crowdfl.learning.datasets.wisdm_raw import WISDM_FILE, WISDM_URL
+from crowdfl_lab.wisdm_command import fetch, unpack_one
 
 BODY = b"WISDM" * 100_000
+ARCHIVE: dict[str, bytes] = {}  # what else is served
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
@@ -20,10 +24,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         """By path."""
+        body = ARCHIVE.get(self.path, BODY)
         self.send_response(404 if self.path == "/gone" else 200)
-        self.send_header("Content-Length", str(len(BODY)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(BODY[:1000] if self.path == "/short" else BODY)
+        self.wfile.write(body[:1000] if self.path == "/short" else body)
 
     def log_message(self, *_):
         """Silence."""
@@ -110,3 +115,17 @@ def test_another_archive_is_refused(tmp_path):
     for name, said in (("a", "does not contain"), ("b", "not a readable tar")):
         with pytest.raises(DataAltered, match=said):
             unpack_one(tmp_path / f"{name}.tar.gz", WISDM_FILE, tmp_path / "raw.txt")
+
+
+def test_the_command_shows_the_checksum_of_what_it_fetched(server, tmp_path):
+    """Another checksum is refused and leaves nothing."""
+    archive(tmp_path / "w.tar.gz", ["readme.txt", f"WISDM_ar_v1.1/{WISDM_FILE}"])
+    body = ARCHIVE["/w.tar.gz"] = (tmp_path / "w.tar.gz").read_bytes()
+    kept, sha256 = tmp_path / "kept", hashlib.sha256(body).hexdigest()
+    words = ["wisdm", "fetch", str(kept), "--url", f"{server}/w.tar.gz", "--sha256"]
+    assert isinstance(CliRunner().invoke(app, [*words, "0" * 64]).exception, DataAltered)
+    assert list(kept.iterdir()) == []
+    shown = CliRunner().invoke(app, [*words, sha256]).stdout
+    assert f"SHA-256 {sha256}" in shown
+    assert f"{len(body):,} bytes" in shown
+    assert (kept / WISDM_FILE).exists()
