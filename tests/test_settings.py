@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from crowdfl.cli.task.files import template
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, SettingsError

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress
-from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import View
+from crowdfl.protocols.party import Costs, View
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import pytest
 from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
 from crowdfl.crypto.sealing import commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, CrowdFLError, OutOfTurn, RoundEnded, SealBroken
-from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
+from crowdfl.protocols.claims import Claim, RewardEnvelope, reward_context
 from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, NonceRequest, RewardRequest, rows_a_message
 from tests.attacks.cheating import WEIGHTS, honest_uploads, sp_side
 from tests.hosts import Desk

@@ -4,8 +4,7 @@ import pytest
 
 from crowdfl.errors import BaseSpent, ProtocolError
 from crowdfl.protocols.exchange import run_exchange
-from crowdfl.protocols.shares.round.manifest import RoundManifest
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from tests.protocols.shares.parties import PAYING, PAYMENT, UNCHECKED, Parties
 
 

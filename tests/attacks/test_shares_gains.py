@@ -13,7 +13,7 @@ from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.circuits.lanes import opened
-from crowdfl.protocols.shares.circuits.wire import unpack_flips
+from crowdfl.protocols.shares.circuits.scalars import unpack_flips
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
 from crowdfl.protocols.shares.dealing.masks import low_words
 from crowdfl.protocols.shares.dealing.script import CSP_ROLE, files, received

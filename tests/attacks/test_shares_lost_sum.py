@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from tests.attacks.test_shares_restored import SHARES, play
 from tests.hosts import Desk
 

@@ -14,8 +14,7 @@ from crowdfl.crypto.shares.ring import Ring
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.circuits.lanes import coins
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.upload import expanded_update, open_seed
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.restored import mark_restored_sp

@@ -19,7 +19,7 @@ from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.keys import CspBundle
 from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.signing import signing_key

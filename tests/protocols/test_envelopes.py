@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, RewardOutOfRange, SealBroken
-from crowdfl.protocols.envelopes import reward_context, reward_statement
+from crowdfl.protocols.claims import reward_context, reward_statement
 from tests.protocols.settled import earned, settle, unclaimed
 
 

@@ -8,10 +8,9 @@ import pytest
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
-from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.common.smul import PaperSmulSp, PolynomialsSp
-from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.opening import MaskSeed, Publication
 from crowdfl.protocols.messages import Limits

@@ -22,7 +22,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import from_ints, to_ints
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import OutOfTurn, SeedReused, SlotOverflow
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, MaskSeed, OpeningSp, OpenRequest, Publication, digest

@@ -17,9 +17,8 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, WrongAmount
-from crowdfl.protocols.claims import Claim, payable
+from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.prirwd import REWARDS, RewardCsp, RewardRequest, RewardSp, RewardWidths

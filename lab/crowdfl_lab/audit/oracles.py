@@ -22,7 +22,6 @@ from crowdfl.errors import RoundEnded
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageCsp, ScaleReply, ScaleRequest, power_of_one
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
@@ -34,6 +33,7 @@ from crowdfl.protocols.hardened.prirwd import (
 )
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import RoundRequest
+from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl.settings import to_millionths
 from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, relative, rms

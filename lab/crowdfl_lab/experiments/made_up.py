@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.exchange import Observer, Silent
 from crowdfl.protocols.profile import TaskSpec, Tools

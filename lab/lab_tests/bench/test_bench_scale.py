@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl_lab.bench import command

@@ -11,7 +11,7 @@ from crowdfl.cli.clock import clock_app
 from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
 from crowdfl.cli.operator import task_app
 from crowdfl.cli.output import Json, show
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider, SpDivider
 from crowdfl.protocols.shares.dealing.correlations import Cards, CspCards, KgcCards, SpCards

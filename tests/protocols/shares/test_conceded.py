@@ -8,8 +8,7 @@ import pytest
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.circuits import reciprocal
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
-from crowdfl.protocols.shares.circuits.scalars import to_integers
-from crowdfl.protocols.shares.circuits.wire import pack, unpack
+from crowdfl.protocols.shares.circuits.scalars import pack, to_integers, unpack
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from tests.protocols.shares.dealing import Given, deal_with, joined, run, split
 from tests.protocols.shares.scoring import SmallRound, computed, dot, plain_rewards, plain_weights, scores_of, scripted

@@ -10,7 +10,7 @@ from math import log2
 
 import numpy as np
 
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.shares import payout, table
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths

@@ -20,9 +20,8 @@ from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, SharesPublication, mask_of
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.csp_state import CspBooks
-from crowdfl.protocols.shares.round.manifest import RoundManifest
+from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Floats, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     integers,

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.kernels import PartialDecrypt
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.keyed import keyed_party

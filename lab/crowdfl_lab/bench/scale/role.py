@@ -15,7 +15,7 @@ import numpy as np
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest

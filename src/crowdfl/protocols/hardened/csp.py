@@ -22,6 +22,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.claims import reward_context, reward_statement
 from crowdfl.protocols.common.keyed import KeyedCsp
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
@@ -32,7 +33,6 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.envelopes import reward_context, reward_statement
 from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.order import (
     INNER,

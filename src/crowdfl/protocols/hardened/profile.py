@@ -13,9 +13,8 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
-from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
-from crowdfl.protocols.common.servers import BaseSp
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.claims import RewardEnvelope
+from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.keys import CspBundle, ReaderBundle, SpBundle, deal

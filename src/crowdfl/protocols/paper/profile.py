@@ -23,9 +23,8 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
+from crowdfl.protocols.common.keyed import BaseCsp, BaseSp, KeyedProfile, KeyedReader
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
-from crowdfl.protocols.common.servers import BaseCsp, BaseSp
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.hardened.prifedavg import upload_digest

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.program import Half, Side
-from crowdfl.protocols.shares.circuits.scalars import Masked, open_groups, open_masked, widen
-from crowdfl.protocols.shares.circuits.wire import pack_flips, unpack_flips
+from crowdfl.protocols.shares.circuits.scalars import Masked, open_groups, open_masked, pack_flips, unpack_flips, widen
 from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 

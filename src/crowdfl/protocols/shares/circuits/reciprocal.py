@@ -26,8 +26,7 @@ from gmpy2 import mpz
 from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.protocols.shares.circuits.program import CspSide, Half, Side, SpSide
-from crowdfl.protocols.shares.circuits.scalars import SPARE, truncate, whole_bytes
-from crowdfl.protocols.shares.circuits.wire import pack, unpack
+from crowdfl.protocols.shares.circuits.scalars import SPARE, pack, truncate, unpack, whole_bytes
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
 LEAK = 0.01  # of all divisions of a task together

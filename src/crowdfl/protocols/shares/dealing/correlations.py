@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.expansion import Stream
 from crowdfl.crypto.shares.limbs import add_rows, subtract_rows
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.errors import DealtMaterialDamaged
 
 Bytes = npt.NDArray[np.uint8]

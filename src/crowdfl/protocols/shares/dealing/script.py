@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdfl.crypto.shares.expansion import Stream, expand
+from crowdfl.crypto.shares.ring import Stream, expand
 from crowdfl.errors import DealtMaterialDamaged
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import ROUND_BYTES, bind

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch, ProtocolError
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.claims import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import HASH_BYTES
 from crowdfl.protocols.shares.circuits.lanes import Products, products_program
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
-from crowdfl.protocols.shares.circuits.scalars import Masked
-from crowdfl.protocols.shares.circuits.wire import added, pack, unpack
+from crowdfl.protocols.shares.circuits.scalars import Masked, added, pack, unpack
 from crowdfl.protocols.shares.dealing.script import DealtRound
 from crowdfl.protocols.shares.round.checks import Checked
 from crowdfl.protocols.shares.rule_widths import RoundScores

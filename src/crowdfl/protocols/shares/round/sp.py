@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -23,7 +23,7 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.exchange import Exchange, Reply
 from crowdfl.protocols.hardened.opening import MaskSeed
 from crowdfl.protocols.hardened.shape import Roster
@@ -32,10 +32,9 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
-from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
-from crowdfl.protocols.shares.circuits.sketching import LaneMaker
 from crowdfl.protocols.shares.dealing.script import SP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
@@ -44,11 +43,11 @@ from crowdfl.protocols.shares.round.manifest import (
     ManifestEntry,
     ManifestReply,
     RoundManifest,
+    SpConversation,
     check_verdict,
     manifest_of,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, reward_program
-from crowdfl.protocols.shares.round.transcript import SpConversation
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
