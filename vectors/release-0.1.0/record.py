@@ -25,7 +25,7 @@ from crowdfl.local import LocalFederation, Update
 from tests.http.world import INITIAL, InProcess, World
 
 from crowdfl import errors
-from crowdfl.protocols.hardened.keys import ReaderBundle
+from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.roles.requester import own_key

@@ -20,10 +20,9 @@ from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRan
 from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.prirwd import REWARDS, RewardCsp, RewardRequest, RewardSp, RewardWidths
 from crowdfl.protocols.hardened.profile import HardenedProfile, HardenedSp
-from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools

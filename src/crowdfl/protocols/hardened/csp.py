@@ -24,6 +24,7 @@ from crowdfl.errors import (
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import reward_context, reward_statement
 from crowdfl.protocols.common.keyed import KeyedCsp
+from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
     GuardRequest,
@@ -63,7 +64,7 @@ from crowdfl.protocols.hardened.prirwd import (
     distance_polynomials,
     rows_a_message,
 )
-from crowdfl.protocols.hardened.shape import Roster, Shape
+from crowdfl.protocols.hardened.shape import Shape
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory

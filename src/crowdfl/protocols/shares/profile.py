@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotReady, SettingsError
 from crowdfl.protocols import claims
-from crowdfl.protocols.claims import RewardEnvelope
+from crowdfl.protocols.common.paid import PaidParticipant, RewardForm
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
@@ -70,15 +70,13 @@ class SharesRequester(_ChainReader):
         super().__init__(party, shape, bundle, REQUESTER)
 
 
-class SharesParticipant(_ChainReader):
+class SharesParticipant(_ChainReader, PaidParticipant):
     """A phone."""
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, keys: ParticipantKeys) -> None:
-        super().__init__(party, shape, bundle, PARTICIPANTS)
-        self.who, self._keys, self.bundle = keys.who, keys, bundle
-        self._encoder = UpdateEncoder(shape)
-        self._envelopes: dict[int, RewardEnvelope] = {}
-        self._amounts: dict[int, int] = {}
+        _ChainReader.__init__(self, party, shape, bundle, PARTICIPANTS)
+        PaidParticipant.__init__(self, shape.spec, keys, bundle.csp_signing)
+        self.bundle, self._encoder = bundle, UpdateEncoder(shape)
 
     @property
     def clipped(self) -> int:
@@ -96,25 +94,12 @@ class SharesParticipant(_ChainReader):
         samples, model = whole_samples(samples), self._followed()
         update = self._encoder.encode(weights, model, samples)
         place = self._shape.place(round_number, model.base)
-        signing, sealing = self._keys.signing, self.bundle.csp_sealing
-        return self.party.send(make_upload(self._shape, place, self.who, signing, sealing, update, samples))
+        sealing = self.bundle.csp_sealing
+        return self.party.send(make_upload(self._shape, place, self.who, self.signing, sealing, update, samples))
 
-    def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths; one outside the round's budget is refused, and in no claim."""
+    def _reward_form(self) -> RewardForm:
         self._shape.require_rewards()
-        message = RewardEnvelope.from_bytes(envelope, self._shape.limits())
-        context, csp_key = self._shape.spec.context(round_number), self.bundle.csp_signing
-        reward = claims.open_reward(
-            message, self._keys.reader, csp_key, context, self.who, SAMPLES_BYTES, REWARD_MODULUS
-        )
-        amount = claims.payable(reward, 0, self._shape.payment)
-        self._envelopes[round_number], self._amounts[round_number] = message, amount
-        return amount
-
-    def claim(self) -> bytes:
-        self._shape.require_rewards()
-        task, signing = self._shape.spec.name, self._keys.signing
-        return self.party.send(claims.make_claim(task, self.who, self._amounts, self._envelopes, signing))
+        return RewardForm(REWARD_MODULUS, SAMPLES_BYTES, 0, self._shape.payment)
 
     def _standing(self, opened: OpenedAverage) -> str | None:
         if self.who in opened.members.accepted:

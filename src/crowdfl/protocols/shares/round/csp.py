@@ -21,7 +21,7 @@ from crowdfl.errors import (
     RoundsExhausted,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.hardened.shape import Roster
+from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
