@@ -15,9 +15,8 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.circuits.lanes import opened
 from crowdfl.protocols.shares.circuits.scalars import unpack_flips
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
-from crowdfl.protocols.shares.dealing.masks import low_words
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, files, received
-from crowdfl.protocols.shares.round import csp_round
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, files, low_words, received
+from crowdfl.protocols.shares.round import csp as csp_round
 from crowdfl.protocols.shares.round import sp as sp_round
 from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,

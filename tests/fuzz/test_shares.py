@@ -11,7 +11,7 @@ from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.exchange import Reply, run_exchange
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
-from crowdfl.protocols.shares.dealing.script import received
+from crowdfl.protocols.shares.dealing.rounds import received
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, parse_record
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepRequest
 from crowdfl.protocols.shares.round.rewards import SealedRewards

@@ -109,10 +109,16 @@ class View:
 
     entries: list[tuple[str, Any]] = field(default_factory=list, repr=False)
     keep: bool = True
+    hidden: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def saw(self, what: str, values: Any) -> None:  # noqa: ANN401 -- whatever a step opened
         if self.keep:
             self.entries.append((what, values))
+
+    def computed(self, what: str, values: Any) -> None:  # noqa: ANN401
+        """Shared or encrypted numbers, the last of their name: an experiment that plays both servers can open them."""
+        if self.keep:
+            self.hidden[what] = values
 
     def of(self, what: str) -> list[Any]:
         """Everything seen under one name, in order."""

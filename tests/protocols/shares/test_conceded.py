@@ -44,7 +44,7 @@ def _seen_of(y: int, shift: int, seed: int = 1) -> int:
         seed,
         csp_sends=lambda step, message: _added(message, DIVISION.f_bits, 0, shift) if step == 0 else message,
     )
-    (seen,) = transcript.views["test"]
+    (seen,) = transcript.seen("test")
     return seen
 
 
@@ -110,7 +110,7 @@ def test_csp_with_a_paid_participant_reads_one_count_of_samples_off_that_partici
 
 def test_before_a_reward_is_known_csp_has_seen_no_divisor_of_gate() -> None:
     small = SmallRound(lanes([100, 0, 0, 0], [100, 1, 0, 0], [90, 0, 0, 0]), [1, 2, 3])
-    assert computed(widths_of("gate"), small, BUDGET)[1].views == {}
+    assert computed(widths_of("gate"), small, BUDGET)[1].view.entries == []
 
 
 # ---- agreement and distance ------------------------------------------------------------------------------------------
@@ -159,5 +159,5 @@ def test_before_rewards_are_known_csp_has_seen_one_masked_number_for_each_divisi
     small = SmallRound(lanes([100, 0, 0, 0], [100, 1, 0, 0], [90, 0, 0, 0]), [1, 2, 3])
     widths = widths_of(rule)
     paid, transcript = computed(widths, small, BUDGET)
-    assert sum(len(values) for values in transcript.views.values()) == divisions
+    assert sum(len(values) for _, values in transcript.view.entries) == divisions
     assert sum(paid) > sum(plain_rewards(plain_weights(widths, small), BUDGET)) - 3

@@ -87,7 +87,7 @@ def test_a_divisor_that_no_honest_sp_sends_is_answered_as_any_other(masked: int)
         lambda divider: divider.reciprocals("test", WIDTHS, given.csp, [0]),
         sp_sends=noted,
     )
-    assert transcript.views["test"] == [masked]
+    assert transcript.seen("test") == [masked]
     assert [len(message) for message in transcript.csp] == [WIDTHS.f_bits // 8, size, 0]
     assert sp[0] + csp[0] == 0
 
@@ -131,7 +131,7 @@ def _largest_gap(first: Sequence[int], second: Sequence[int]) -> float:
 def views() -> dict[int, list[int]]:
     """What CSP sees of very different divisors, in many divisions, with masks a good deal shorter than a task's."""
     widths = ReciprocalWidths(low=0, high=41, share=_BITS, precision=60, span=4000)
-    return {y: divided(widths, [y] * 1500, seed=y)[1].views["test"] for y in (1, 3, (1 << 41) - 1)}
+    return {y: divided(widths, [y] * 1500, seed=y)[1].seen("test") for y in (1, 3, (1 << 41) - 1)}
 
 
 def test_what_csp_sees_of_very_different_divisors_differs_by_no_more_than_the_bound(
@@ -146,7 +146,7 @@ def test_what_csp_sees_of_very_different_divisors_differs_by_no_more_than_the_bo
 def test_masks_far_too_short_would_show_the_divisor() -> None:
     """The test above can fail."""
     widths = ReciprocalWidths(low=0, high=41, share=_BITS, precision=60, span=60)
-    small, large = (divided(widths, [y] * 200, seed=1)[1].views["test"] for y in (1, (1 << 41) - 1))
+    small, large = (divided(widths, [y] * 200, seed=1)[1].seen("test") for y in (1, (1 << 41) - 1))
     assert _largest_gap(small, large) > 0.7
 
 

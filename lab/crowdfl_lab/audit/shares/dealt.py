@@ -11,10 +11,9 @@ import numpy as np
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import DealtMaterialDamaged
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import seeds_of
-from crowdfl.protocols.shares.dealing.masks import low_words
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, SP_ROLE
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, low_words
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Floats, rms
 from crowdfl_lab.audit.shares.deviating_round import (

@@ -19,7 +19,7 @@ from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
@@ -153,7 +153,7 @@ class KnownPhone(SharesParticipant):
     @property
     def boxes(self) -> list[ReaderKey | AudienceKey]:
         """What it can open sealed things with."""
-        return [self._keys.reader, AudienceKey(self.bundle.audience)]
+        return [self.reader, AudienceKey(self.bundle.audience)]
 
     def base(self) -> bytes:
         return self._followed().base

@@ -16,7 +16,7 @@ from crowdfl.crypto.shares.ring import Stream
 from crowdfl.errors import RoundEnded
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.round.average import AverageReply
 from crowdfl_lab.audit.finding import SHARES, Finding, Floats, Verdict
 from crowdfl_lab.audit.shares.deviating_round import (

@@ -112,10 +112,8 @@ class RewardForm:
 class PaidParticipant:
     """A phone: opens its rewards and claims them."""
 
-    party: Party
-
-    def __init__(self, spec: TaskSpec, keys: ParticipantKeys, csp_key: bytes) -> None:
-        self.who, self.signing, self.reader = keys.who, keys.signing, keys.reader
+    def __init__(self, party: Party, spec: TaskSpec, keys: ParticipantKeys, csp_key: bytes) -> None:
+        self._send, self.who, self.signing, self.reader = party.send, keys.who, keys.signing, keys.reader
         self._spec, self._csp_key = spec, csp_key
         self._envelopes: dict[int, RewardEnvelope] = {}
         self._amounts: dict[int, int] = {}
@@ -136,4 +134,4 @@ class PaidParticipant:
     def claim(self) -> bytes:
         _ = self._reward_form()
         claim = claims.make_claim(self._spec.name, self.who, self._amounts, self._envelopes, self.signing)
-        return self.party.send(claim)
+        return self._send(claim)

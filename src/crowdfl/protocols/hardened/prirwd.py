@@ -277,7 +277,9 @@ class RewardSp:
     def divide(self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         """[[x / y]]: the weights first, then the rewards."""
         sdiv = HardenedSdivSp(self.party, self.widths.of(purpose), self.round_number, purpose)
-        return (yield from sdiv.run(x, y, coins))
+        quotients = yield from sdiv.run(x, y, coins)
+        self.party.view.computed(purpose, (y, quotients))
+        return quotients
 
     def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
         """Step 4: every division shares the one divisor, masked once."""

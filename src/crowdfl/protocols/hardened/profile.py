@@ -117,7 +117,7 @@ class HardenedParticipant(_Reader, PaidParticipant):
         self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
     ) -> None:
         _Reader.__init__(self, party, shape, audience)
-        PaidParticipant.__init__(self, shape.task, keys, csp_key)
+        PaidParticipant.__init__(self, party, shape.task, keys, csp_key)
         self.clipped = 0
 
     def upload_randomizers(self) -> int:

@@ -14,7 +14,7 @@ from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
-from crowdfl.protocols.shares.dealing.script import file_bytes, files
+from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage
 from crowdfl.protocols.shares.round.csp import CspKeys, SharesCsp
 from crowdfl.protocols.shares.round.sp import SharesSp
@@ -75,7 +75,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, keys: ParticipantKeys) -> None:
         _ChainReader.__init__(self, party, shape, bundle, PARTICIPANTS)
-        PaidParticipant.__init__(self, shape.spec, keys, bundle.csp_signing)
+        PaidParticipant.__init__(self, party, shape.spec, keys, bundle.csp_signing)
         self.bundle, self._encoder = bundle, UpdateEncoder(shape)
 
     @property

@@ -16,13 +16,12 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.limbs import add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
+from crowdfl.crypto.shares.limbs import Bytes, add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.dealing.correlations import Bytes
-from crowdfl.protocols.shares.dealing.masks import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, SumMasks, low_words
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 

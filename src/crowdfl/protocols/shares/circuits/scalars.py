@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, Half, Side
-from crowdfl.protocols.shares.dealing.correlations import Bytes
 
 SPARE = 44  # bits that a number is shorter than its modulus, where it is converted: each fails with a chance of 2^-44
 Group = tuple[Sequence[int], int]

@@ -6,7 +6,7 @@ the same bytes. Once a round has begun, every failure is one and the same error 
 without the checks that the task asks for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
@@ -23,14 +23,13 @@ from crowdfl.errors import (
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
-from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageCoins, RoundRecord, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_state import CspBooks, SumOpened
@@ -69,8 +68,7 @@ class CspInputs:
     dealt: Callable[[], DealtRound]
     previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
-    saw: Callable[[str, Sequence[int]], None]  # told what CSP sees
-    watch: rules.Watch = rules.unwatched
+    view: View  # told what CSP sees
 
 
 @dataclass(repr=False)
@@ -143,8 +141,8 @@ class CspRound:
         )
 
     def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
-        names, divider = self._members.accepted, CspDivider(side, self._inputs.saw)
-        shares = yield from reward_program(divider, self._shape, self._dealt, checked, self._inputs.watch)
+        names, divider = self._members.accepted, CspDivider(side, self._inputs.view)
+        shares = yield from reward_program(divider, self._shape, self._dealt, checked)
         commitments = side.heard(HASH_BYTES * len(names))
         context = self._shape.spec.context(self.place.number)
         sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)
@@ -202,7 +200,6 @@ class SharesCsp:
     def __init__(self, party: Party, shape: SharesShape, keys: CspKeys, fingerprint: bytes) -> None:
         self.party, self.fingerprint, self._shape, self._keys = party, fingerprint, shape, keys
         self.roster = Roster()
-        self.watch: rules.Watch = rules.unwatched
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
         self._last_sum: tuple[int, bytes] | None = None
@@ -308,8 +305,7 @@ class SharesCsp:
             lambda: self._dealt(number),
             self._previous_sum,
             self.roster.reading,
-            self.party.view.saw,
-            self.watch,
+            self.party.view,
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
 

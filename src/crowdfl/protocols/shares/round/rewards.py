@@ -18,7 +18,7 @@ from crowdfl.protocols.shares.circuits.lanes import Products, products_program
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
 from crowdfl.protocols.shares.circuits.scalars import Masked, added, pack, unpack
-from crowdfl.protocols.shares.dealing.script import DealtRound
+from crowdfl.protocols.shares.dealing.rounds import DealtRound
 from crowdfl.protocols.shares.round.checks import Checked
 from crowdfl.protocols.shares.rule_widths import RoundScores
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
@@ -32,9 +32,7 @@ class SealedRewards(Message, kind=64):
     sealed: tuple[bytes, ...]
 
 
-def reward_program(
-    divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked, watch: rules.Watch = rules.unwatched
-) -> Half[list[int]]:
+def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in the order of the accepted slots."""
     if dealt.rewards is None:
         raise ProtocolError("nothing was dealt for the rewards of this task")
@@ -45,7 +43,7 @@ def reward_program(
     shown = added(unpack(mine, bits), unpack(products.beside, bits), bits)
     opened = None if mask is None else Masked(shown, mask.share)
     scores = _scores(dealt, checked, products, opened)
-    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment, watch))
+    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment))
 
 
 def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> RoundScores:

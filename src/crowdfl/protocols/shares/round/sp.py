@@ -26,12 +26,11 @@ from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
-from crowdfl.protocols.shares.dealing.script import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
@@ -78,7 +77,6 @@ class SharesSp(PaidSp):
         super().__init__(shape.spec.name, csp_key, shape.limits())
         self.party, self.fingerprint, self._shape = party, fingerprint, shape
         self._csp_key, self._seed = csp_key, dealt
-        self.watch: rules.Watch = rules.unwatched
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
         self.open_round(1)
@@ -216,8 +214,8 @@ class SharesSp(PaidSp):
         checked = yield from self._check(now, dealt)
         if not self._shape.payment:
             return
-        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)))
-        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked, self.watch))
+        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
+        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
         masks = RewardMasks.of(now.members.accepted, shares, now.seed)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
         self._envelopes = masks.envelopes(reply)
