@@ -67,7 +67,7 @@ class _Side:
         """Take note."""
         self.enrolled[identity.who] = identity
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         """From there."""
         self._load = load
 
@@ -89,7 +89,7 @@ class ChainedSp(_Side):
         self._uploads: dict[str, dict[str, Any]] = {}
         self._published, self._left, self._rewards = b"", None, dict[str, bytes]()
 
-    def carry(self, left: bytes | None) -> None:
+    def load_previous(self, left: bytes | None) -> None:
         """The digests of the publications so far."""
         self._chain = json.loads(left) if left else []
 
@@ -245,7 +245,7 @@ class ChainedReader(_Side):
         self._chain: list[str] | None = None
         self._earned: dict[int, int] = {}
 
-    def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
+    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
         """From there."""
         kept = json.loads(chain) if chain else {"chain": [], "weights": initial.tolist()}
         self._chain, self._weights = kept["chain"], np.array(kept["weights"])

@@ -1,4 +1,7 @@
-"""Every party of one task in one process, each built from its own bundle: KGC as a function call, and a whole round by it."""
+"""Every party of one task in one process, each built from its own bundle: KGC as a function call, and a whole round by it.
+
+CSP's side of a single division or of single products, without the order of a round: what is timed, and what is attacked.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +11,20 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.errors import NothingToAverage
 from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.common.sdiv import (
+    DivideRequest,
+    GuardRequest,
+    HardenedSdivCsp,
+    SdivWidths,
+    guard_polynomials,
+    guard_tops,
+)
+from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
 from crowdfl.protocols.exchange import ask_directly
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
     CspProtocol,
@@ -62,12 +77,12 @@ class LocalDealer:
 
     def sp(self) -> SpProtocol:
         side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
-        side.supply(partial(self.dealt, "sp"))
+        side.set_dealt_loader(partial(self.dealt, "sp"))
         return side
 
     def csp(self) -> CspProtocol:
         side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
-        side.supply(partial(self.dealt, "csp"))
+        side.set_dealt_loader(partial(self.dealt, "csp"))
         return side
 
     def requester(self) -> RequesterProtocol:
@@ -81,7 +96,7 @@ class LocalDealer:
         return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
 
     def _following(self, reader: _Reading) -> _Reading:
-        reader.follow(None, self._initial)
+        reader.resume(None, self._initial)
         return reader
 
     def dealt(self, role: str, number: int) -> bytes:
@@ -135,7 +150,7 @@ class LocalParties:
 
     def open(self, number: int) -> AggregationRound:
         self.sp.open_round(number)
-        self.sp.carry(self._left)
+        self.sp.load_previous(self._left)
         return self.current()
 
     def current(self) -> AggregationRound:
@@ -189,3 +204,33 @@ class LocalParties:
             with self.observer.working("participant"):
                 rewards[who] = self.people[who].open_reward(envelope, number)
         return rewards
+
+
+@dataclass(frozen=True)
+class DivisionCsp:
+    """Answers guard, squares and division, as often as asked."""
+
+    party: KeyedParty
+    widths: SdivWidths
+    dividends: int
+    divisors: int
+
+    def answer(self, request: bytes) -> bytes:
+        limits, kind = self.party.limits(self.dividends + self.divisors), Message.kind_of(request)
+        if kind == GuardRequest.kind:
+            return self.party.send(self.guard(GuardRequest.from_bytes(request, limits)))
+        if kind == PolynomialsRequest.kind:
+            products = products_in(guard_polynomials(self.dividends + self.divisors))
+            squares = PolynomialsRequest.from_bytes(request, limits)
+            return self.party.send(PolynomialsCsp(self.party).answer(squares, products))
+        return self.party.send(self.divide(DivideRequest.from_bytes(request, limits)))
+
+    def guard(self, message: GuardRequest) -> Message:
+        tops = guard_tops(self.widths, self.dividends, self.divisors)
+        return HardenedSdivCsp(self.party).guard(message, tops)
+
+    def divide(self, message: DivideRequest) -> Message:
+        reply, fits = HardenedSdivCsp(self.party).divide(message, self.widths)
+        if not fits:
+            raise NothingToAverage("a divisor is not one that honest parties make")
+        return reply

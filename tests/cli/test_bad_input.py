@@ -147,7 +147,7 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
     made = SimpleNamespace(tick=None, payments=None, aggregators=SimpleNamespace(drop=None))
     monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
-    app = SimpleNamespace(state=SimpleNamespace(cors=SimpleNamespace(replace=lambda _origins: None)))
+    app = SimpleNamespace(state=SimpleNamespace(web_origins=set()))
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: app)
     services.open_sp(read_service(SpSettings, workspace / "sp/settings.toml"))
     assert (told[0].csp_patience, told[0].min_claim_window) == (60.5, 86400.0)

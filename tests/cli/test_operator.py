@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.cli.doctor.role import role_checks
-from crowdfl.roles.sp.waiting import moment
+from crowdfl.roles.sp.waiting import format_time
 from crowdfl.services.clock import SystemClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
@@ -92,7 +92,7 @@ def test_sp_says_what_each_task_waits_for(office):
     host.run()
     row = office.row("sp")
     assert (row["state"], row["round"], row["enrolled"]) == ("running", "1/2", 3)
-    until = moment(host.sp.store.round(task, 1).last_call(host.sp.definition(task).settings))
+    until = format_time(host.sp.store.round(task, 1).last_call(host.sp.definition(task).settings))
     assert row["waits_for"] == f"uploads to round 1, until {until}: 0 of 3 have come"
     assert office("sp", "list").out.split("\t")[:4] == [task, "running", "1/2", "3"]
     host.requester.order(task, "pause")

@@ -231,7 +231,7 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
 def test_a_participant_leaves(world):
     """Rounds no longer wait for it."""
     task, people = world.open_round()
-    people[0].sp.quit(task)
+    people[0].sp.leave(task)
     assert people[1].sp.about(task)["status"]["enrolled"] == 2
     assert people[1].sp.initial_weights(task) == INITIAL
 

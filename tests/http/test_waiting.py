@@ -95,10 +95,10 @@ def test_each_failed_attempt_is_told_at_once():
         lambda sp: sp.uploaded(TASK, 1, KEYS),
         lambda sp: sp.send(TASK, 1, KEYS, b"upload"),
         lambda sp: sp.enrol(TASK, "certificate"),
-        lambda sp: sp.quit(TASK, KEYS),
+        lambda sp: sp.leave(TASK, KEYS),
         lambda sp: sp.claim(TASK, b"claim"),
     ],
-    ids=["status", "papers", "initial", "average", "reward", "uploaded", "send", "enrol", "quit", "claim"],
+    ids=["status", "papers", "initial", "average", "reward", "uploaded", "send", "enrol", "leave", "claim"],
 )
 @pytest.mark.parametrize(
     "answer", [PAGE, httpx.Response(302, headers={"Location": "https://login"})], ids=["page", "302"]

@@ -24,7 +24,7 @@ STRIDE = 17
 def averages(world: World) -> list[float]:
     """Of the rewarded rounds, as the requester reads them one after the other."""
     side = PROFILES["shares"].requester(world.about, world.created.bundle, test_tools())
-    side.follow(None, np.zeros(1))
+    side.resume(None, np.zeros(1))
     numbers = [number for number, state in enumerate(world.states(), 1) if state == "rewarded"]
     published = {number: world.blobs.get(f"{world.task}/rounds/{number}/participants") for number in numbers}
     return [float(side.read(published[number], number).weights[0]) for number in numbers]

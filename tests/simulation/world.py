@@ -13,12 +13,12 @@ import numpy as np
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition, Invitation, participant_name, sign_document
 from crowdfl.errors import ChainBroken, CrowdFLError
+from crowdfl.learning.models.files import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
@@ -37,7 +37,7 @@ __all__ = ["World", "closing", "meanwhile"]
 
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
-INITIAL = arrays_to_npz([np.zeros(1)])
+INITIAL = to_safetensors(ModelShape(("w",), ((1,),)), [np.zeros(1)])
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
 
@@ -147,7 +147,7 @@ class World:
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
         participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
         if PROFILES[self.settings.profile].chained:
-            participant.follow(None, np.zeros(1))
+            participant.resume(None, np.zeros(1))
         self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 

@@ -65,7 +65,7 @@ def phone_platform(folder: Path) -> Iterator[loopback.Loopback]:
 
     opened = {f"open_{name}": watched(name) for name in ("kgc", "sp")}
     with mock.patch.multiple(loopback, **opened), loopback.serving(folder) as platform:
-        apps["kgc"].state.cors.replace((origin_of(platform.urls["sp"]),))
+        apps["kgc"].state.web_origins.add(origin_of(platform.urls["sp"]))
         yield platform
 
 

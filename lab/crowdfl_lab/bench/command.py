@@ -49,10 +49,10 @@ def crypto(
 def protocols(as_json: _AsJson = False, quick: _Quick = False, check: _Check = False, out: _Out = None) -> None:
     """Averaging, reading, rewards and the two profiles side by side, in ratios of one run."""
     _require_judged(quick=quick, check=check)
-    from crowdfl_lab.bench.protocols import averaging, run
+    from crowdfl_lab.bench import protocols as bench
 
-    settings = averaging.ProtocolSettings.quick() if quick else averaging.ProtocolSettings()
-    _conclude(run.bench_protocols(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
+    settings = bench.ProtocolSettings.quick() if quick else bench.ProtocolSettings()
+    _conclude(bench.bench_protocols(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 
 @app.command()
@@ -65,11 +65,11 @@ def load(
 ) -> None:
     """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
     _require_judged(quick=quick, check=check)
-    from crowdfl_lab.bench.load import platform, run
+    from crowdfl_lab.bench import load as bench
 
-    settings = platform.LoadSettings.quick() if quick else platform.LoadSettings()
+    settings = bench.LoadSettings.quick() if quick else bench.LoadSettings()
     settings = replace(settings, profile="shares" if _is_shares(profile) else "hardened")
-    _conclude(run.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
+    _conclude(bench.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 
 @app.command()

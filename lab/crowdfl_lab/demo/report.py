@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
 from crowdfl.storage.settings_file import read_service
-from crowdfl_lab.demo.comparison import person_of, weighted
-from crowdfl_lab.demo.finished import ROUNDS, FinishedCampaign, row_of
-from crowdfl_lab.report.html import page_html, result_section, section_html
+from crowdfl_lab.demo.finished import ROUNDS, FinishedCampaign, person_of, row_of, weighted
+from crowdfl_lab.report.output import page_html, result_section, section_html
 from crowdfl_lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine

@@ -13,8 +13,7 @@ from rich.console import Console
 from crowdfl.cli.task.files import template
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
-from crowdfl_lab.demo.comparison import Plain, plain_fedavg
-from crowdfl_lab.demo.finished import FinishedCampaign
+from crowdfl_lab.demo.finished import FinishedCampaign, Plain, plain_fedavg
 from crowdfl_lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
 from crowdfl_lab.demo.report import DROPS, VANISHES, campaign_result, write_page
 from crowdfl_lab.demo.servers import SERVERS, KeySight, are_erased

@@ -1,31 +1,53 @@
 """Tables 4 and 5: operations, messages, bytes and numbers modulo N^2, counted in real rounds beside the paper's formulas.
 
 Participants' figures are one participant's. Sent and received are added, as the paper's table 5 does.
+
+Table 6: what a dropout costs under CrowdFL-D, CrowdFL-R and (3, 5) secret sharing of the model.
+
+The sharing is Shamir's from pycryptodome, over GF(2^128), 16 bytes at a time; the paper's was over GF(256). It is pure Python,
+as the paper's was Java: neither says what sharing must cost.
 """
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
-from crowdfl.errors import FormatError
+from crowdfl.errors import ExperimentUnavailable, FormatError, ProtocolError
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import SmulReply, SmulRequest
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperPublication, PaperReward
 from crowdfl.settings import MILLION
-from crowdfl_lab.experiments.experiment import Bench, Experiment, ExperimentPoint, Part
-from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, made_up_models
-from crowdfl_lab.experiments.ppfdl import Ppfdl
-from crowdfl_lab.experiments.published import TABLE4, TABLE5, Formula, remarks
-from crowdfl_lab.experiments.records import Record, Records, joined, number
+from crowdfl_lab.experiments.experiment import (
+    FULL_PARAMETERS,
+    TABLE4,
+    TABLE5,
+    TABLE6,
+    Bench,
+    Experiment,
+    ExperimentPoint,
+    Formula,
+    Part,
+    Record,
+    Records,
+    joined,
+    number,
+    remarks,
+    table_of,
+)
+from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
 from crowdfl_lab.observe import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable
+from crowdfl_lab.timing import timed_call
 
 _ROLES = ("SP", "CSP", "participant")
 _PHASES = {"PPFDL": ("PPFDL",), "paper": ("PriFedAvg", "PriRwd"), "hardened": ("PriFedAvg", "PriRwd")}
@@ -209,3 +231,119 @@ def _present_table5(settings: CountSettings, results: Sequence[Records]) -> Part
 _FULL, _QUICK = CountSettings(), CountSettings(crowds=(5, 10))
 TABLE_4 = Experiment("table4", "Table 4: computation, counted", _points, _present_table4, _FULL, _QUICK)
 TABLE_5 = Experiment("table5", "Table 5: communication, counted", _points, _present_table5, _FULL, _QUICK)
+
+_THRESHOLD, _SHARES, _CHUNK = 3, 5, 16
+_DROPOUT_ROLES = ("participant", "SP", "CSP")
+_WHOLE = "seconds at 277,006 (extrapolated)"
+_COLUMNS = {
+    **{name: name for name in ("scheme", "profile", "parameters", "seconds")},
+    _WHOLE: "whole",
+    "messages: participant, SP, CSP": "messages",
+    "participant's bytes": "participant bytes",
+    "paper: seconds": "printed seconds",
+    "paper: messages": "printed messages",
+}
+
+
+@dataclass(frozen=True)
+class DropoutSettings(MadeUpSettings):
+    """Sizes of the samples. `paper` divides once per parameter, so that its sample is small."""
+
+    participants: int = 5
+    paper_parameters: int = 40
+    hardened_parameters: int = 13_856
+    shared_parameters: int = 13_856
+
+
+def _dropout_points(settings: DropoutSettings) -> list[ExperimentPoint]:
+    points = []
+    for profile, parameters in (("paper", settings.paper_parameters), ("hardened", settings.hardened_parameters)):
+        facts = settings.facts(profile=profile, parameters=parameters, participants=settings.participants)
+        points.append(ExperimentPoint("late upload", facts, partial(_late_upload, settings, profile, parameters)))
+    facts = {
+        "parameters": settings.shared_parameters,
+        "threshold": _THRESHOLD,
+        "shares": _SHARES,
+        "seed": settings.seed,
+    }
+    return [*points, ExperimentPoint("shared model", facts, lambda _: _share_model(settings))]
+
+
+def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
+    """Everyone but one is in; the last one's bytes come again. `paper` has published by then and divides anew."""
+    heard, people = RoundRecorder(), settings.participants
+    task = MadeUpTask(settings, bench, people, parameters, heard, profile=profile, lanes=0, strategy="retransmit")
+    uploads, costs = task.uploads, task.parties.sp.party.costs
+    *early, late = uploads
+    round_ = task.parties.open(1)
+    round_.collect({who: uploads[who] for who in early})
+    again = profile == "paper"
+    if again:
+        round_.average()
+    before = costs.counts.copy()
+    heard.reset()
+    round_.collect({late: uploads[late]})
+    publication = round_.average() if again else b""
+    seconds, exchanged = sum(lap.seconds for lap in heard.laps), sum(heard.sent.values())
+    did = costs.counts - before
+    task.check(task.parties.read(publication or round_.average(), 1, early[:1]).weights)
+    row: Record = {"scheme": "CrowdFL-R", "profile": profile, "parameters": parameters, "seconds": seconds}
+    row |= {name: did["", name] for name in ("PAdd", "SDIV")}
+    row |= {"participant messages": 1, "SP messages": exchanged, "CSP messages": exchanged}
+    return [row | {"participant bytes": len(uploads[late])}]
+
+
+def _share_model(settings: DropoutSettings) -> Records:
+    try:
+        from Crypto.Protocol.SecretSharing import Shamir
+    except ModuleNotFoundError as error:
+        raise ExperimentUnavailable("table 6 needs pycryptodome: `pip install 'crowdfl[experiments]'`") from error
+    model = made_up_models(1, settings.shared_parameters, settings.seed)[0].astype(np.float32).tobytes()
+    padded = model + bytes(-len(model) % _CHUNK)
+    chunks = [padded[i : i + _CHUNK] for i in range(0, len(padded), _CHUNK)]
+    keep = sorted(secrets.SystemRandom().sample(range(_SHARES), _THRESHOLD))
+
+    splitting, shares = timed_call(lambda: [Shamir.split(_THRESHOLD, _SHARES, chunk) for chunk in chunks])
+    joining, found = timed_call(lambda: b"".join(Shamir.combine([each[k] for k in keep]) for each in shares))
+    if found != padded:
+        raise ProtocolError("the shared model came out wrong")
+    row: Record = {"scheme": "secret sharing", "profile": "(3, 5) over GF(2^128)"}
+    row |= {"parameters": settings.shared_parameters, "seconds": splitting + joining}
+    row |= {"split seconds": splitting, "join seconds": joining}
+    row |= {"participant messages": _SHARES + 1, "SP messages": _THRESHOLD}
+    return [row | {"participant bytes": _SHARES * len(padded)}]
+
+
+def _present_table6(settings: DropoutSettings, results: Sequence[Records]) -> Part:
+    nothing: Record = {"scheme": "CrowdFL-D", "profile": "both", "parameters": FULL_PARAMETERS, "seconds": 0.0}
+    nothing |= {f"{who} messages": 0 for who in _DROPOUT_ROLES} | {"participant bytes": 0}
+    rows = [nothing, *joined(results)]
+    for row in rows:
+        row[_WHOLE] = number(row, "seconds") * FULL_PARAMETERS / number(row, "parameters")
+    table = table_of("Cost of one dropout", [row | _shown(row) for row in rows], _COLUMNS)
+
+    def draw(figure: Canvas) -> None:
+        groups = [f"{row['scheme']}\n{row['profile']}" for row in rows]
+        values = [round(1000 * number(row, "seconds") / number(row, "parameters"), 4) for row in rows]
+        (axes,) = panels(figure, 1)
+        bars(axes, groups, {"measured": values}, ylabel="seconds per 1,000 parameters")
+        axes.set_yscale("symlog", linthresh=1e-3)
+
+    picture = Picture("table6", "Seconds that one dropout costs, per 1,000 parameters", draw)
+    return Part(rows, (table,), (picture,), remarks("table6", settings))
+
+
+def _shown(row: Record) -> Record:
+    seconds, *messages = TABLE6[str(row["scheme"])]
+    return {
+        "whole": f"{row[_WHOLE]:,.3g}" + ("" if row["parameters"] == FULL_PARAMETERS else " *"),
+        "messages": ", ".join(str(row.get(f"{who} messages", "-")) for who in _DROPOUT_ROLES),
+        "printed seconds": seconds,
+        "printed messages": ", ".join(messages),
+    }
+
+
+_QUICK6 = DropoutSettings(paper_parameters=5, hardened_parameters=2_776, shared_parameters=2_776)
+TABLE_6 = Experiment(
+    "table6", "Table 6: what a dropout costs", _dropout_points, _present_table6, DropoutSettings(), _QUICK6
+)

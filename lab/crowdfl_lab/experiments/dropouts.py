@@ -5,15 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crowdfl.errors import SettingsError
-from crowdfl_lab.experiments.accuracy import RUNS, AccuracySettings
 from crowdfl_lab.experiments.crowds import LearnSettings
-from crowdfl_lab.experiments.experiment import Experiment, ExperimentPoint, Part
-from crowdfl_lab.experiments.federated import Strategy, baseline_point, run_point
-from crowdfl_lab.experiments.options import TRAINING, ProfileRun
-from crowdfl_lab.experiments.published import remarks
-from crowdfl_lab.experiments.recipes import Variation
-from crowdfl_lab.experiments.records import Record, Records, table_of
-from crowdfl_lab.experiments.scored import DIGITS, DRAWN, SCORES, level, mean_of, same_digits, spread, values_of
+from crowdfl_lab.experiments.experiment import Experiment, ExperimentPoint, Part, Record, Records, remarks, table_of
+from crowdfl_lab.experiments.federated import TRAINING, ProfileRun, Strategy, baseline_point, run_point
+from crowdfl_lab.experiments.table3 import (
+    DIGITS,
+    DRAWN,
+    RUNS,
+    SCORES,
+    AccuracySettings,
+    Variation,
+    level,
+    mean_of,
+    same_digits,
+    spread,
+    values_of,
+)
 from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
 
 _PAIR = {"accuracy": "accuracy", "F1": "f1"}

@@ -1,4 +1,13 @@
-"""What an experiment is, and how one runs: points to measure, each kept as it finishes, and how to present them.
+"""Records of what was measured, and tables made of them.
+
+What the paper prints in section 8, to stand beside what is measured here: the numbers are in `published.json`.
+
+Its figures are drawn, not tabulated: for those, the sentences that say what they show. Our own remarks are in `remarks.json`.
+Tables 4 and 5 are by scheme, role and operation or quantity. In table 4 SecDiv is SDIV, as in the paper's own comparison of
+times, and K = 1. In table 5 L is the length of a ciphertext; PPFDL's garbled circuits, (n+1)(|GC| + 5h) on top, are left out,
+for neither length is given.
+
+What an experiment is, and how one runs: points to measure, each kept as it finishes, and how to present them.
 
 An interrupted experiment resumes where it stopped. Finished points lie in one file of JSON lines for each kind of measurement.
 A line holds the settings it was measured under, so that a point is taken again only when its settings, and the version of the
@@ -10,8 +19,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from rich.progress import Progress
 
@@ -19,12 +29,74 @@ from crowdfl.crypto.compute import Backend
 from crowdfl.errors import ExperimentUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Source
 from crowdfl.version import __version__
-from crowdfl_lab.experiments.records import Records, Value
-from crowdfl_lab.report.html import page_html, result_section, section_html
-from crowdfl_lab.report.output import csv_text
+from crowdfl_lab.report.output import csv_text, page_html, result_section, section_html
 from crowdfl_lab.report.plots import Picture, has_matplotlib, save_picture
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine, timed_call
+
+Value = str | int | float | bool | None
+Record = dict[str, Value]
+Records = list[Record]
+
+
+def number(record: Mapping[str, Value], name: str) -> float:
+    """A record's value as a number; what is not there counts as nothing."""
+    return float(record[name] or 0)
+
+
+def joined(results: Sequence[Records]) -> Records:
+    return [record for records in results for record in records]
+
+
+def table_of(
+    title: str, records: Records, columns: Sequence[str] | Mapping[str, str], floats: str = ".3g"
+) -> ResultTable:
+    """A row for each record, a column for each name; a mapping gives columns headings of their own."""
+    named = columns if isinstance(columns, Mapping) else {name: name for name in columns}
+    rows = tuple(tuple(_shown(record.get(name), floats) for name in named.values()) for record in records)
+    return ResultTable(title, tuple(named), rows)
+
+
+def _shown(value: Value, floats: str) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, str) else f"{value:{floats if isinstance(value, float) else ','}}"
+
+
+_PRINTED, _REMARKS = (
+    json.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    for name in ("published.json", "remarks.json")
+)
+
+
+class Formula(NamedTuple):
+    """A count as the paper writes it, and why ours differs from it. Without a text, the paper's table has no such row."""
+
+    text: str = ""
+    slope: int = 0
+    constant: int = 0
+    why: str = ""
+
+    def at(self, participants: int) -> int | None:
+        return self.slope * participants + self.constant if self.text else None
+
+
+def _formulas(table: str) -> dict[tuple[str, str, str], Formula]:
+    return {(scheme, role, name): Formula(*formula) for scheme, role, name, *formula in _PRINTED[table]}
+
+
+FULL_PARAMETERS: int = _PRINTED["parameters"]  # 270-1000-6
+BUDGET: str = _PRINTED["budget"]  # of a round, in dollars
+TABLE3: dict[str, list[float | None]] = _PRINTED["table3"]  # accuracy, precision, recall, F1, MAD
+TABLE4, TABLE5 = _formulas("table4"), _formulas("table5")
+TABLE6: dict[str, list[str]] = _PRINTED["table6"]  # seconds, then messages of the participant, SP and CSP
+
+
+def remarks(name: str, settings: object, **found: object) -> tuple[str, ...]:
+    """What the paper says of a figure, then what must be said with ours, with what was found filled in."""
+    said = [f"Paper: {sentence}" for sentence in _PRINTED["figures"].get(name, ())]
+    return (*said, *(remark.format(settings=settings, **found) for remark in _REMARKS[name]))
+
 
 Size = Literal["full", "quick", "mixed"]
 Settings = TypeVar("Settings")

@@ -2,11 +2,16 @@
 
 import pytest
 
-from crowdfl_lab.audit.false_replies import attack_altered_lane, attack_false_scaling, attack_inflated
+from crowdfl_lab.audit.deviating_csp import attack_altered_lane, attack_false_scaling, attack_inflated
+from crowdfl_lab.audit.deviating_sp import (
+    attack_chosen_reward,
+    attack_claims,
+    attack_phone,
+    attack_power_lengths,
+    attack_signs,
+)
 from crowdfl_lab.audit.finding import HARDENED, Attack, Verdict, relative
-from crowdfl_lab.audit.forgeries import attack_chosen_reward, attack_claims, attack_phone
 from crowdfl_lab.audit.isolation import attack_isolation
-from crowdfl_lab.audit.oracles import attack_power_lengths, attack_signs
 
 pytestmark = pytest.mark.second  # tests/attacks tries the same on the roles in the first tier
 

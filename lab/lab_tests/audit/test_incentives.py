@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl.errors import DataMissing
 from crowdfl_lab.audit.incentives.campaign import (
+    CHEATS,
     FILES,
     MADE_UP,
     RAW,
     SPECTRAL,
     CheatedCampaign,
+    CheaterView,
     IncentiveSettings,
     load_crowds,
 )
-from crowdfl_lab.audit.incentives.cheats import CHEATS, CheaterView
-from crowdfl_lab.audit.incentives.outcome import NOBODY, REFERENCE, RULES, Outcome, outcomes
-from crowdfl_lab.audit.incentives.report import conclusions, percent
+from crowdfl_lab.audit.incentives.report import NOBODY, REFERENCE, RULES, Outcome, conclusions, outcomes, percent
 
 QUICK = IncentiveSettings.quick()
 BY_NAME = {cheat.name: cheat for cheat in CHEATS}

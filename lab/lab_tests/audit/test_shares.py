@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import accomplices, bits, dealt, divisors, openings, order, transcript
+from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, conversation, paying, played, switched, updates
 
 PAIRS = {
-    "dealt numbers that serve twice": dealt.attack_dealt_twice,
-    "masks of a block that is left out": dealt.attack_closed_masks,
+    "dealt numbers that serve twice": reuse.attack_dealt_twice,
+    "masks of a block that is left out": reuse.attack_closed_masks,
     "a seed that serves twice": transcript.attack_seed,
 }
 CONCEDED = {
-    "forced gates": accomplices.attack_gates,
-    "one bit": bits.attack_bits,
-    "claimed counts": lambda: [bits.attack_claims()],
-    "a dealer that kept what it dealt": lambda: [dealt.attack_dealer()],
+    "forced gates": altered.attack_gates,
+    "one bit": altered.attack_bits,
+    "claimed counts": lambda: [altered.attack_claims()],
+    "a dealer that kept what it dealt": lambda: [reuse.attack_dealer()],
 }
 
 
@@ -31,7 +31,7 @@ def test_the_mechanism_is_what_holds(attack):
 
 
 def test_a_second_sum_is_an_upload_and_csp_opens_none():
-    rows = list(order.attack_order())
+    rows = list(reuse.attack_order())
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
         assert weakened.recovered == "8 of 8 entries"
         assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
@@ -48,14 +48,14 @@ def test_what_is_conceded_succeeds_and_is_shown_as_such(attack):
 
 
 def test_a_shifted_sum_reads_an_entry_where_weights_are_real_numbers_alone():
-    agreement, gate = accomplices.attack_shifted_sum()
+    agreement, gate = altered.attack_shifted_sum()
     assert agreement.verdict is Verdict.CONCEDED
     assert agreement.error < 0.1
     assert gate.verdict is Verdict.GUESS
 
 
 def test_a_large_number_added_to_a_divisor_reads_it_where_nothing_limits_it():
-    unguarded, agreement, table = divisors.attack_inflated()
+    unguarded, agreement, table = altered.attack_inflated()
     assert (unguarded.verdict, unguarded.error) == (Verdict.BROKEN, 0)
     assert [agreement.verdict, table.verdict] == [Verdict.GUESS] * 2
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import HARDENED, PAPER, Verdict
-from crowdfl_lab.audit.headroom import SHORTENED
-from crowdfl_lab.audit.statistics import LEVEL, chi_square, compare, kolmogorov_smirnov, tell_apart
+from crowdfl_lab.audit.headroom import LEVEL, SHORTENED, chi_square, compare, kolmogorov_smirnov, tell_apart
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from crowdfl.crypto.compute import Threads
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
-from crowdfl_lab.bench.compare.crowdfl import Hardened
-from crowdfl_lab.bench.compare.run import remarks
+from crowdfl_lab.bench.compare.own import Hardened
+from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, remarks, target_rows
 from crowdfl_lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, peer_system
-from crowdfl_lab.bench.compare.targets import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl_lab.bench.peers.ask import LEFT_OUT, NOT_INSTALLED
 from crowdfl_lab.report import output
 from crowdfl_lab.report.results import Figure, Result, Row

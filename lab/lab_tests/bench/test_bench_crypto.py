@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.errors import PeerUnavailable
-from crowdfl_lab import process
+from crowdfl_lab import timing
 from crowdfl_lab.bench import command, crypto
 from crowdfl_lab.bench.crypto import CryptoSettings, bench_crypto
 from crowdfl_lab.bench.peers import ask as peers
@@ -203,4 +203,4 @@ class TestCheck:
 
 def test_the_peak_is_of_this_program_and_not_below_what_it_has_now():
     """A peak taken over from a larger parent would hide all growth."""
-    assert 0 < process.current_bytes() <= process.peak_bytes()
+    assert 0 < timing.current_bytes() <= timing.peak_bytes()

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl_lab.bench.load.platform import LoadSettings
-from crowdfl_lab.bench.load.run import bench_load
+from crowdfl_lab.bench.load import LoadSettings, bench_load
 
 
 @pytest.mark.parametrize("profile", ["hardened", "shares"])

@@ -7,11 +7,8 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from crowdfl_lab.bench import command
-from crowdfl_lab.bench.protocols import run
-from crowdfl_lab.bench.protocols.averaging import ProtocolSettings
-from crowdfl_lab.bench.protocols.rewards import PARTS
-from crowdfl_lab.bench.protocols.run import bench_protocols
+from crowdfl_lab.bench import command, protocols
+from crowdfl_lab.bench.protocols import PARTS, ProtocolSettings, bench_protocols
 from crowdfl_lab.report.results import Figure, Result, Row, Target
 
 PAPER, QUICK = ProtocolSettings(), ProtocolSettings.quick()
@@ -120,7 +117,7 @@ class TestCommand:
 
     def test_json_is_all_of_stdout(self, monkeypatch, report):
         """Rows, tables and the machine; progress goes to stderr."""
-        monkeypatch.setattr(run, "bench_protocols", lambda _, say: say("measuring") or report)
+        monkeypatch.setattr(protocols, "bench_protocols", lambda _, say: say("measuring") or report)
         result = CliRunner().invoke(command.app, ["protocols", "--quick", "--json"])
         assert result.exit_code == 0, result.output
         shown = json.loads(result.stdout)
@@ -131,7 +128,7 @@ class TestCommand:
 
     def test_the_table_shows_rows_and_tables(self, monkeypatch, report):
         """For people."""
-        monkeypatch.setattr(run, "bench_protocols", lambda *_, **__: report)
+        monkeypatch.setattr(protocols, "bench_protocols", lambda *_, **__: report)
         result = CliRunner().invoke(command.app, ["protocols", "--quick"], env={"COLUMNS": "240"})
         assert result.exit_code == 0, result.output
         for text in ("one SDIV", "cross terms", "participant, hardened", "INSECURE TEST KEY", "extrapolated"):
@@ -141,7 +138,7 @@ class TestCommand:
     def test_check_fails_on_a_missed_target_and_passes_rows_without_one(self, monkeypatch, value, target, code):
         """Rows for the record have nothing to miss."""
         row = Row("r", "r", Figure(value, ""), Target("<= 2", "crowdfl", at_most=2) if target else None)
-        monkeypatch.setattr(run, "bench_protocols", lambda *_, **__: Result("r", "t", {}, {}, (row,)))
+        monkeypatch.setattr(protocols, "bench_protocols", lambda *_, **__: Result("r", "t", {}, {}, (row,)))
         assert CliRunner().invoke(command.app, ["protocols", "--check"]).exit_code == code
 
     def test_a_smoke_run_cannot_be_checked(self):

@@ -9,20 +9,18 @@ from tests.learning.shared import shared_file
 
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.npz_files import WindowFile
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import InProcessMemory
-from crowdfl_lab.experiments.accuracy import TABLE_3
 from crowdfl_lab.experiments.command import CATALOG
 from crowdfl_lab.experiments.crowds import LearnSettings, load_crowd
 from crowdfl_lab.experiments.dropouts import FIG_3
-from crowdfl_lab.experiments.federated import Attendance, Clear, Encrypted, Keys, federated
-from crowdfl_lab.experiments.options import PROFILES, ProfileRun
+from crowdfl_lab.experiments.federated import PROFILES, Attendance, Clear, Encrypted, Keys, ProfileRun, federated
 from crowdfl_lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
-from crowdfl_lab.experiments.scored import mad
+from crowdfl_lab.experiments.table3 import TABLE_3, mad
 from lab_tests.experiments.running import KEY, bench, run, text_of, tiny
 
 LEARN = LearnSettings(hidden=6, people=5, epochs=10, rate=0.03, rounds=2)

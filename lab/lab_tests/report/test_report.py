@@ -9,11 +9,9 @@ from rich.console import Console
 
 from crowdfl.errors import PackageMissing
 from crowdfl_lab.report import output, plots
-from crowdfl_lab.report.html import Section, page_html, section_html
-from crowdfl_lab.report.output import csv_text, markdown_table
+from crowdfl_lab.report.output import Section, csv_text, markdown_table, page_html, rich_tables, section_html
 from crowdfl_lab.report.plots import Picture, Series
 from crowdfl_lab.report.results import Figure, Reference, Result, ResultTable, Row, Target, cell_text
-from crowdfl_lab.report.terminal import rich_tables
 
 TABLE = ResultTable(
     "Costs | of all",

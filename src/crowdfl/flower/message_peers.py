@@ -93,7 +93,7 @@ class MessageSp:
         del task, claim, keys
         raise NotReady("rewards of a run with Flower are claimed once the run is over: docs/flower.md")
 
-    def quit(self, task: str, keys: ParticipantKeys) -> None:
+    def leave(self, task: str, keys: ParticipantKeys) -> None:
         del task, keys
 
 

@@ -133,7 +133,7 @@ class RoleProtocol(Protocol):
 class ReaderProtocol(RoleProtocol, Protocol):
     """Whoever reads averages. Of a `chained` profile they are read in the order of the rounds, aborted ones left out."""
 
-    def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
+    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
         """Go on after the last average that was read, as `chain` gave it, or from the initial weights; before anything else."""
 
     def chain(self) -> bytes | None:
@@ -174,10 +174,10 @@ class SpProtocol(RoleProtocol, Protocol):
     def enrol(self, identity: Identity) -> None: ...
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
-    def carry(self, left: bytes | None) -> None:
+    def load_previous(self, left: bytes | None) -> None:
         """What the last published round left (`carry_over`), if there was one; after `open_round`."""
 
     def carry_over(self) -> bytes | None:
@@ -224,7 +224,7 @@ class CspProtocol(RoleProtocol, Protocol):
     def enrol(self, identity: Identity) -> None: ...
     def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
     def answer(self, request: bytes) -> bytes: ...

@@ -146,7 +146,7 @@ class Csp:
             self._become_sole_holder(task)
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
-            side.supply(partial(self.dealt.load, definition))
+            side.set_dealt_loader(partial(self.dealt.load, definition))
             self._sides[task] = side
         side = self._sides[task]
         for participant in self.store.participants(task, self._enrolled[task]):  # whichever process was told of them

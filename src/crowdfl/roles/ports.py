@@ -27,7 +27,7 @@ class Events(Protocol):
     def __call__(self, event: str, /, **fields: object) -> None: ...
 
 
-def untold(event: str, /, **fields: object) -> None:
+def ignore_event(event: str, /, **fields: object) -> None:
     """For whoever does not watch."""
 
 

@@ -25,8 +25,8 @@ from crowdfl.errors import (
     TooManyUploads,
     UnknownParticipant,
 )
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.models.update import Update
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import Costs, View
 from crowdfl.protocols.profile import ParticipantKeys, Tools
@@ -243,8 +243,8 @@ class _SpLink(_LiveRole):
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._host.sp.claim(task, claim)
 
-    def quit(self, task: str, keys: ParticipantKeys) -> None:
-        self.leave(task, keys.who)
+    def leave(self, task: str, keys: ParticipantKeys) -> None:
+        self._host.sp.leave(task, keys.who)
 
     def final(self, task: str, number: int) -> bytes:
         return bytes(self.publication(task, number, None))

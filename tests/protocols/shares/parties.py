@@ -66,7 +66,7 @@ class Parties:
         self.initial = np.linspace(-1.0, 1.0, self.parameters)
         self.people = {who: self.new_person(who) for who in self.keys}
         self.requester = PROFILE.requester(self.spec, self.dealing.requester, self.tools)
-        self.requester.follow(None, self.initial)
+        self.requester.resume(None, self.initial)
         self.keeping = Keeping(self.new_csp())
         self.seeds: dict[int, dict[str, bytes]] = {}
         self.left: bytes | None = None
@@ -79,7 +79,7 @@ class Parties:
 
     def new_person(self, who: str) -> Any:
         person = PROFILE.participant(self.spec, self.dealing.participant, self.keys[who], self.tools)
-        person.follow(None, self.initial)
+        person.resume(None, self.initial)
         return person
 
     def dealt(self, role: str, number: int) -> bytes:
@@ -90,7 +90,7 @@ class Parties:
 
     def new_csp(self) -> SharesCsp:
         csp = PROFILE.csp(self.spec, self.dealing.csp, self.tools)
-        csp.supply(lambda number: self.dealt("csp", number))
+        csp.set_dealt_loader(lambda number: self.dealt("csp", number))
         for keys in self.keys.values():
             csp.enrol(keys.identity)
         return csp
@@ -103,8 +103,8 @@ class Parties:
         """Ready for a round, with what was kept of it."""
         sp = PROFILE.sp(self.spec, self.dealing.sp, self.tools)
         sp.open_round(number)
-        sp.carry(self.left)
-        sp.supply(lambda n: self.dealt("sp", n))
+        sp.load_previous(self.left)
+        sp.set_dealt_loader(lambda n: self.dealt("sp", n))
         kept = self.seeds.setdefault(number, {})
         sp.keep_seeds(kept, kept.__setitem__)
         for keys in self.keys.values():

@@ -133,7 +133,7 @@ def test_what_is_kept_of_the_chain_is_all_a_reader_needs():
     parties = Parties(settings=UNCHECKED)
     parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
     again = parties.new_person(name_of(1))
-    again.follow(parties.people[name_of(0)].chain(), parties.initial)
+    again.resume(parties.people[name_of(0)].chain(), parties.initial)
     played = parties.play(2, parties.encrypt(2, parties.models(2)))
     assert np.array_equal(again.read(played.publication, 2).weights, parties.read(2, played).weights)
 

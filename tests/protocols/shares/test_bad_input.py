@@ -189,12 +189,12 @@ def test_dealt_files_are_checked_before_anything_is_computed():
     altered = bytes([file[0] ^ 1]) + file[1:]
     for wrong in (b"", file[:-1], file + b"\0", altered, second, stranger, theirs):
         sp = parties.new_sp(1)
-        sp.supply(lambda _number, wrong=wrong: wrong)
+        sp.set_dealt_loader(lambda _number, wrong=wrong: wrong)
         sp.add_all(uploads)
         with pytest.raises(DealtMaterialDamaged):
             run_exchange(sp.publish(final=False), parties.ask)
     sp = parties.new_sp(1)
-    sp.supply(missing)
+    sp.set_dealt_loader(missing)
     sp.add_all(uploads)
     with pytest.raises(DealtMaterialDamaged):
         run_exchange(sp.publish(final=False), parties.ask)
@@ -207,10 +207,10 @@ def test_csp_refuses_dealt_files_that_are_not_its_own():
     uploads = parties.encrypt(1, parties.models())
     file = PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1)
     for load in (missing, lambda _: file[:-1], lambda _: PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 2)):
-        parties.keeping.csp.supply(load)
+        parties.keeping.csp.set_dealt_loader(load)
         with pytest.raises(DealtMaterialDamaged):
             parties.play(1, uploads)
-    parties.keeping.csp.supply(lambda _: file)
+    parties.keeping.csp.set_dealt_loader(lambda _: file)
     assert parties.read(1, parties.play(1, uploads)).total == sum(parties.samples().values())
 
 

@@ -75,7 +75,7 @@ def restarted(parties, who):
     """Another process of the same person, with what was kept."""
     kept = parties.people[who].chain()
     person = PROFILE.participant(parties.spec, parties.dealing.participant, parties.keys[who], parties.tools)
-    person.follow(kept, parties.initial)
+    person.resume(kept, parties.initial)
     return person
 
 

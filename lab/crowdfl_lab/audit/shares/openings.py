@@ -19,6 +19,7 @@ from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.round.average import AverageReply
 from crowdfl_lab.audit.finding import SHARES, Finding, Floats, Verdict
+from crowdfl_lab.audit.headroom import LEVEL, compare
 from crowdfl_lab.audit.shares.deviating_round import (
     AVERAGE,
     CHECK,
@@ -43,7 +44,6 @@ from crowdfl_lab.audit.shares.deviating_round import (
     shape_of,
     switched,
 )
-from crowdfl_lab.audit.statistics import LEVEL, compare
 from crowdfl_lab.parties import LocalParties
 
 _OPENINGS = {

@@ -28,7 +28,7 @@ from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench.scale.frames import END, STAGES, read_frame, write_frame
 from crowdfl_lab.bench.workload import made_up_weights
 from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.process import current_bytes, peak_bytes
+from crowdfl_lab.timing import current_bytes, peak_bytes
 
 UPLOAD, PUBLICATION = "0.upload", "publication"
 MODULE = "crowdfl_lab.bench.scale.role"

@@ -26,9 +26,8 @@ from crowdfl_lab.bench.scale.frames import END, STAGES, ChildRole, read_frame, w
 from crowdfl_lab.bench.scale.growth import ScalePoint
 from crowdfl_lab.bench.workload import made_up_weights
 from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.process import current_bytes, peak_bytes
 from crowdfl_lab.report.results import Figure
-from crowdfl_lab.timing import timed_call
+from crowdfl_lab.timing import current_bytes, peak_bytes, timed_call
 
 UPLOADS, PUBLICATION = "uploads", "publication"
 _MODULE = "crowdfl_lab.bench.scale.shares"
@@ -72,7 +71,7 @@ class SharesPoint:
     def _person(self, keys: ParticipantKeys) -> Any:  # noqa: ANN401 -- the profile's own
         tools = Tools(Threads(1), observer=Silent())
         side = self.profile.participant(self.spec, self.dealing.participant, keys, tools)
-        side.follow(None, np.zeros(self.spec.parameters))
+        side.resume(None, np.zeros(self.spec.parameters))
         return side
 
     def _deal(self, folder: Path) -> dict[str, Figure]:
@@ -132,7 +131,7 @@ class _Server:
         """Everyone is enrolled: what memory grows by from here is the round's."""
         for identity in self.people:
             side.enrol(identity)
-        side.supply(lambda _: (self.folder / f"{self.role}.dealt").read_bytes())
+        side.set_dealt_loader(lambda _: (self.folder / f"{self.role}.dealt").read_bytes())
         self.baseline = current_bytes()
 
     def measured(self) -> dict[str, Any]:

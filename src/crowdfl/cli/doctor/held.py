@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from crowdfl.cli.doctor.command import DoctorCheck, ok, warn
+from crowdfl.cli.doctor.machine import DoctorCheck, ok, warn
 from crowdfl.errors import UnknownTask
 from crowdfl.roles.ends import Held, Lifetimes, TaskEnds
-from crowdfl.roles.sp.ends import claims_until, untold
+from crowdfl.roles.sp.ends import claims_until, unnotified_peers
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
 from crowdfl.roles.sp.rounds import TaskState
-from crowdfl.roles.sp.waiting import PEERS, moment
+from crowdfl.roles.sp.waiting import PEERS, format_time
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.run import open_holdings
 from crowdfl.settings import ServiceSettings
@@ -60,7 +60,7 @@ def _reason_on_sp(holdings: SpHoldings, settings: ServiceSettings, task: str) ->
     if stored.state == TaskState.SETTLED:
         return "ended, to be erased"
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-        return f"claims open until {moment(claims_until(stored))}"
+        return f"claims open until {format_time(claims_until(stored))}"
     lifetimes = Lifetimes(holdings.store, SystemClock(), settings.lifetime_margin)
     return "past its lifetime" if lifetimes.is_past(stored, claims=False) else _RUNNING
 
@@ -69,7 +69,7 @@ def _not_told(holdings: SpHoldings) -> Iterator[DoctorCheck]:
     """Peers that have not acknowledged the end of a task."""
     settled = [stored for stored in holdings.store.tasks() if stored.state == TaskState.SETTLED]
     for name, shown in PEERS.items():
-        waiting = [stored for stored in settled if name in untold(holdings.store, stored.task, PEERS)]
+        waiting = [stored for stored in settled if name in unnotified_peers(holdings.store, stored.task, PEERS)]
         if waiting:
             found = f"has not acknowledged the end of {len(waiting)} task{'s' if len(waiting) > 1 else ''}"
             yield warn(f"{shown}'s keys", found, "is `sp_key` in its settings? It is told again, once an hour at least")

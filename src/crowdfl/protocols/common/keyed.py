@@ -47,7 +47,7 @@ class KeyedReader(KeyedSide):
 
     scaled: float | None = None
 
-    def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
+    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
         """There is nothing to follow."""
 
     def chain(self) -> bytes | None:
@@ -59,10 +59,10 @@ class KeyedSp(KeyedSide):
 
     signed_uploads = False
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         """Nothing is dealt for a round."""
 
-    def carry(self, left: bytes | None) -> None:
+    def load_previous(self, left: bytes | None) -> None:
         """Nothing is left."""
 
     def carry_over(self) -> bytes | None:
@@ -75,7 +75,7 @@ class KeyedSp(KeyedSide):
 class KeyedCsp(KeyedSide):
     """The same on CSP."""
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         """Nothing is dealt for a round."""
 
     def spent_rounds(self) -> Iterable[int]:

@@ -34,7 +34,7 @@ class _ChainReader:
         self._reader = AverageReader(shape, audience, AudienceKey(bundle.audience), bundle.csp_signing)
         self._model: ModelChain | None = None
 
-    def follow(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
+    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
         spec, step = self._shape.spec, self._shape.step
         if chain is None:
             self._model = ModelChain.start(spec.name, initial, self._shape.widths.unit, step)

@@ -6,14 +6,10 @@ bytes, so that it is the same upload.
 
 import contextlib
 import hashlib
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
@@ -39,7 +35,7 @@ from crowdfl.errors import (
     UploadRejected,
     WrongBase,
 )
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.files import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
@@ -71,7 +67,7 @@ class ParticipantSp(Protocol):
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
-    def quit(self, task: str, keys: ParticipantKeys) -> None: ...
+    def leave(self, task: str, keys: ParticipantKeys) -> None: ...
 
 
 @dataclass
@@ -138,7 +134,7 @@ class Participant:
             self.blobs.put("bundle", enrolled.bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
-        self.blobs.delete("quit")
+        self.blobs.delete("leave-sent")
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
@@ -155,7 +151,7 @@ class Participant:
         self.state = status["state"]
         if self.has_left and self.state in ("running", "paused"):
             self.state = "left"
-            self._quit()
+            self._send_leave()
             return False
         if self.state in ("running", "paused"):
             self.claim_time.saw_running(float(self._definition.claim_window))
@@ -305,7 +301,7 @@ class Participant:
                 number, read.standing
             )  # first: with its average, a round is known to have taken the upload
         model = self._definition.shape.arrays(read.model)
-        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(model))
+        self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
         metrics = dict(evaluate(model)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
@@ -439,25 +435,25 @@ class Participant:
 
     def leave(self) -> None:
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
-        self._quit()
+        self._send_leave()
         self.on_event("left", {})
 
-    def _quit(self) -> None:
-        if not self.blobs.has("quit"):
-            self.sp.quit(self.task, self.keys)
-            self.blobs.put("quit", b"")
+    def _send_leave(self) -> None:
+        if not self.blobs.has("leave-sent"):
+            self.sp.leave(self.task, self.keys)
+            self.blobs.put("leave-sent", b"")
 
     def model(self) -> Weights:
         """The newest model this participant has: what the last average led to, or the initial weights."""
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
-                return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
+                return from_safetensors(self._definition.shape, self.blobs.get(f"rounds/{number}/average"))
         return self._initial_weights()
 
     def _initial_weights(self) -> Weights:
         if not self.blobs.has("initial"):
             self.blobs.put("initial", self._initial())
-        return arrays_from_npz(self.blobs.get("initial"), self._definition)
+        return from_safetensors(self._definition.shape, self.blobs.get("initial"))
 
     def _initial(self) -> bytes:
         initial = self.sp.initial_weights(self.task)
@@ -470,7 +466,7 @@ class Participant:
         if self._side is None:
             side = self._new_side(self._definition, self.blobs.get("bundle"))
             if self._profile.chained:
-                side.follow(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
+                side.resume(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
             if self.open_stock is not None and side.upload_randomizers():
                 party = keyed_party(side)
                 self._stock = self.open_stock(party.public)
@@ -515,14 +511,3 @@ class _Stocked:
             return self.stock.take(count, progress=progress)
         except PoolExhausted:
             return self.fresh.take(count, progress=progress)
-
-
-def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, *arrays)
-    return buffer.getvalue()
-
-
-def arrays_from_npz(data: bytes, definition: Definition) -> Weights:
-    """Weights of a task's model from npz bytes, compared with its definition before anything is allocated."""
-    return from_npz(definition.shape, data, [f"arr_{i}" for i in range(len(definition.shape.names))])

@@ -164,10 +164,10 @@ class RoundAggregators:
         profile = profile_named(definition.settings.profile)
         bundle = self._core.bundle(task)
         sp = profile.sp(definition.spec, bundle, tools or self._core.options.tools)
-        sp.supply(partial(self._core.dealt.load, definition))
+        sp.set_dealt_loader(partial(self._core.dealt.load, definition))
         sp.open_round(number)
         if profile.chained:
-            sp.carry(self._left_before(task, number))
+            sp.load_previous(self._left_before(task, number))
         return sp
 
     def _left_before(self, task: str, number: int) -> bytes | None:

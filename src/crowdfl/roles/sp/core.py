@@ -15,7 +15,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, untold
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, ignore_event
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.time import ClockWatch
@@ -92,7 +92,7 @@ class SpOptions:
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
-    events: Events = untold
+    events: Events = ignore_event
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
     quotas: SpQuotas = field(default_factory=SpQuotas)
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does

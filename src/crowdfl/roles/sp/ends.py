@@ -27,7 +27,7 @@ def claims_until(stored: StoredTask) -> float:
     return (stored.ended_at or 0.0) + Definition.open(stored.definition).claim_window
 
 
-def untold(store: SpStore, task: str, peers: Mapping[str, object]) -> list[str]:
+def unnotified_peers(store: SpStore, task: str, peers: Mapping[str, object]) -> list[str]:
     memory = store.memory(task)
     return [name for name in peers if f"{_TOLD}{name}" not in memory]
 
@@ -123,7 +123,7 @@ class SpEnds:
 
     def _tell_everyone(self, stored: StoredTask) -> None:
         if stored.task not in self._unnotified:
-            self._unnotified[stored.task] = untold(self.store, stored.task, self.peers)
+            self._unnotified[stored.task] = unnotified_peers(self.store, stored.task, self.peers)
         missing = self._unnotified[stored.task]
         missing[:] = [name for name in missing if not self._tell(stored, name)]
 

@@ -11,11 +11,11 @@ from crowdfl.roles.ends import LONGEST_REASON, Held, Tombstone
 from crowdfl.roles.ports import Clock, PaymentState, SpStore, StoredPayment, StoredTask
 from crowdfl.roles.sp.cancel import Abort, cancel_task
 from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
-from crowdfl.roles.sp.ends import claims_until, tell_again, untold
+from crowdfl.roles.sp.ends import claims_until, tell_again, unnotified_peers
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.roles.sp.settlement import PAID_BEFORE
-from crowdfl.roles.sp.waiting import PEERS, moment, waits_for
+from crowdfl.roles.sp.waiting import PEERS, format_time, waits_for
 from crowdfl.settings import from_millionths
 
 Row = dict[str, Any]
@@ -52,7 +52,7 @@ class OperatorActions:
             "state": stored.state,
             "round": number,
             "enrolled": store.turnout(stored.task, 0)[1],
-            "since": None if since is None else moment(since),
+            "since": None if since is None else format_time(since),
             "waits_for": waits_for(store, stored),
         }
 
@@ -68,7 +68,7 @@ class OperatorActions:
             "purpose": definition.purpose,
             "requester": definition.requester.hex(),
             "ended": self.ended(stored.task),
-            "claims_until": moment(claims_until(stored)) if stored.state in ENDED else None,
+            "claims_until": format_time(claims_until(stored)) if stored.state in ENDED else None,
             "rounds": rounds,
             "deposits": deposits,
             "payments": dict(Counter(str(one.state_at(self.clock.now())) for one in payments)),
@@ -83,7 +83,9 @@ class OperatorActions:
 
     def not_told(self, stored: StoredTask) -> list[str]:
         """The peers that have not heard of a task's end."""
-        return [PEERS[name] for name in untold(self.store, stored.task, PEERS)] if stored.state in ENDED else []
+        return (
+            [PEERS[name] for name in unnotified_peers(self.store, stored.task, PEERS)] if stored.state in ENDED else []
+        )
 
     def held(self, task: str) -> dict[str, int]:
         """What is held of a task; every file is looked at."""
@@ -100,7 +102,7 @@ class OperatorActions:
 
     def _not_settled(self, stored: StoredTask) -> str:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-            until = moment(claims_until(stored))
+            until = format_time(claims_until(stored))
             return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
         words = waits_for(self.store, stored)
         return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"

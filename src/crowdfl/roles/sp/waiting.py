@@ -5,7 +5,7 @@ import datetime
 from crowdfl.documents.signed import Definition
 from crowdfl.roles.ports import SpStore, StoredTask
 from crowdfl.roles.sp.core import CSP_FAILS_SINCE, PAUSED_AT, UNDER_WAY
-from crowdfl.roles.sp.ends import claims_until, untold
+from crowdfl.roles.sp.ends import claims_until, unnotified_peers
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
@@ -13,7 +13,7 @@ from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 PEERS = {"kgc": "KGC", "csp": "CSP"}
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A time as people read it; one that no calendar has stays a number."""
     try:
         return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
@@ -24,17 +24,17 @@ def moment(seconds: float) -> str:
 def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None = None) -> str:
     """`settings` are the task's, for whoever has read them already."""
     if stored.state == TaskState.SETTLED:
-        missing = untold(store, stored.task, PEERS)
+        missing = unnotified_peers(store, stored.task, PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
     rounds = store.rounds(stored.task)
     last, settings = (rounds[-1] if rounds else None), settings or Definition.open(stored.definition).settings
     if last is not None and last.state in UNDER_WAY:
         return _computing(store, stored.task, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-        return f"claims, until {moment(claims_until(stored))}"
+        return f"claims, until {format_time(claims_until(stored))}"
     if stored.state == TaskState.PAUSED:
         since = store.memory(stored.task).get(PAUSED_AT)
-        return "its requester, who paused it" + (f" on {moment(float(since))}" if since is not None else "")
+        return "its requester, who paused it" + (f" on {format_time(float(since))}" if since is not None else "")
     if last is not None and last.state is RoundState.OPEN:
         return _uploads(store, stored.task, last, settings)
     return _next_round(store, stored.task, settings, 1 if last is None else last.number + 1)
@@ -43,13 +43,13 @@ def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None 
 def _computing(store: SpStore, task: str, last: Round) -> str:
     since = store.memory(task).get(CSP_FAILS_SINCE)
     if since is not None:
-        return f"CSP, which has not answered round {last.number} since {moment(float(since))}"
+        return f"CSP, which has not answered round {last.number} since {format_time(float(since))}"
     return f"round {last.number} to be computed with CSP"
 
 
 def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> str:
     uploaded, missing = store.turnout(task, last.number)
-    until = moment(last.last_call(settings))
+    until = format_time(last.last_call(settings))
     return f"uploads to round {last.number}, until {until}: {uploaded} of {uploaded + missing} have come"
 
 

@@ -201,7 +201,7 @@ class SpClient:
         place = f"/v1/tasks/{task}/participants"
         return self.service.send_json("POST", place, {"certificate": certificate}).text("who")
 
-    def quit(self, task: str, keys: ParticipantKeys | None = None) -> None:
+    def leave(self, task: str, keys: ParticipantKeys | None = None) -> None:
         own = self._as(keys)
         if own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}").status != 204:
             raise ServiceUnavailable("the answer is not from SP: something in between has answered")

@@ -15,10 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from crowdfl.errors import UnknownTask
 from crowdfl.services.background.watching import add_disk_gauge
 from crowdfl.services.http import logs, problems
-from crowdfl.services.http.auth import ROLES, SCHEMES, Security, TokenEntry, Tokens
-from crowdfl.services.http.cors import Cors
-from crowdfl.services.http.middleware import RequestMiddleware, ServiceMetrics
-from crowdfl.services.http.pins import CertifiedToken, Pins
+from crowdfl.services.http.auth import ROLES, SCHEMES, CertifiedToken, Pins, Security, TokenEntry, Tokens
+from crowdfl.services.http.middleware import BrowserAccess, RequestMiddleware, ServiceMetrics
 from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
 from crowdfl.version import __version__
 
@@ -64,8 +62,9 @@ def make_app(
     add_disk_gauge(metrics, folder)
     app.state.background = tuple(background)
     problems.install(app)
-    app.state.cors = Cors()  # whoever opens the app fills it from the settings
-    app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics, cors=app.state.cors)
+    app.state.web_origins = set()  # whoever opens the app fills it from the settings
+    app.add_middleware(RequestMiddleware, log=logs.get(name), metrics=metrics)
+    app.add_middleware(BrowserAccess, log=logs.get(name), origins=app.state.web_origins)  # the outermost
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:  # not in a thread: when all are taken, the process still answers

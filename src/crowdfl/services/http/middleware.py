@@ -4,24 +4,37 @@ An unexpected error ends here as a problem without details.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 
+from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.services import tracing
 from crowdfl.services.http import logs
-from crowdfl.services.http.context import REQUEST_ID_HEADER, accepted_id
-from crowdfl.services.http.cors import Cors
 from crowdfl.services.http.problems import respond
-from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
+from crowdfl.services.http.wire import (
+    DIGEST_HEADER,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    REQUEST_ID_HEADER,
+    accepted_id,
+    require_protocol,
+)
+from crowdfl.text import printable
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_PAGES_SEND = ("Authorization", "Content-Type", DIGEST_HEADER, PROTOCOL_HEADER)
+_PAGES_READ = ("Date", "Retry-After", PROTOCOL_HEADER, REQUEST_ID_HEADER)
+_REMEMBERED = 7200  # seconds that a browser need not ask again: the most that browsers accept
+_LONGEST_ORIGIN = 100
 _SHOWN = ("task", "number", "who")  # of a path's parts
 _LONGEST_PART = 64
 _UPLOADS = (
@@ -79,7 +92,6 @@ class RequestMiddleware:
     app: ASGIApp
     log: FilteringBoundLogger
     metrics: ServiceMetrics
-    cors: Cors = field(default_factory=Cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,24 +105,23 @@ class RequestMiddleware:
     async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         status, started = 0, time.monotonic()
         asked = Headers(scope=scope)
-        version, shared = asked.get(PROTOCOL_HEADER), self.cors.headers(asked)
+        version = asked.get(PROTOCOL_HEADER)
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
+                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
                 headers.setdefault("Cache-Control", "no-store")
                 headers.setdefault("X-Content-Type-Options", "nosniff")  # no upload becomes a page of this origin
-                headers.update(shared)
             await send(message)
 
         try:
-            with tracing.current().span(_method(scope), {}, kind="server", parent=asked) as span:
+            with tracing.span(_method(scope), kind=SpanKind.SERVER, parent=asked) as span:
                 require_protocol(PROTOCOL if version is None else version)
-                await self._application(scope, asked)(scope, receive, sending)
-                span.add(route=_route(scope), status=status)
+                await self.app(scope, receive, sending)
+                span.set_attributes(tracing.named({"route": _route(scope), "status": status}))
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
             if status:
@@ -118,13 +129,6 @@ class RequestMiddleware:
             await respond(error, request_id)(scope, receive, sending)
         finally:
             self._record(scope, status, time.monotonic() - started)
-
-    def _application(self, scope: Scope, asked: Headers) -> ASGIApp:
-        """The app, or the answer to a browser that asks first: nothing of the app is needed for that."""
-        if not self.cors.asks_first(scope["method"], asked):
-            return self.app
-        scope["crowdfl.route"] = "preflight"
-        return self.cors.permission(asked)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = _route(scope)
@@ -145,14 +149,33 @@ class RequestMiddleware:
             self.log.info(_event(method, route, refused=error is not None), **fields)
 
 
+class BrowserAccess(CORSMiddleware):
+    """Which pages of other origins may read a service's answers in a browser, a problem's too: around everything else.
+
+    Nothing here is a secret's guard: whoever is not a browser ignores it, and no answer depends on a cookie. A page that is
+    refused is logged, with what to do.
+    """
+
+    def __init__(self, app: ASGIApp, log: FilteringBoundLogger, origins: Collection[str]) -> None:
+        super().__init__(app, origins, sorted(_METHODS), _PAGES_SEND, expose_headers=_PAGES_READ, max_age=_REMEMBERED)
+        self._log = log
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        answer = super().preflight_response(request_headers)
+        if not self.is_allowed_origin(request_headers["origin"]):
+            page = printable(request_headers["origin"], _LONGEST_ORIGIN)
+            why = f"pages of {page} may not call this service: its operator can add it to `web_origins`"
+            self._log.info("refused", route="preflight", status=answer.status_code, reason=why)
+        return answer
+
+
 def _method(scope: Scope) -> str:
     """One name for all that anyone can invent."""
     return scope["method"] if scope["method"] in _METHODS else "other"
 
 
 def _route(scope: Scope) -> str:
-    route: str = getattr(scope.get("route"), "path", "unmatched")
-    return str(scope.get("crowdfl.route", route))
+    return str(getattr(scope.get("route"), "path", "unmatched"))
 
 
 def _event(method: str, route: str, *, refused: bool) -> str:

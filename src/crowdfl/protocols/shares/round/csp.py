@@ -211,7 +211,7 @@ class SharesCsp:
     def remember(self, memory: CspMemory) -> None:
         self._memory, self._books = memory, CspBooks(self._shape.spec.name, memory)
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         self._load = load
 
     def spent_rounds(self) -> Iterable[int]:

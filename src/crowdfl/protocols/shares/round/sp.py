@@ -97,12 +97,12 @@ class SharesSp(PaidSp):
         self._publication: bytes | None = None
         self._left: bytes | None = None
         self._envelopes: Mapping[str, RewardEnvelope] = {}
-        self.carry(None)
+        self.load_previous(None)
 
-    def carry(self, left: bytes | None) -> None:
+    def load_previous(self, left: bytes | None) -> None:
         self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
 
-    def supply(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         self._file = load
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:

@@ -1,0 +1,236 @@
+"""Attacks by a CSP that deviates: a false reply moves what it opens next by a number of its own choice.
+
+A lane that CSP re-encrypts as e + Delta moves SP's operand by -Delta * r, r the mask of that lane. Under a mask shorter than
+Delta * r it would stick out, and give the lane away. `hardened` masks operands uniformly modulo N.
+
+A divisor or a dividend that CSP has made larger by K is longer than SDIV's masks are made for: y' = rho (y + K) - s shows y by
+what is left modulo y + K, and V = (x + K) rho 2^g + ... shows rho, and with it y. With the guard both are uniform.
+
+With a hidden total, CSP and one reader find Q by a false ScaleReply. That is conceded: the total is hidden from either of them.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
+from gmpy2 import mpz
+
+from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
+from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.errors import NothingToAverage, RoundEnded, SlotOverflow
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.hardened.opening import Publication, read
+from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
+from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, RewardSp
+from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedSp
+from crowdfl.protocols.messages import Message
+from crowdfl.settings import to_millionths
+from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, difference, relative
+from crowdfl_lab.audit.recorded_round import (
+    SMALL_BOUNDS,
+    SMALL_PEOPLE,
+    SMALL_SIZE,
+    deal,
+    servers,
+    small_parties,
+    small_updates,
+)
+from crowdfl_lab.parties import DivisionCsp, LocalParties
+
+_CSP = ("CSP",)
+_PAYMENT = to_millionths(36)
+_SHORT = 160  # bits of an operand's mask that is short on purpose: it covers any honest operand
+_STEP = 1 << 200  # Delta: above that
+_LANES = 9  # messages of one step hold more than this task opens
+
+_DIVISORS = (11, 23, 35, 41, 52, 60, 78, 90, 167, 178, 190, 201, 213, 222, 239, 250)
+_FITS = 32  # bits by which a remainder must be smaller than chance makes it
+_KEYS = {
+    "divisor": 466,
+    "dividend": 1024,
+}  # bits: of the shortest range for rho, and of a long one, as suits either attack
+
+_OFF_LANE = "error over the lane's bound; blind: zero"
+_OFF_DIVISOR = "relative error, median; blind: the middle of the range"
+_OFF_TOTAL = "relative error; blind: half of the largest total"
+_INFLATED = "divisors, by CSP that has made {} too large"
+_BOTH = "the hidden total, by CSP that replies falsely, with one reader"
+_LANE = Attack("altered lane", "new", "a participant's lane, by CSP that alters it", _CSP, difference, _OFF_LANE)
+_HIDDEN = Attack("false scaling", "new", _BOTH, ("CSP", "participant"), relative, _OFF_TOTAL, conceded=True)
+
+
+def attack_altered_lane(key_bits: int = 1024) -> list[Finding]:
+    """With operands masked by `_SHORT` bits and no guard, and as built."""
+    weak, built = small_parties(key_bits), small_parties(key_bits)
+    cast(HardenedSp, weak.sp).reward_side = _WeakSide
+    return [_read_lane("hardened, short operand masks", weak), _read_lane(HARDENED, built)]
+
+
+class _ShortCoins(Coins):
+    def residues(self, count: int, n: int) -> Block:
+        return from_ints((self.bits(_SHORT) for _ in range(count)), width_of(n))
+
+
+class _WeakSide(RewardSp):
+    """PriRwd's SP with short masks on its operands."""
+
+    def _distances(
+        self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
+    ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
+        return (yield from super()._distances(a, b, deltas, _ShortCoins(coins.take(SEED_BYTES))))
+
+
+def _read_lane(subject: str, parties: LocalParties) -> Finding:
+    """The first lane of the first participant altered; that of the last shows in what CSP opens after."""
+    sp, view = cast(HardenedSp, parties.sp), parties.csp.party.view
+    trained = {who: (np.full(SMALL_SIZE, 0.8), samples) for who, samples in SMALL_PEOPLE.items()}
+    parties.open(1).collect(parties.encrypt(trained))
+    ended = "SP came to its end"
+    try:
+        run_exchange(parties.sp.reward(_PAYMENT), ask_directly(_altering(parties)))
+    except RoundEnded:
+        ended = "CSP's own check ended the round"
+    bound, n = sp.codec.budget.lane_bound, sp.party.public.n
+    opened = [int(v) for name in ("SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'") for vs in view.of(name) for v in vs]
+    shown = int(view.of("lanes")[0][-1][0])
+    likely = [shown - r for r in _masks_read(opened, n) if abs(shown - r) <= bound]
+    victim = list(trained)[-1]
+    truth = int(sp.codec.packing.unpack(sp.codec.pack(*trained[victim])[0], 1)[0]) / bound
+    guess = likely[0] / bound if likely else None
+    recovered = (
+        "nothing that could be a lane" if guess is None else f"{likely[0]} of at most {bound}, and {truth:.3f} is true"
+    )
+    note = f"{len(opened)} numbers read as Delta * r; {ended}"
+    return _LANE.score(subject, guess, 0.0, truth, recovered, note)
+
+
+def _altering(parties: LocalParties) -> Callable[[bytes], bytes]:
+    party = keyed_party(parties.csp)
+
+    def answer(request: bytes) -> bytes:
+        reply = parties.csp.answer(request)
+        if Message.kind_of(request) != LanesRequest.kind:
+            return reply
+        lanes = LanesReply.from_bytes(reply, party.limits(1 << 10)).lanes
+        changes = [_STEP] + [0] * (len(lanes) - 1)
+        return LanesReply(party.rerandomise(party.add_plain(lanes, changes))).to_bytes()
+
+    return answer
+
+
+def _masks_read(opened: Iterable[int], n: mpz) -> Iterable[int]:
+    """r of numbers that are a - Delta * r modulo N, with a below Delta."""
+    for value in opened:
+        signed = value if 2 * value < n else value - int(n)
+        yield -(signed // _STEP)
+
+
+def attack_inflated(number: str) -> list[Finding]:
+    """`number`: which of the two CSP has made larger by K, by a false reply before the division."""
+    title, measure = _INFLATED.format(f"the {number}s"), _OFF_DIVISOR
+    attack = Attack(f"inflated {number}", "new", title, _CSP, _median_off, measure)
+    return [
+        _inflate(attack, "hardened, no guard", _Unguarded, number),
+        _inflate(attack, HARDENED, HardenedSdivSp, number),
+    ]
+
+
+def _median_off(guess: list[int], truth: list[int]) -> float:
+    return float(median(relative(a, b) for a, b in zip(guess, truth, strict=True)))
+
+
+class _Unguarded(HardenedSdivSp):
+    """SP's side of a division that believes that its numbers are of the expected size."""
+
+    def _guard(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
+        yield from ()
+        return self.party.encrypt([0] * (len(x) + len(y)), coins)
+
+
+def _inflate(attack: Attack[list[int]], subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
+    widths = SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2)
+    _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
+    count = len(_DIVISORS)
+    k = 1 << (widths.key_bits - widths.hi - 2) if number == "divisor" else 1 << (widths.alpha - widths.g + 29)
+    y = sp.encrypt([d + (k if number == "divisor" else 0) for d in _DIVISORS])
+    x = sp.encrypt([d * 1000 + (k if number == "dividend" else 0) for d in _DIVISORS])
+    division, ended = side(sp, widths, 1, "audit").run(x, y, Coins.fresh()), "answered to the end"
+    try:
+        run_exchange(division, ask_directly(DivisionCsp(csp, widths, count, count).answer))
+    except NothingToAverage:
+        ended = "CSP's own check ended the division"
+    opened = zip(csp.view.of("SDIV x'")[0], csp.view.of("SDIV y'")[0], strict=True)
+    reading = _divisor_behind if number == "divisor" else _quotient_behind
+    guesses = [reading(int(v), int(masked), k, widths) for v, masked in opened]
+    middle = 1 << (widths.ybits - 1)
+    found = sum(g == d for g, d in zip(guesses, _DIVISORS, strict=True))
+    recovered, note = f"{found} of {count} divisors", f"K of {k.bit_length()} bits, {widths.key_bits}-bit key; {ended}"
+    guess = [middle if g is None else g for g in guesses]
+    return attack.score(subject, guess, [middle] * count, list(_DIVISORS), recovered, note)
+
+
+def _divisor_behind(v: int, masked: int, k: int, widths: SdivWidths) -> int | None:
+    """y with masked = rho (y + K) - s: for the true one alone, -masked modulo y + K is short."""
+    del v
+    rest, y = min((-masked % (k + y), y) for y in range(1, 1 << widths.ybits))
+    return y if rest < k >> _FITS else None
+
+
+def _quotient_behind(v: int, masked: int, k: int, widths: SdivWidths) -> int | None:
+    """y = y' / rho, rho from V, which is nearly K rho 2^g: close to a whole number of the right size."""
+    if not v:
+        return None
+    scaled = (masked * k << (widths.g + _FITS)) // v
+    y = (scaled + (1 << (_FITS - 1))) >> _FITS
+    close = abs(scaled - (y << _FITS)) < 1 << (_FITS - 12)
+    return y if close and 0 < y < 1 << widths.ybits else None
+
+
+def attack_false_scaling(key_bits: int = 1024) -> Finding:
+    """CSP returns [[0]] for [[Q]]^(X + R): a reader then opens D - Q R, and only the true Q makes D - Q R + Q (X + R) short."""
+    bounds: dict[str, Any] = SMALL_BOUNDS | {"lanes": 0, "total": "hidden"}
+    parties = deal(SMALL_SIZE, key_bits=key_bits, **bounds)
+    parties.open(1).collect(parties.encrypt(small_updates()))
+    sp, seen = cast(HardenedSp, parties.sp), _Scaled(parties)
+    run_exchange(parties.sp.publish(final=False), ask_directly(seen.answer))
+    reader, task = cast(HardenedParticipant, parties.people["p0"]), parties.dealer.task
+    publication = Publication.from_bytes(sp.publication(), reader.party.limits(_LANES))
+    shown = int(to_ints(read(publication, reader.audience, task.context(1), task.public))[0])
+    most, truth = bounds["max_participants"] * bounds["max_samples"], sum(SMALL_PEOPLE.values())
+    guess = next((total for total in range(1, most + 1) if _explains(total, shown, seen.masked, sp.codec)), None)
+    recovered = "no total fits" if guess is None else f"{guess} samples where {truth} is true"
+    note = "the total, and with it the exact sums, which a shown total would give every reader"
+    return _HIDDEN.score(HARDENED, guess, most // 2, truth, recovered, note)
+
+
+def _explains(total: int, shown: int, masked: int, codec: ModelCodec) -> bool:
+    """Whether this total's Q, or one next to it, leaves dithers alone in the slots that no weight uses."""
+    packing, k = codec.packing, codec.budget.dither_bits
+    for q in range((1 << k) // total - 1, (1 << k) // total + 3):
+        rest = from_ints([(shown + q * masked) % packing.n], width_of(packing.n))
+        with suppress(SlotOverflow):
+            if all(abs(v) <= 1 << k for v in packing.unpack_wide(rest, packing.slots)[SMALL_SIZE:]):
+                return True
+    return False
+
+
+@dataclass
+class _Scaled:
+    """A CSP that scales by nothing, and keeps what it opened."""
+
+    parties: LocalParties
+    masked: int = 0
+
+    def answer(self, request: bytes) -> bytes:
+        reply, party = self.parties.csp.answer(request), keyed_party(self.parties.csp)
+        if Message.kind_of(request) != ScaleRequest.kind:
+            return reply
+        self.masked = int(to_ints(party.view.of("opened")[0])[0])
+        count = len(ScaleReply.from_bytes(reply, party.limits(_LANES)).scaled)
+        return ScaleReply(party.encrypt([0] * count)).to_bytes()

@@ -1,0 +1,364 @@
+"""A platform to load: KGC, SP and CSP as processes over TLS, a task with everyone enrolled, and everyone's upload.
+
+Of `hardened`, one update is encrypted; every other upload is the last one times an encryption of zeros. Of `shares`, everyone
+makes an upload of the same update. All differ, all are valid, and the average is known.
+
+`crowdfl bench load`: many participants' uploads against one SP process, beside a route that only writes and fsyncs.
+
+Rewards are off. Half of the participants come over a connection of their own, as phones do; the others share connections that
+are kept open. The bare route and SP take turns, so that a disturbance falls on both.
+
+What SP's acknowledgements are compared with: one FastAPI route over TLS that writes a body, fsyncs it, and says so.
+
+`python -m crowdfl_lab.bench.load FOLDER PORT CERTIFICATE KEY`
+"""
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from http.client import HTTPSConnection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import uvicorn
+from anyio import to_thread
+from fastapi import FastAPI, Request
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked
+from crowdfl.documents.signed import Definition, participant_name
+from crowdfl.errors import ProtocolError, ServiceUnavailable
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
+from crowdfl.protocols.registry import profile_named
+from crowdfl.retry import Backoff
+from crowdfl.roles.participant.enrolment import enrol
+from crowdfl.services.apps.sp_uploads import IN_WORK
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.requester_file import RequesterFile, open_requester
+from crowdfl.services.client.transport import Signer
+from crowdfl.settings import TaskSettings
+from crowdfl_lab.bench.workload import BenchSettings, Say, made_up_weights
+from crowdfl_lab.observe import RoundRecorder
+from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
+from crowdfl_lab.timing import family_bytes, machine, processor_seconds, timed, timed_call
+
+_SAMPLES = 50
+_DAY = 86400.0
+PATIENCE = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSettings(BenchSettings):
+    """A thousand phones and one SP; rewards and, of `shares`, checks are off."""
+
+    profile: str = "hardened"
+    parameters: int = 4000
+    participants: int = 1000
+    lanes: int = 0
+    connections: int = 32
+    checked: int = 100  # uploads validated and counted off the clock, for the separate figures
+
+    @classmethod
+    def quick(cls) -> "LoadSettings":
+        return cls(participants=12, parameters=60, prime_bits=256, insecure_test_key=True, checked=5)
+
+    @property
+    def judged(self) -> bool:
+        return replace(self, profile="hardened") == LoadSettings()
+
+    @property
+    def key_title(self) -> str:
+        return super().key_title if self.profile == "hardened" else f"`{self.profile}`"
+
+    def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
+        if self.profile == "hardened":
+            return super().task(**others)
+        sizes = {"max_participants": self.participants, "check": "none", "rule": "none", "lanes": 0}
+        return TaskSettings.of(profile=self.profile, **sizes | others)
+
+
+class Platform:
+    """What runs until the stack is closed, and what is ready to be sent: everything up to the first upload."""
+
+    def __init__(self, folder: Path, settings: LoadSettings, stack: ExitStack, say: Say) -> None:
+        self.settings = settings
+        self.ports = dict(zip(("kgc", "sp", "csp", "bare"), _free_ports(4), strict=True))
+        say("starting KGC, CSP, SP and the bare route")
+        self.pids = self._serve(folder, stack)
+        wait_until(lambda: all(map(_listens, self.ports.values())), "the servers to start")
+        own = RequesterFile.read(folder / "roles" / "requester" / "settings.toml")
+        self.ca, self.requester = own.settings.ca, stack.enter_context(open_requester(own))
+        self.weights = np.random.default_rng(1).normal(0.0, 0.3, settings.parameters)
+        say("making the task's key")
+        self.task = self.requester.create(self._definition(), [np.zeros(settings.parameters)])
+        say(f"enrolling {settings.participants} participants")
+        self.people, bundle = self._join(own)
+        say("making everyone's upload")
+        spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
+        sides = (self._side(spec, bundle, keys) for keys in self.people)
+        if settings.profile == "hardened":
+            self.public, self.uploads = self._derived(next(sides))
+        else:
+            self.uploads = [side.encrypt_update(self.weights, _SAMPLES, 1) for side in sides]
+
+    def round_state(self) -> str:
+        rounds = self.requester.sp.status(self.task)["rounds"]
+        return str(rounds[-1]["state"]) if rounds else ""
+
+    def _serve(self, folder: Path, stack: ExitStack) -> dict[str, int]:
+        roles, bare, servers = folder / "roles", folder / "bare", ("kgc", "csp", "sp")
+        options = [f"--{role}-port={self.ports[role]}" for role in servers]
+        options += ["--insecure-test-key"] if self.settings.insecure_test_key else []
+        init = [sys.executable, "-m", "crowdfl", "init", str(roles), *options]
+        subprocess.run(init, stdout=subprocess.DEVNULL, check=True)  # noqa: S603 -- this very program
+        bare.mkdir()
+        tls = [str(roles / "sp" / name) for name in ("tls.pem", "tls.key")]
+        commands = {role: ["crowdfl", role, "serve", str(roles / role / "settings.toml")] for role in servers}
+        commands["bare"] = ["crowdfl_lab.bench.load", str(bare), str(self.ports["bare"]), *tls]
+        return {name: _start(stack, folder / f"{name}.log", command) for name, command in commands.items()}
+
+    def _definition(self) -> Definition:
+        crowd, clip = self.settings.participants, float(np.ceil(np.abs(self.weights).max()))
+        task = self.settings.task(min_participants=crowd, rounds=1, window=_DAY, max_samples=1000, clip=clip)
+        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), "", task, 60.0, b"", {})
+
+    def _join(self, own: RequesterFile) -> tuple[list[ParticipantKeys], bytes]:
+        kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())
+        people = []
+        for invitation in self.requester.invite(self.task, self.settings.participants, _DAY):
+            fresh = ParticipantKeys.fresh("")
+            people.append(replace(fresh, who=participant_name(fresh.signing.public)))
+            enrolled = enrol(kgc, self.task, invitation, people[-1], own.settings.kgc_key)
+            sp.enrol(self.task, enrolled.certificate)
+        kgc.service.close()
+        sp.service.close()
+        return people, enrolled.bundle
+
+    def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
+        tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
+        side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
+        side.resume(None, np.zeros(spec.parameters))
+        return side
+
+    def _derived(self, side: ParticipantProtocol) -> tuple[PublicKey, list[bytes]]:
+        party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
+        public = party.public
+        vector = CipherVector.from_bytes(update, public, max_count=10**6)
+        zeros, uploads = party.encrypt([0] * len(vector)), list[bytes]()
+        for _ in self.people:
+            uploads.append(vector.to_bytes())
+            vector = vector.add(zeros)
+        return public, uploads
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    looks = Backoff.steady(0.5, deadline=PATIENCE).start()
+    while not true():
+        if not looks.wait():
+            raise ServiceUnavailable(f"waited {PATIENCE:.0f} s for {what}")
+
+
+def _start(stack: ExitStack, log: Path, command: list[str]) -> int:
+    output = stack.enter_context(log.open("w"))
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=output, stderr=output)  # noqa: S603
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return process.pid
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in servers]
+
+
+_OCTETS = {"Content-Type": "application/octet-stream"}
+_TURNS = 4
+_PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads
+_SERVERS = ("bare", "sp")
+
+_Job = tuple[str, bytes, dict[str, str]]
+_Seconds = dict[tuple[str, bool], list[float]]  # of each turn, by server and by whether connections were kept
+
+
+def bench_load(settings: LoadSettings, *, say: Say = lambda _: None) -> Result:
+    """Acknowledged uploads per second, memory, validation, counting; every upload must be in the average."""
+    where = machine()
+    with tempfile.TemporaryDirectory(prefix="crowdfl-load-") as folder, ExitStack() as stack:
+        ready = Platform(Path(folder), settings, stack, say)
+        wait_until(lambda: ready.round_state() == "open", "the round to open")
+        rows = _turns(ready, settings, say)
+        say("waiting for the average")
+        done = ("published", "rewarded")
+        waited = timed(lambda: wait_until(lambda: ready.round_state() in done, "the average"))
+        error = float(np.abs(ready.requester.model(ready.task)[0] - ready.weights).max())
+        say("validation and counting, one core")
+        rows += _alone(ready, settings)
+    if error > 1e-4:
+        raise ProtocolError(f"the average is off by {error}: an upload was lost or counted twice")
+    note = f"every upload counted: the average is off by {error:.1e} at most"
+    published = Row("published", "from the last receipt to the published average", Figure(waited, "s"), note=note)
+    name = "load" if settings.profile == "hardened" else f"load-{settings.profile}"
+    result = settings.result(name, where, [*rows, published])
+    return replace(result, command=f"crowdfl bench load --profile {settings.profile}")
+
+
+def _turns(ready: Platform, settings: LoadSettings, say: Say) -> list[Row]:
+    """Every upload once to each server; even turns over connections of their own, odd ones over those that are kept."""
+    seconds: _Seconds = {(s, k): [] for s in _SERVERS for k in (False, True)}
+    before, memory = {s: processor_seconds(ready.pids[s]) for s in _SERVERS}, family_bytes("VmRSS", ready.pids["sp"])
+    growth = []
+    for turn, part in enumerate(np.array_split(np.arange(settings.participants), _TURNS)):
+        say(f"turn {turn + 1} of {_TURNS}: {len(part)} uploads to the bare route, then to SP")
+        kept = turn % 2 == 1
+        for server in _SERVERS:
+            jobs = [_job(ready, server, int(number)) for number in part]
+            seconds[server, kept].append(_send(ready, server, settings.connections, jobs, kept=kept))
+        if turn + 1 in (_TURNS // 2, _TURNS):
+            growth.append(Figure(family_bytes("VmHWM", ready.pids["sp"]) - memory, "B"))
+    spent = {s: (processor_seconds(ready.pids[s]) - before[s]) / settings.participants for s in _SERVERS}
+    cpu = {server: Figure(each, "s") for server, each in spent.items()}
+    return _rows(seconds, cpu, growth, settings, len(ready.uploads[0]))
+
+
+def _job(ready: Platform, server: str, number: int) -> _Job:
+    keys, upload = ready.people[number], ready.uploads[number]
+    if server == "bare":
+        return f"/bodies/{number}", upload, _OCTETS
+    target = f"/v1/tasks/{ready.task}/rounds/1/uploads/{keys.who}"
+    return target, upload, Signer(keys.who, keys.signing).headers("PUT", target, upload, time.time()) | _OCTETS
+
+
+def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], *, kept: bool) -> float:
+    """Every body, so many at once; seconds. Every one must be acknowledged."""
+    context = ssl.create_default_context(cafile=ready.ca)
+    idle: SimpleQueue[HTTPSConnection] = SimpleQueue()
+    for _ in range(connections):
+        wire = HTTPSConnection("127.0.0.1", ready.ports[server], context=context, timeout=PATIENCE)
+        if kept:
+            wire.connect()
+        idle.put(wire)
+
+    def put(job: _Job) -> None:
+        wire = idle.get()
+        try:
+            wire.request("PUT", *job)
+            reply = wire.getresponse()
+            said = reply.read()
+        except OSError as problem:
+            raise ServiceUnavailable(f"an upload was not acknowledged: {problem}") from problem
+        finally:
+            if not kept:
+                wire.close()  # it connects again by itself
+            idle.put(wire)
+        if reply.status != 201:
+            raise ServiceUnavailable(f"an upload was refused: {reply.status} {said[:300].decode(errors='replace')}")
+
+    with ThreadPoolExecutor(connections) as pool:
+        seconds = timed(lambda: list(pool.map(put, jobs)))
+    while not idle.empty():
+        idle.get().close()
+    return seconds
+
+
+def _alone(ready: Platform, settings: LoadSettings) -> tuple[Row, ...]:
+    """Seconds of one core to validate an upload, and to count it."""
+    alone = _keyed_alone(ready, settings.checked) if settings.profile == "hardened" else _side_alone(settings)
+    mean, names = f"mean of {settings.checked}, off the clock", {"validate": "validating", "count": "counting"}
+    each = {key: Figure(seconds / settings.checked, "s") for key, seconds in alone.items()}
+    return tuple(Row(key, f"{names[key]} an upload, one core", figure, note=mean) for key, figure in each.items())
+
+
+def _keyed_alone(ready: Platform, count: int) -> dict[str, float]:
+    one = Threads(1)
+    parsed = [Unchecked.parse(u, ready.public, max_count=10**6) for u in ready.uploads[:count]]
+    validate, vectors = timed_call(lambda: [numbers.validate(backend=one) for numbers in parsed])
+    product = RunningProduct(ready.public, len(vectors[0]), len(vectors), backend=one)
+    counting = timed(lambda: list(map(product.add, vectors)))
+    return {"validate": validate, "count": counting}
+
+
+def _side_alone(settings: LoadSettings) -> dict[str, float]:
+    """By SP's side of a task of the same sizes, with uploads of its own."""
+    parties = settings.parties(settings.task(rounds=2), Threads(1), RoundRecorder())
+    weights = made_up_weights(settings.parameters, 1)
+    uploads = parties.encrypt({f"p{i:03}": (weights, 1) for i in range(settings.checked)})
+    parties.sp.open_round(1)
+    validate, refusals = timed_call(lambda: parties.sp.refusals(list(uploads.items())))
+    if any(refusals):
+        raise ProtocolError(f"SP refuses uploads of its own task: {refusals}")
+    return {"validate": validate, "count": timed(lambda: parties.sp.add_all(uploads, validated=True))}
+
+
+def _rows(
+    seconds: _Seconds, cpu: dict[str, Figure], growth: list[Figure], settings: LoadSettings, upload: int
+) -> list[Row]:
+    """`cpu`: processor time an upload; `growth`: of SP's resident bytes, at their peak after each half of the uploads."""
+    # A body for each connection, twice while it is received; a batch that is checked, here, joined, and beside; a running
+    # product, the side that checks, and an opening: eight. Nothing grows with the participants.
+    bound = Figure(_PROGRAM + (2 * settings.connections + 4 * IN_WORK + 8) * upload, "B")
+    everything = Reference("all uploads together", Figure(upload * settings.participants, "B"))
+    note = "SP's validation included, and its counting as far as it went on meanwhile"
+    processor = Row("processor", "server's processor time an upload", cpu["sp"], note=note)
+    within = Target("within the bound", "ratio", at_most=1.0)
+    note = "after each half of the uploads: " + ", ".join(map(str, growth))
+    memory = Row("memory", "SP's memory: growth over the round", growth[-1], within, note=note)
+    return [
+        _rate_row("acknowledged", "acknowledged uploads per second", seconds, settings, kept=False),
+        _rate_row("kept", "the same over connections kept open", seconds, settings, kept=True),
+        processor.under(Reference("bare route", cpu["bare"]), "bare / SP"),
+        memory.over(Reference("bound", bound), "growth / bound", everything),
+        Row("upload", "an upload", Figure(upload, "B"), note="durable before its receipt is signed"),
+    ]
+
+
+def _rate_row(key: str, quantity: str, seconds: _Seconds, settings: LoadSettings, *, kept: bool) -> Row:
+    turns = np.array([seconds[server, kept] for server in _SERVERS])
+    uploads = sum(map(len, np.array_split(np.arange(settings.participants), _TURNS)[kept::2]))
+    bare, sp = (Figure(uploads / float(spent), "") for spent in turns.sum(axis=1))
+    how = "connections kept" if kept else "each over its own connection"
+    note = f"{settings.connections} at once, {how}; by turns: {', '.join(f'{r:.2f}' for r in turns[0] / turns[1])}"
+    target = None if kept else Target("at least half", "ratio", at_least=0.5)  # a thousand phones share no connection
+    row = Row(key, quantity, sp, target, note=note)
+    return row.over(Reference("bare FastAPI route, TLS, write, fsync", bare), "SP / bare")
+
+
+def make_app(folder: Path) -> FastAPI:
+    app = FastAPI()
+
+    @app.put("/bodies/{name}", status_code=201)
+    async def put(request: Request, name: str) -> dict[str, int]:
+        body = await request.body()
+        await to_thread.run_sync(write, folder / f"{int(name)}", body)
+        return {"bytes": len(body)}
+
+    def write(path: Path, body: bytes) -> None:
+        with path.open("wb", buffering=0) as file:
+            file.write(body)
+            os.fsync(file.fileno())
+
+    return app
+
+
+if __name__ == "__main__":
+    _folder, _port, _certificate, _key = sys.argv[1:]
+    _app = make_app(Path(_folder))
+    uvicorn.run(_app, port=int(_port), ssl_certfile=_certificate, ssl_keyfile=_key, log_config=None, access_log=False)

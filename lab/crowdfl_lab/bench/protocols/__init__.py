@@ -1,1 +1,0 @@
-"""`crowdfl bench protocols`."""
