@@ -15,7 +15,7 @@ from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage.settings_file import read_service
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
