@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.forms import numpy_entries, write_npz, write_safetensors
-from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.text import html_table, in_notebook, text_table
