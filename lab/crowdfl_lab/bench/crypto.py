@@ -20,8 +20,7 @@ from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, encrypt
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl_lab.bench.peers import answer_or_reason

@@ -14,7 +14,7 @@ import numpy as np
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError

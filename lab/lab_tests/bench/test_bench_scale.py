@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl.services.apps import csp as csp_app

@@ -9,7 +9,7 @@ import typer
 
 from crowdfl.cli.operator import clock_app, deposit_app, payouts, reconcile, resolve, task_app
 from crowdfl.cli.output import Json, show
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp

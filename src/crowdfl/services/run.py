@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from fastapi import FastAPI
 
-from crowdfl.crypto.backends import backend_named
-from crowdfl.crypto.compute import Backend, Threads, default_backend
+from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff

@@ -18,9 +18,9 @@ from math import log2
 
 import numpy as np
 
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.shares import payout, table
+from crowdfl.protocols.shares import rule_widths, table
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
@@ -80,7 +80,9 @@ def attack_gates() -> Iterator[Finding]:
         guess, truth = round(_PAID * PEOPLE[_ACCOMPLICE] / reward) - PEOPLE[_ACCOMPLICE], PEOPLE[_VICTIM]
         title = f"a sample count, by {server} that forces gates, with one participant"
         attack = Attack("forced gates", "new", title, (server, "participant"), SAMPLES_OFF, conceded=True)
-        note = f"of {BUDGET}, {reward} millionths to the accomplice: its share of the sum of two weights; one sum a round"
+        note = (
+            f"of {BUDGET}, {reward} millionths to the accomplice: its share of the sum of two weights; one sum a round"
+        )
         yield attack.score(SHARES, guess, MOST_SAMPLES // 2, truth, f"{guess} samples where {truth} is true", note)
 
 
@@ -222,8 +224,8 @@ class _Unguarded(ReciprocalWidths):
 def attack_inflated() -> list[Finding]:
     """`gate` with a division in place of its table, unguarded; `agreement` as built; the table."""
     with ExitStack() as switches:
-        switches.enter_context(switched(payout, "ReciprocalWidths", _Unguarded))
-        switches.enter_context(switched(payout, "_LARGEST_TABLE", 0))
+        switches.enter_context(switched(rule_widths, "ReciprocalWidths", _Unguarded))
+        switches.enter_context(switched(rule_widths, "_LARGEST_TABLE", 0))
         switches.enter_context(switched(SharesShape, "longest_payload", property(lambda _: 1 << 20)))
         weakened = _inflate("shares, gate that divides unguarded", "gate", FLIPS + 1)
     return [weakened, _inflate(SHARES, "agreement", FLIPS), _look_up()]

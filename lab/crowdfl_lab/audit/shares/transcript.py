@@ -12,9 +12,9 @@ import numpy as np
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import SealBroken
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
+from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares.circuits.wire import added, unpack
+from crowdfl.protocols.shares.circuits.scalars import added, unpack
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication
@@ -100,7 +100,7 @@ class _Transcript:
         return self.ring.decode(expanded_update(seed, self.manifest.place, who, self.shape.share_bytes))
 
     def _best(self, held: list[Words], scale: float, bound: float, truth: Floats) -> tuple[Floats, str]:
-        """Of all readings: at the true scale, kept to the bounds; as a part of the ring; the last 16 bits as a part of theirs."""
+        """Readings at the true scale, kept to the bounds; as a part of the ring; of the last 16 bits as a part of theirs."""
         readings: list[Floats] = []
         for words in held:
             signed = self.ring.signed(self.ring.reduced(words)).astype(np.float64)

@@ -14,15 +14,15 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.hardened.profile import HardenedParticipant
+from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload

@@ -19,7 +19,7 @@ import numpy as np
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
