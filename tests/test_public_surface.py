@@ -50,7 +50,6 @@ every_module = pytest.mark.parametrize("path", SOURCES, ids=module_name)
 
 @pytest.fixture
 def tree(path: Path) -> ast.Module:
-    """The module as written."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 

@@ -31,5 +31,4 @@ def test_the_changelog_begins_with_this_version():
 
 
 def test_the_command_says_its_version():
-    """The same."""
     assert __version__ in CliRunner().invoke(app, ["--version"]).output

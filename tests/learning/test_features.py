@@ -44,7 +44,6 @@ def test_no_windows_are_no_rows(name):
 
 
 def test_a_person_without_held_out_windows_trains_all_the_same(tmp_path):
-    """And sees no score."""
     arrays = {"windows": np.zeros((4, 10, 2)), "label": np.arange(4) % 2, "label_names": np.array(["a", "b"])}
     np.savez(tmp_path / "short.npz", **arrays, user=np.ones(4, dtype=int), train=np.ones(4, dtype=bool))
     section = {"labels": ["a", "b"], "learner": "softmax", "window": 10, "channels": 2, "epochs": 1}

@@ -10,6 +10,7 @@ import pytest
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training, batches, score
 from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, mlp, own_module
+from crowdfl.learning.recipe import Recipe
 from tests import subprocesses
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -17,17 +18,14 @@ TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
 
 
 def softmax() -> Learner:
-    """Without torch."""
     return SoftmaxLearner(5, 3)
 
 
 def torch_mlp() -> Learner:
-    """5-8-3."""
     return TorchLearner(5, mlp([8], 3), seed=1)
 
 
 def torch_conv() -> Learner:
-    """Five samples of one channel."""
     return TorchLearner(5, ["conv 8 3", "relu", "pool 2", "linear 3"], seed=1, channels=1)
 
 
@@ -64,7 +62,6 @@ def test_training_learns(make, clouds):
 
 @every_learner
 def test_the_same_seed_gives_the_same_weights(make, clouds):
-    """In every bit; another seed gives others."""
     results = []
     for training in (TRAINING, TRAINING, Training(epochs=10, batch=16, rate=0.05, seed=5)):
         learner = make()
@@ -119,7 +116,6 @@ def test_weights_of_another_model_are_refused_by_array(make):
 
 @every_learner
 def test_probabilities_sum_to_one(make, clouds):
-    """One row per sample."""
     probabilities = make().predict(clouds[0])
     assert probabilities.shape == (150, 3)
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(150))
@@ -134,7 +130,6 @@ def test_inputs_of_another_width_are_refused(make):
 
 @every_learner
 def test_a_label_short_is_refused(make, clouds):
-    """Before anything is trained."""
     with pytest.raises(DataMalformed, match="do not match"):
         make().train(clouds[0], clouds[1][:-1], TRAINING)
 
@@ -156,7 +151,6 @@ def test_metrics_are_those_worked_out_by_hand():
 
 
 def test_nothing_held_out_is_no_accuracy():
-    """Zero over zero is refused by name."""
     with pytest.raises(DataMalformed, match="nothing to evaluate"):
         score(np.zeros((0, 3)), np.zeros(0, dtype=np.int64))
 
@@ -179,7 +173,6 @@ def test_rounds_and_people_shuffle_differently_and_repeatably():
 
 @pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}])
 def test_training_that_makes_no_sense_is_refused(wrong):
-    """When the settings are made."""
     with pytest.raises(SettingsError):
         Training(**wrong)
 
@@ -198,7 +191,6 @@ def test_any_stack_of_layers_can_be_written():
     [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"], ["pool 2", "linear 2"]],
 )
 def test_layers_that_cannot_be_built_are_refused(layers):
-    """By name, with what can be written."""
     with pytest.raises(SettingsError):
         TorchLearner(4, layers)
 
@@ -231,7 +223,6 @@ def test_the_papers_network_and_the_small_convolutional_one():
     ],
 )
 def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
-    """With what is left at that layer."""
     with pytest.raises(SettingsError, match=said):
         TorchLearner(8, layers, channels=channels)
 
@@ -250,7 +241,6 @@ def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
     ],
 )
 def test_a_module_that_cannot_be_used_is_refused(name, said):
-    """By name, with what is needed."""
     with pytest.raises(SettingsError, match=said):
         own_module(name, 5, 3, seed=0)
 
@@ -303,7 +293,6 @@ def test_torch_runs_on_one_thread():
 
 
 def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
-    """The message can be pasted into a shell."""
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
         TorchLearner(4, mlp([3], 2))
@@ -335,3 +324,118 @@ def test_every_step_of_adam_is_torchs():
     assert torch.equal(ours[2], start[2])
     mine.zero_grad()
     assert all(parameter.grad is None for parameter in ours)
+
+
+GENERATOR = np.random.default_rng(3)
+ROWS = GENERATOR.normal(size=(40, 4)).astype(np.float32)
+LABELS = GENERATOR.integers(0, 3, 40)
+
+
+def started_softmax() -> SoftmaxLearner:
+    """Somewhere, not at zero."""
+    learner = SoftmaxLearner(4, 3)
+    learner.load([np.linspace(-1, 1, 12).reshape(4, 3), [0.1, -0.2, 0.3]])
+    return learner
+
+
+def loss_at(weights, start, proximal) -> float:
+    """What FedProx makes small: the mean negative log-likelihood and mu / 2 * |w - start|^2."""
+    learner = SoftmaxLearner(4, 3)
+    learner.load(weights)
+    apart = sum(((a - b) ** 2).sum() for a, b in zip(weights, start, strict=True))
+    return learner.evaluate(ROWS, LABELS).loss + proximal / 2 * float(apart)
+
+
+def test_the_second_step_of_softmax_follows_the_gradient_of_the_whole_loss():
+    """By finite differences: at the first step the pull is zero, at the second it is not."""
+    rate, proximal = 0.3, 2.0
+    start, once, twice = started_softmax().weights(), started_softmax(), started_softmax()
+    once.train(ROWS, LABELS, Training(epochs=1, batch=40, rate=rate, proximal=proximal))
+    twice.train(ROWS, LABELS, Training(epochs=2, batch=40, rate=rate, proximal=proximal))
+    here, there = once.weights(), twice.weights()
+    for place, array in enumerate(here):
+        for index in np.ndindex(array.shape):
+            sides = []
+            for by in (1e-5, -1e-5):
+                moved = [one.copy() for one in here]
+                moved[place][index] += by
+                sides.append(loss_at(moved, start, proximal))
+            slope = (sides[0] - sides[1]) / 2e-5
+            assert (array[index] - there[place][index]) / rate == pytest.approx(slope, abs=1e-5)
+
+
+def test_a_strong_pull_keeps_softmax_near_its_start():
+    """The more, the nearer."""
+    ends = []
+    for proximal in (0.0, 1.0, 5.0):
+        learner = started_softmax()
+        learner.train(ROWS, LABELS, Training(epochs=30, batch=8, rate=0.1, proximal=proximal))
+        ends.append(
+            np.linalg.norm(learner.shape.flat(learner.weights()) - learner.shape.flat(started_softmax().weights()))
+        )
+    assert ends[0] > 1.5 * ends[1] > 2 * ends[2] > 0
+
+
+def before_fedprox(learner: SoftmaxLearner, training: Training) -> None:
+    """The training loop as it was, with the learner's own numbers."""
+    from crowdfl.learning.models.learner import batches
+
+    for batch in batches(len(LABELS), training):
+        rows = ROWS[batch]
+        error = learner.predict(rows)
+        error[np.arange(len(batch)), LABELS[batch]] -= 1
+        learner._matrix -= training.rate * (rows.T @ error) / len(batch)
+        learner._bias -= training.rate * error.mean(axis=0)
+
+
+def test_without_it_softmax_is_bit_for_bit_what_it_was():
+    """Nothing is added, not even zero."""
+    now, then, training = started_softmax(), started_softmax(), Training(epochs=5, batch=7, rate=0.1)
+    now.train(ROWS, LABELS, training)
+    before_fedprox(then, training)
+    assert [a.tobytes() for a in now.weights()] == [a.tobytes() for a in then.weights()]
+
+
+@pytest.mark.second
+def test_a_network_follows_the_gradient_that_torch_finds_of_the_whole_loss():
+    """Step by step beside torch's own Adam on the loss with the term written out."""
+    torch = pytest.importorskip("torch")
+    mine = torch.nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+    theirs = torch.nn.Parameter(mine.detach().clone())
+    start, wanted = mine.detach().clone(), torch.tensor([3.0, 0.0, -1.0])
+    ours, reference = Adam([mine], 0.05, proximal=0.7), torch.optim.Adam([theirs], lr=0.05)
+    for _ in range(30):
+        ours.zero_grad()
+        ((mine - wanted) ** 2).sum().backward()
+        ours.step()
+        reference.zero_grad()
+        (((theirs - wanted) ** 2).sum() + 0.7 / 2 * ((theirs - start) ** 2).sum()).backward()
+        reference.step()
+        assert torch.allclose(mine, theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.second
+def test_without_it_a_network_is_bit_for_bit_what_it_was():
+    """A recipe that says 0 trains as one that says nothing; with it, the network ends nearer its start."""
+    pytest.importorskip("torch")
+    ends = []
+    for training in (Training(), Training(proximal=0.0), Training(proximal=1.0)):
+        learner = TorchLearner(4, mlp([5], 3), seed=2)
+        start = learner.shape.flat(learner.weights())
+        learner.train(ROWS, LABELS, training)
+        ends.append(learner.shape.flat(learner.weights()) - start)
+    assert ends[0].tobytes() == ends[1].tobytes()
+    assert 0 < np.linalg.norm(ends[2]) < 0.8 * np.linalg.norm(ends[0])
+
+
+def test_a_recipe_says_how_strong_it_is():
+    assert Recipe.of({"labels": ["a"], "proximal": 0.01}).training.at(2, "anna").proximal == 0.01
+    assert Recipe.of({"labels": ["a"]}).training.proximal == 0.0
+
+
+@pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])
+def test_a_pull_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(SettingsError):
+        Training(proximal=wrong)
+    with pytest.raises(SettingsError):
+        Recipe.of({"labels": ["a"], "proximal": wrong})

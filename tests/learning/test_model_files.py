@@ -41,25 +41,21 @@ def test_a_row_holds_all_arrays_in_order():
 
 
 def test_a_row_of_another_length_is_refused():
-    """The numbers are in the message."""
     with pytest.raises(ModelMismatch, match=r"10 parameters.*\(11,\)"):
         SHAPE.arrays(np.zeros(11))
 
 
 def test_the_array_that_does_not_fit_is_named():
-    """With both shapes."""
     with pytest.raises(ModelMismatch, match=r"'0.bias' has the shape \(4,\), the model's has \(3,\)"):
         SHAPE.check([WEIGHTS[0], np.zeros(4), WEIGHTS[2]])
 
 
 def test_a_transposed_matrix_does_not_fit():
-    """As many numbers are not enough."""
     with pytest.raises(ModelMismatch, match=r"'0.weight' has the shape \(2, 3\)"):
         SHAPE.check([WEIGHTS[0].T, *WEIGHTS[1:]])
 
 
 def test_a_missing_array_is_noticed():
-    """Too few or too many, and which."""
     missing = rf"3 arrays, not 2: '{SHAPE.names[2]}' of shape {re.escape(str(SHAPE.shapes[2]))} is the first"
     with pytest.raises(ModelMismatch, match=missing):
         SHAPE.flat(WEIGHTS[:2])
@@ -118,13 +114,11 @@ def test_a_file_with_another_shape_names_the_array(write, read):
 
 @both
 def test_a_file_with_other_names_says_which(write, read):
-    """Missing and unexpected."""
     with pytest.raises(ModelMismatch, match=r"\['0.bias'\] missing, \['1.bias'\] not expected"):
         read(SHAPE, write(renamed("1.bias"), WEIGHTS))
 
 
 def test_numpy_reads_what_is_written():
-    """Without being allowed pickles."""
     with np.load(io.BytesIO(to_npz(SHAPE, WEIGHTS)), allow_pickle=False) as archive:
         assert archive.files == list(SHAPE.names)
         assert same([archive[name] for name in SHAPE.names], WEIGHTS)
@@ -217,7 +211,6 @@ HOSTILE_MEMBERS = {name: member_with(header) for name, header in HOSTILE_HEADERS
 
 @pytest.mark.parametrize("member", HOSTILE_MEMBERS.values(), ids=HOSTILE_MEMBERS)
 def test_a_hostile_member_is_refused_by_name(member):
-    """Even where Python could make sense of it."""
     with pytest.raises((FormatError, ModelMismatch)):
         from_npz(ModelShape(("m",), ((1,),)), archive_of(member))
 
@@ -225,7 +218,6 @@ def test_a_hostile_member_is_refused_by_name(member):
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4), (1, 2, 3, 4)], ids=str)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_of_any_shape_and_order_are_read(shape, order):
-    """As NumPy writes them."""
     array, stream = np.zeros(shape, dtype="<f4", order=order), io.BytesIO()
     array[...] = np.arange(array.size).reshape(shape)
     np.save(stream, array)

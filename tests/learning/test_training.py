@@ -74,14 +74,12 @@ def test_the_accuracy_counts_every_window_once():
 
 
 def test_nobody_makes_no_average():
-    """Refused by name."""
     with pytest.raises(NothingToAverage):
         next(plain_rounds(softmax(), [], Training(), rounds=1))
 
 
 @pytest.fixture(scope="module")
 def ten_people() -> list[Split]:
-    """The real ones."""
     source = Watch()
     return [source.load_person(index) for index in range(len(source.people))]
 
@@ -146,7 +144,6 @@ def test_looking_on_does_not_change_a_network_with_dropout():
 
 
 def test_nothing_held_out_is_said_before_training():
-    """With what to do."""
     recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)
