@@ -128,7 +128,7 @@ def test_runs_end_where_any_key_changes():
 
 
 @given(
-    steps=st.lists(st.sampled_from([0.2, *[1] * 20, 1.3, 2, 40, -30]), min_size=40, max_size=120),
+    steps=st.lists(st.sampled_from([0.2, *[1] * 20, 1.3, 2, 40, -30]), min_size=40, max_size=70),
     period=st.integers(20, 120),
     length=st.integers(1, 8),
     step=st.integers(1, 9),
