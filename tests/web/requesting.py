@@ -16,9 +16,9 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.defining import defined
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.services.client import requester_file
+from crowdfl.services.client import opening as requester_file
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.client.peers import SpClient
-from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.settings import RequesterSettings
 from crowdfl.web.requester_console.app import create_requester_app
 from crowdfl.web.requester_console.form import PHONE_TASK, contents, start_values

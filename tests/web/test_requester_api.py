@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.disclosures import learnt_in, weaknesses_of
 from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable

@@ -1,4 +1,4 @@
-"""A node's own invitation: a file that its operator got from the task's owner, and not through Flower's servers."""
+"""What a node keeps: its own invitation, a file that it got from the task's owner and not through Flower's servers; its state."""
 
 import json
 import re
