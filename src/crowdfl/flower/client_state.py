@@ -1,4 +1,4 @@
-"""What a node keeps: its own invitation, a file that it got from the task's owner and not through Flower's servers; its state."""
+"""What a node keeps: its state, and its invitation, a file from the owner of the task that Flower's servers never saw."""
 
 import json
 import re

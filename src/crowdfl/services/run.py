@@ -271,7 +271,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
-        Payouts.of(log, sp.payments, settings.tick_seconds),
+        Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
         _sweeping("sp", ends.sweep, ends.tick, 10 * settings.tick_seconds),
         peers,

@@ -13,7 +13,6 @@ from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknow
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.ports import StoredPayment
 from crowdfl.roles.sp.core import Failures
-from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 
@@ -190,10 +189,6 @@ class Payouts(Ticker):
     name = "sp-payouts"
     without = "payments are not made"
     failed = "payments failed"
-
-    @classmethod
-    def of(cls, log: FilteringBoundLogger, payments: Payments, interval: float = 1.0) -> "Payouts":
-        return cls(log, payments.run_one, interval, payments.abandon)
 
     def stop(self) -> None:
         """A program that has not ended by then goes on by itself, and its payment is unknown."""
