@@ -10,7 +10,7 @@ import pytest
 
 import crowdfl
 from crowdfl.cli.task.views import template
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, SettingsError

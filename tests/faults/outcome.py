@@ -16,10 +16,11 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import open_document, participant_name
 from crowdfl.learning.oracle import fedavg
-from crowdfl.protocols.hardened.keys import CspBundle
-from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
+from crowdfl.protocols.hardened.shape import CspBundle
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.signing import signing_key

@@ -22,7 +22,7 @@ from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import MemoryBlobs
 from crowdfl.storage.signing import signing_key
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 from tests.hosts import test_tools
 
 _Found = TypeVar("_Found")

@@ -32,12 +32,10 @@ CLASS = re.compile(r"export class (\w+) extends (\w+) \{(.*?)\}\n", re.DOTALL)
 NOT_ON_PHONES = (
     errors.BackendUnavailable,
     errors.BackupError,
-    errors.ExperimentUnavailable,
     errors.InsecureKeyRefused,
     errors.KeyFileError,
     errors.OwnCodeError,
     errors.PackageMissing,
-    errors.PeerUnavailable,
     errors.PoolError,
     errors.SharesDoNotMatch,
 )

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
@@ -57,7 +57,7 @@ from crowdfl.settings import (
 )
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 
 _Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
 _Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]

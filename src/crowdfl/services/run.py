@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 from fastapi import FastAPI
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.crypto.backends import backend_named
-from crowdfl.crypto.compute import Backend, Threads, default_backend
+from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools

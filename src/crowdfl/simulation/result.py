@@ -15,7 +15,7 @@ from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.files import write_npz
 from crowdfl.learning.models.forms import numpy_entries
-from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
 

@@ -116,7 +116,7 @@ def _cluster(settings: ComputingSettings) -> DoctorCheck:
 def _port(settings: ServiceSettings) -> DoctorCheck:
     what = f"port {settings.port}"
     try:
-        bind(settings).close()
+        bind(settings.address, settings.port).close()
     except ServiceUnavailable as taken:
         scheme = "http" if settings.certificate is None else "https"
         url = f"{scheme}://{in_url(settings.host)}:{settings.port}"

@@ -1,10 +1,9 @@
-// @ts-check
 // What was learnt: accuracy by round, the model as a file, and how well it does. Computed by the program, on this machine.
 import { h, table } from "../web/common/dom.js";
 import { percent } from "../web/common/format.js";
+import { actionButton, card, labelled, notice } from "../web/common/parts.js";
 import { plot } from "../web/common/plot.js";
 import { download, follow, post } from "./api.js";
-import { actionButton, card, labelled, notice, progress } from "./parts.js";
 
 /** @typedef {import("./task.js").Task} Task */
 /** @typedef {import("./task.js").Standing} Standing */
@@ -37,12 +36,12 @@ export function accuracyCard(task, signal) {
   const compute = async () => {
     const known = rounds;
     const job = await post(`tasks/${task.task}/accuracy`, { data: lines(input) }, signal);
-    const found = await follow(job, (now) => place.replaceChildren(progress(now)), signal);
-    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice(`Round ${number} cannot be read: ${why}`, "warn")));
+    const found = await follow(job, place, signal);
+    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice("warn", `Round ${number} cannot be read: ${why}`)));
     result.replaceChildren(...curve(task, found.rounds));
     shown = known;
   };
-  const button = actionButton("button.main", "Compute", place, compute);
+  const button = actionButton("Compute", place, compute, { kind: "main" });
   const show = (/** @type {Standing} */ { status }) => {
     rounds = status.rounds.filter(({ state }) => state === "rewarded").length;
     if (shown >= 0 && rounds !== shown) button.click(); // what was computed before is kept
@@ -56,7 +55,7 @@ export function accuracyCard(task, signal) {
 function curve(task, scores) {
   const isStepped = task.step !== "none";
   const rows = scores.map(({ number, accuracy, loss, windows, state }) =>
-    [number, percent(accuracy), loss.toFixed(3), windows, ...(isStepped ? [h("span.id", null, state ? state.slice(0, SHOWN) : "")] : [])]);
+    [number, percent(accuracy), loss.toFixed(3), windows, ...(isStepped ? [h("code", null, state ? state.slice(0, SHOWN) : "")] : [])]);
   return [
     plot("Accuracy by round", scores.map(({ number }) => number), [{ name: "accuracy", values: scores.map(({ accuracy }) => accuracy) }],
       { xLabel: "round", yLabel: "accuracy", yRange: [0, 1], yFormat: percent }),
@@ -71,21 +70,20 @@ export function modelCard(task, signal) {
   const result = h("div", null);
   const { input, element } = dataInput("model-data");
   const path = /** @type {HTMLInputElement} */ (h("input", { type: "text", spellcheck: "false", placeholder: "/home/me/model.safetensors" }));
-  const fetchAs = (/** @type {string} */ form) => actionButton("button", `Download .${form}`, place, async () => {
-    place.replaceChildren(notice("Fetching and opening the model …"));
+  const fetchAs = (/** @type {string} */ form) => actionButton(`Download .${form}`, place, async () => {
+    place.replaceChildren(notice("good", "Fetching and opening the model …"));
     await download(`tasks/${task.task}/model.${form}`, `model-${task.task.slice(0, 8)}.${form}`);
     await download(`tasks/${task.task}/model.json`, `model-${task.task.slice(0, 8)}.${form}.json`);
-    place.replaceChildren(notice("Both files are downloaded: the arrays, and what is needed to use them."));
+    place.replaceChildren(notice("good", "Both files are downloaded: the arrays, and what is needed to use them."));
   });
-  const save = actionButton("button", "Write it there", place, async () => {
+  const save = actionButton("Write it there", place, async () => {
     const { model } = await post(`tasks/${task.task}/model`, { path: path.value }, signal);
-    place.replaceChildren(notice(`Written to ${model}, with its description beside it.`));
+    place.replaceChildren(notice("good", `Written to ${model}, with its description beside it.`));
   });
-  const evaluate = actionButton("button.main", "Evaluate the model", place, async () => {
+  const evaluate = actionButton("Evaluate the model", place, async () => {
     const job = await post(`tasks/${task.task}/evaluation`, { data: lines(input) }, signal);
-    result.replaceChildren(...tables(await follow(job, (now) => place.replaceChildren(progress(now)), signal)));
-    place.replaceChildren();
-  });
+    result.replaceChildren(...tables(await follow(job, place, signal)));
+  }, { kind: "main" });
   return card("The model", h("p", null, task.step === "none" ? "The newest average that you may read." : "What the task's server step makes of the newest average that you may read."),
     h("div.row", null, fetchAs("safetensors"), fetchAs("npz")),
     h("div.inline", null, labelled("model-path", "Or a file on this machine", path), h("div", null, save)),

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { fragmentOf } from "#web/phone/app/link.js";
 import { hashOf, placeOf } from "#web/phone/app/router.js";
-import { explain, explainLink, grouped, plainly, sentence } from "#web/phone/app/words.js";
+import { explain, explainLink, grouped, plainly, sentence } from "#web/phone/app/messages.js";
 import { BadSignature, FormatError, ServiceUnavailable } from "#web/phone/protocol/errors.js";
 
 /** @param {boolean} online @param {() => void} act */

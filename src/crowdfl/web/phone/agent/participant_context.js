@@ -1,4 +1,3 @@
-// @ts-check
 // What every part of a participant works with: its task, its keys, what it keeps, and whom it talks to.
 
 import { NotReady } from "../protocol/errors.js";
@@ -24,7 +23,7 @@ import { requireStatus } from "./status.js";
  */
 
 /**
- * @typedef {object} AffairsOptions
+ * @typedef {object} ContextOptions
  * @property {string} task
  * @property {import("./store.js").Store} store
  * @property {ParticipantPlatform} platform
@@ -35,8 +34,8 @@ import { requireStatus } from "./status.js";
  * @property {typeof shares} [protocol]
  */
 
-export class Affairs {
-  /** @param {AffairsOptions} options */
+export class ParticipantContext {
+  /** @param {ContextOptions} options */
   constructor({ task, store, platform, kgcKey, spKey, onEvent = () => {}, now = () => Date.now() / 1000, protocol = shares }) {
     this.task = task;
     this.kept = new Holdings(store, task);

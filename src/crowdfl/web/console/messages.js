@@ -1,4 +1,5 @@
-// What happened, in words.
+// What happened, in words, and news for screen readers: not more often than one can listen to.
+import { plural } from "../web/common/format.js";
 
 /** @typedef {import("./live.js").Row} Row */
 
@@ -31,27 +32,34 @@ const EVENTS = {
   "payment paid": () => "A payment was made",
   "payment unknown": () => "A payment may or may not have been made: check with your bank",
 };
+const PAUSE = 5000; // milliseconds
+const MOST = 3; // events that are said one by one
 
 /** @param {Row} row */
-export function eventWords(row) {
-  return EVENTS[row.event]?.(row) ?? String(row.event);
-}
+export const eventText = (row) => EVENTS[row.event]?.(row) ?? String(row.event);
 
-/** @param {number} count @param {string} word */
-export function plural(count, word) {
-  return `${count} ${word}${count === 1 ? "" : "s"}`;
-}
+export class Announcer {
+  /** @param {HTMLElement} place An element with aria-live. */
+  constructor(place) {
+    this.place = place;
+    /** @type {string[]} */
+    this.waiting = [];
+    this.uploads = 0;
+    this.timer = 0;
+  }
 
-/** The part of a long name that people compare. @param {string} id */
-export function short(id) {
-  return id.slice(0, 8);
-}
+  /** @param {Record<string, { changed: Record<string, Row> }>} change */
+  hear(change) {
+    this.uploads += Object.keys(change.arrivals?.changed ?? {}).length;
+    this.waiting.push(...Object.values(change.news?.changed ?? {}).map(eventText));
+    if ((this.uploads || this.waiting.length) && !this.timer) this.timer = window.setTimeout(() => this.say(), PAUSE);
+  }
 
-/** @type {Record<string, string>} Classes for a state. */
-const LOOKS = { running: "good", paused: "warn", cancelled: "bad", aborted: "bad", unknown: "bad", rejected: "bad", confirmed: "good", paid: "good", pending: "warn" };
-
-/** @param {string} state */
-export function stateClass(state) {
-  const look = LOOKS[state];
-  return look ? `span.state.${look}` : "span.state";
+  say() {
+    const news = this.waiting.slice(-MOST);
+    if (this.waiting.length > MOST) news.unshift(plural(this.waiting.length - MOST, "other event"));
+    if (this.uploads) news.push(`${plural(this.uploads, "upload")} arrived`);
+    this.place.textContent = `${news.join(". ")}.`;
+    [this.waiting, this.uploads, this.timer] = [[], 0, 0];
+  }
 }

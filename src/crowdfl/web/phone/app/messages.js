@@ -1,4 +1,3 @@
-// @ts-check
 // What states and errors are called when a person reads them.
 
 /** @typedef {import("./types.js").RoundView} RoundView */
