@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl.cli.train import sparkline, suggested_bound
 from crowdfl.errors import DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.models.files import from_npz, from_safetensors
+from crowdfl.learning.datasets.supplied import PACES
+from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer

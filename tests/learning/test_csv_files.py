@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.csv_files import read_table
-from crowdfl.learning.datasets.csv_folders import CsvFolder, label_of_name
-from crowdfl.learning.datasets.data import Cut, relabelled
+from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, read_table
+from crowdfl.learning.datasets.data import GRAVITY, Cut, relabelled, runs_of
 from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
-from crowdfl.learning.datasets.recordings import GRAVITY, runs_of
 from tests.learning.shared import shared_file
 
 START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)

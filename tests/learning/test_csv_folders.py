@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.csv_folders import CsvFolder, names_in
+from crowdfl.learning.datasets.csv_files import CsvFolder, names_in
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.sources import load_split, open_person, open_source, parse_spec
 from tests.cli.program import call

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Cut, Person, Recording
-from crowdfl.learning.datasets.recordings import split_recordings, windows_of
+from crowdfl.learning.datasets.data import Cut, Person, Recording, split_recordings, windows_of
 
 NAMES = ("still", "moving")
 

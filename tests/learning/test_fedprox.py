@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import SettingsError
-from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import Adam, TorchLearner, mlp
 from crowdfl.learning.recipe import Recipe
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import FormatError, ModelMismatch
-from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.forms import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 
 SHAPE = ModelShape(("0.weight", "0.bias", "file"), ((3, 2), (3,), ()))
@@ -139,11 +139,14 @@ def test_what_numpy_writes_is_read():
 
 
 def test_objects_and_integers_are_no_weights():
-    """The array is named."""
-    for array in (np.array([1, 2]), np.array([None, "x"], dtype=object)):
+    """The array is named; objects could hold code, and are not read at all."""
+    for array, error, said in (
+        (np.array([1, 2]), ModelMismatch, "'counts' holds"),
+        (np.array([None, "x"], dtype=object), FormatError, "Object arrays cannot be loaded"),
+    ):
         stream = io.BytesIO()
         np.savez(stream, counts=array)
-        with pytest.raises(ModelMismatch, match="'counts' holds"):
+        with pytest.raises(error, match=said):
             from_npz(ModelShape(("counts",), ((2,),)), stream.getvalue())
 
 
@@ -164,31 +167,15 @@ def test_damaged_files_are_refused_by_name(write, read):
 
 
 def test_a_small_file_cannot_ask_for_much_memory():
-    """A kilobyte that unpacks to 64 MiB of zeros, or says so, is refused before it is unpacked."""
-    stream = io.BytesIO()
-    np.savez_compressed(stream, m=np.zeros(8 * 2**20))
+    """What travels is refused before memory is taken for what it announces."""
     header = json.dumps({"m": {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}}).encode()
-    small = ModelShape(("m",), ((2,),))
-    packed, announced = stream.getvalue(), struct.pack("<Q", len(header)) + header
     tracemalloc.start()
     try:
-        with pytest.raises(ModelMismatch):
-            from_npz(small, packed)
         with pytest.raises(FormatError):
-            from_safetensors(small, announced)
+            from_safetensors(ModelShape(("m",), ((2,),)), struct.pack("<Q", len(header)) + header)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
-
-
-def test_a_member_longer_than_its_shape_is_refused():
-    """The shape fits, the content does not."""
-    stream, member = io.BytesIO(), io.BytesIO()
-    np.save(member, np.zeros(2))
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("m.npy", member.getvalue() + b"more")
-    with pytest.raises(FormatError, match="'m'"):
-        from_npz(ModelShape(("m",), ((2,),)), stream.getvalue())
 
 
 def archive_of(member: bytes) -> bytes:
@@ -220,18 +207,19 @@ HOSTILE_HEADERS = {
 }
 
 
-@pytest.mark.parametrize("header", HOSTILE_HEADERS.values(), ids=HOSTILE_HEADERS)
-def test_a_hostile_header_is_refused_by_name(header):
+HOSTILE_MEMBERS = {name: member_with(header) for name, header in HOSTILE_HEADERS.items()} | {
+    "nothing": b"",
+    "no version": b"\x93NUMPY",
+    "zeros": b"\x93NUMPY\x02\x00" + bytes(100),
+    "no array": b"PK\x03\x04" + bytes(100),
+}
+
+
+@pytest.mark.parametrize("member", HOSTILE_MEMBERS.values(), ids=HOSTILE_MEMBERS)
+def test_a_hostile_member_is_refused_by_name(member):
     """Even where Python could make sense of it."""
     with pytest.raises((FormatError, ModelMismatch)):
-        from_npz(ModelShape(("m",), ((1,),)), archive_of(member_with(header)))
-
-
-def test_other_versions_and_short_members_are_refused():
-    """The first bytes decide."""
-    for member in (b"", b"\x93NUMPY", b"\x93NUMPY\x02\x00" + bytes(100), b"PK\x03\x04" + bytes(100)):
-        with pytest.raises(FormatError):
-            from_npz(ModelShape(("m",), ((1,),)), archive_of(member))
+        from_npz(ModelShape(("m",), ((1,),)), archive_of(member))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4), (1, 2, 3, 4)], ids=str)

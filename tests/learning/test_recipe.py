@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.datasets.supplied import PACES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe
 from tests.learning.shared import shared_file

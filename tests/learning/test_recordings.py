@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Cut, Recording
-from crowdfl.learning.datasets.recordings import recordings_of, resampled, runs_of, split_recordings, timed
+from crowdfl.learning.datasets.data import Cut, Recording, recordings_of, resampled, runs_of, split_recordings, timed
 
 
 def stream(steps: list[float], labels: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.sources import FORMS, Spec, load_split, open_source, parse_spec
-from crowdfl.learning.datasets.synthetic import Synthetic
+from crowdfl.learning.datasets.supplied import Synthetic
 from tests.learning.shared import shared_file
 
 

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, NothingToAverage
-from crowdfl.learning.datasets.data import Cut, Person, Recording, Split
-from crowdfl.learning.datasets.recordings import split_recordings
-from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
+from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
+from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.models.learner import Learner, ModelScores, Training
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, ModelScores, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.learning.recipe import Recipe

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataAltered, DataMissing
-from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
+from crowdfl.learning.datasets.supplied import CUT, EXERCISES, Watch
 
 WINDOWS_SHA256 = "5a9447770dbd9a488a358ca826e42c74610b5c9ce721aed50a5fad5b00340b91"
 

@@ -9,8 +9,7 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.simulation.progress import Bar, Cell, Lines, Quiet, shown
-from crowdfl.simulation.result import size_words
+from crowdfl.simulation.result import Bar, Cell, Lines, Shown, shown
 from tests.simulate.lines import START, evaluate, people, train
 
 
@@ -100,11 +99,11 @@ def test_progress_is_a_line_for_each_round_where_it_was_asked_for(capsys):
 
 def test_progress_fits_where_it_is_shown(monkeypatch):
     """A bar on a terminal, a line in a notebook."""
-    assert isinstance(shown(None, 3, 2), Quiet)
+    assert isinstance(shown(None, 3, 2), Shown)
     assert isinstance(shown(True, 3, 2), Lines)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert isinstance(shown(None, 3, 2), Bar)
-    assert type(shown(False, 3, 2)) is Quiet
+    assert type(shown(False, 3, 2)) is Shown
 
 
 def test_a_bar_counts_trainings_and_leaves_lines(monkeypatch, capsys):
@@ -127,8 +126,3 @@ def test_a_notebook_shows_one_line_that_changes(monkeypatch):
     assert told[0] == "round 1 of 2: 1 of 4 have trained"
     assert told[-1].startswith("round 2 of 2: 4 took part")
     assert all(before != after for before, after in itertools.pairwise(told))
-
-
-def test_sizes_are_for_people():
-    """In powers of a thousand."""
-    assert [size_words(count) for count in (0, 999, 1000, 2_345_678)] == ["0 B", "999 B", "1.0 kB", "2.3 MB"]

@@ -96,7 +96,7 @@ def _package(name: str, loss: str, advice: str) -> DoctorCheck:
 
 
 def _watch_data() -> DoctorCheck:
-    from crowdfl.learning.datasets import watch_data as watch
+    from crowdfl.learning.datasets import supplied as watch
 
     try:
         watch.read_checked()
