@@ -295,7 +295,7 @@ def _opened(joining: AcceptedInvitation) -> Any:  # noqa: ANN401
 def _invited() -> Any:  # noqa: ANN401
     """Loaded late: `import crowdfl` needs no network."""
     try:
-        from crowdfl.services.client import invited
+        from crowdfl.services.client import opening as invited
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("crowdfl"):
             raise

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 from cryptography import x509
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
-from crowdfl.services.client import requester_file
-from crowdfl.services.client.requester_file import RequesterFile
+from crowdfl.services.client import opening as requester_file
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
 from crowdfl.settings import CspSettings, KgcSettings, SpSettings, is_host
