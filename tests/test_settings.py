@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import crowdfl
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.documents.signed import Definition

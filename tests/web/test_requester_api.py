@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.disclosures import learnt_in, weaknesses_of
 from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable, SettingsError
