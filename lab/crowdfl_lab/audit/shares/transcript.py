@@ -93,7 +93,8 @@ class _Transcript:
         own: Words = np.array(shares).sum(axis=0, dtype=np.uint64)
         expanded = [self._expanded(seed, who) for who, seed in self.seeds.items()]
         lanes = [decode(message[:length]) for message in (self.lanes.sp, self.lanes.csp)]
-        csp = [*expanded, np.sum(expanded, axis=0, dtype=np.uint64), *lanes, lanes[0] + lanes[1]]
+        summed: Words = np.array(expanded).sum(axis=0, dtype=np.uint64)
+        csp = [*expanded, summed, *lanes, lanes[0] + lanes[1]]
         return {"SP": [reply, publication, own, publication - own, reply - own, *shares], "CSP": csp}
 
     def _expanded(self, seed: bytes, who: str) -> Words:
