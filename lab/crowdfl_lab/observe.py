@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from crowdfl.protocols.party import Costs
 from crowdfl.protocols.exchange import Observer
-from crowdfl.protocols.party import View
+from crowdfl.protocols.party import Costs, View
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,17 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened import opening
-from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, REQUESTER, OpeningCsp, OpeningSp, OpenRequest, Publication, mask_rows, read
+from crowdfl.protocols.hardened.opening import (
+    CHUNK,
+    PARTICIPANTS,
+    REQUESTER,
+    OpeningCsp,
+    OpeningSp,
+    OpenRequest,
+    Publication,
+    mask_rows,
+    read,
+)
 from tests.protocols.driving import converse, deal, pair
 
 CONTEXT = b"a round of a task"

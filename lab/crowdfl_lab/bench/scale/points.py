@@ -18,8 +18,8 @@ from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.hardened.prirwd import LanesRequest
+from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import profile_named

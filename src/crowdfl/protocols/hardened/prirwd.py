@@ -268,8 +268,7 @@ class RewardSp:
             operands += [a.part(i, i + 1), b.part(i, i + 1), deltas.part(i, i + 1)]
         sp = PolynomialsSp(party, self.round_number, DISTANCES)
         polynomials = distance_polynomials(n, self.widths.epsilon_units)
-        pending, request = sp.begin(CipherVector.concat(operands), polynomials, coins)
-        result = sp.finish(pending, (yield request)())
+        result = yield from sp.run(CipherVector.concat(operands), polynomials, coins)
         divisors = CipherVector(result.public, result.block[0::2])
         cubes = CipherVector(result.public, result.block[1::2])
         return divisors, party.scale(cubes, 1 << self.widths.shift)

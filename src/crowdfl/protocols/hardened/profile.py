@@ -20,7 +20,15 @@ from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.shape import CspBundle, ReaderBundle, Shape, SpBundle, deal, hardened_budget, reward_widths
+from crowdfl.protocols.hardened.shape import (
+    CspBundle,
+    ReaderBundle,
+    Shape,
+    SpBundle,
+    deal,
+    hardened_budget,
+    reward_widths,
+)
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples

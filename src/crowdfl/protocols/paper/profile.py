@@ -313,8 +313,7 @@ class PaperSp(BaseSp):
         sdiv = PaperSdivSp(
             self.party, kappa=widths.average_kappa, sigma=widths.sigma, decimals=self.task.settings.decimals
         )
-        pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
-        self._average = sdiv.finish(pending, (yield request)())
+        self._average = yield from sdiv.run(sums.part(0, p), divisors, Coins.fresh())
 
     def _divided(self) -> CipherVector:
         """It lives in memory alone, as the paper's does."""
