@@ -15,6 +15,7 @@ CSP opens next. Whoever sent a false reply must guess W, or else sees uniform nu
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import log2
 
 import gmpy2
@@ -152,32 +153,32 @@ class SdivWidths:
                 "decimals or lanes"
             )
 
-    @property
+    @cached_property
     def x_top(self) -> int:
         """t of a dividend's guard."""
         return self.ybits + self.qbits + _GUARD + 1
 
-    @property
+    @cached_property
     def y_top(self) -> int:
         """t of a divisor's guard. What passes has at most t + 1 bits, so that masks are made for those."""
         return self.ybits + _GUARD + 1
 
-    @property
+    @cached_property
     def g(self) -> int:
         """Fraction bits of the quotient that CSP computes and drops."""
         return max(self.y_top + 1 + self.sigma, self.qbits) + 2 + self.precision
 
-    @property
+    @cached_property
     def lo(self) -> int:
         """rho >= 2^lo leaves s, below rho / 2^g, enough bits to blur y modulo anything, rho modulo k known or not."""
         return self.g + self.y_top + 1 + self.sigma + _GUARD
 
-    @property
+    @cached_property
     def alpha(self) -> int:
         """Bits of alpha: it covers the quotient even where a false reply has made the divisor 1."""
         return self.x_top + 1 + self.g + self.sigma
 
-    @property
+    @cached_property
     def hi(self) -> int:
         """rho < 2^hi keeps the masked dividend below N."""
         return self.key_bits - 2 - (self.ybits + self.alpha)

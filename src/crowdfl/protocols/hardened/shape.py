@@ -3,7 +3,7 @@ audience keys, a public seed."""
 
 import secrets
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from gmpy2 import mpz
 
@@ -55,10 +55,12 @@ class Shape:
         return reward_widths(self.task.settings, self.task.parameters)
 
 
+@lru_cache(maxsize=16)
 def hardened_budget(settings: TaskSettings, parameters: int) -> WidthBudget:
     return width_budget(settings, parameters, settings.sigma or _SIGMA)
 
 
+@lru_cache(maxsize=16)
 def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
     largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
