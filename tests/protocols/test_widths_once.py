@@ -8,12 +8,12 @@ import pytest
 from crowdfl.crypto.paillier import budget
 from crowdfl.protocols.common import sdiv
 from crowdfl.protocols.hardened import prirwd
-from crowdfl.protocols.shares import rule_widths, tail_bounds, widths
+from crowdfl.protocols.shares import rule_widths, widths
 from crowdfl.protocols.shares.circuits import reciprocal
 from tests.protocols.driving import SMALL, converse, deal
 from tests.protocols.shares import parties
 
-MODULES = {module.__file__ for module in (budget, sdiv, prirwd, rule_widths, tail_bounds, widths, reciprocal)}
+MODULES = {module.__file__ for module in (budget, sdiv, prirwd, rule_widths, widths, reciprocal)}
 MOST = 40  # calls, each of another width or with an argument of the round
 
 

@@ -1,21 +1,21 @@
 """Every width of a task of this profile, from its settings: the ring of the uploads, the sketch, the bounds of a lane.
 
-Whole numbers and fractions throughout, so that every party computes the same ones on every machine: roots are rounded up, and
-floats are only printed. docs/width-budget.md has the proofs.
+Whole numbers and fractions throughout, so that every party computes the same ones on every machine: roots are rounded up, a
+chance is a weight out of the sum of all weights, and floats are only printed. Logarithms and powers of floats differ between
+machines in their last digit. docs/width-budget.md has the proofs.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import chain, islice
 from typing import Self
 
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.protocols.shares.tail_bounds import binomial_weights, most, power_of_two, sparse_rows
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
@@ -300,3 +300,60 @@ def _row_counts(lanes: int) -> Sequence[int]:
 
 def _root_up(square: int) -> int:
     return math.isqrt(square - 1) + 1 if square > 0 else 0
+
+
+# ---- chances --------------------------------------------------------------------------------------------------------
+
+
+def binomial_weights(count: int, chance: Fraction) -> Iterator[int]:
+    """Of 0, 1, 2 ... hits among `count`, each out of `chance.denominator ** count`."""
+    hit, miss = chance.numerator, chance.denominator - chance.numerator
+    if miss == 0:
+        yield from chain((0 for _ in range(count)), [hit**count])
+        return
+    weight = miss**count
+    for hits in range(count + 1):
+        yield weight
+        weight = weight * (count - hits) * hit // ((hits + 1) * miss)  # without a remainder
+
+
+def most(count: int, chance: Fraction, allowed: Fraction) -> int:
+    """Smallest m such that more than m hits have no more than the chance allowed."""
+    whole = chance.denominator**count
+    more = whole
+    for hits, weight in enumerate(binomial_weights(count, chance)):
+        more -= weight
+        if more * allowed.denominator <= whole * allowed.numerator:
+            return hits
+    return count
+
+
+def pair(buckets: int) -> dict[int, int]:
+    """Two equal entries in one row: how far the row's square is above theirs, in sixths of it, by weight."""
+    return {-6: 1, 0: 2 * buckets - 2, 6: 1}
+
+
+def triple(buckets: int) -> dict[int, int]:
+    three, two = 4, 12 * (buckets - 1)
+    return {-4: two // 2 + 3, 0: 4 * buckets**2 - two - three, 4: two // 2, 12: 1}
+
+
+def added(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for a, weight in first.items():
+        for b, other in second.items():
+            total[a + b] = total.get(a + b, 0) + weight * other
+    return total
+
+
+@lru_cache(maxsize=128)
+def sparse_rows(entries: int, buckets: int, rows: int) -> Mapping[int, int]:
+    """The same of two or three equal entries in so many rows together."""
+    if rows == 0:
+        return {0: 1}
+    return added(sparse_rows(entries, buckets, rows - 1), {2: pair, 3: triple}[entries](buckets))
+
+
+def power_of_two(chance: float) -> str:
+    """A chance as people read it."""
+    return f"2^{math.log2(chance):.0f}" if chance > 0 else "0"
