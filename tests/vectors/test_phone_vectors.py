@@ -12,7 +12,7 @@ from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient

@@ -10,7 +10,7 @@ import pytest
 import crowdfl.web
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
 from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
-from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import ClaimsSp, RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.profile import Identity, ParticipantKeys, Tools

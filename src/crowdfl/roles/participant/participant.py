@@ -35,7 +35,7 @@ from crowdfl.errors import (
     UploadRejected,
     WrongBase,
 )
-from crowdfl.learning.models.files import from_safetensors, to_safetensors
+from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
